@@ -1,0 +1,1 @@
+"""callgate: the tool-call engine for LLM agents."""

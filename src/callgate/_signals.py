@@ -1,0 +1,105 @@
+"""Stop, kill and abort: how something outside ends what runs inside.
+
+An `AbortSignal` is handed to tools and runners; its controller fires it once. `Control` keeps, per conversation, whether a stop was
+asked for and the abort signal of the turn in progress. Knows nothing of calls, tools or runners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+__all__ = ["AbortController", "AbortSignal", "Control"]
+
+
+class AbortSignal:
+    """Fires at most once, with a reason. Hand it on to whatever should stop when the call is killed."""
+
+    __slots__ = ("_listeners", "reason")
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[], None]] = []
+        self.reason: str | None = None
+
+    @property
+    def aborted(self) -> bool:
+        return self.reason is not None
+
+    def on_abort(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when the signal fires, at once if it has. Returns a function that takes it off again."""
+        if self.reason is not None:
+            listener()
+            return lambda: None
+        self._listeners.append(listener)
+
+        def remove() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return remove
+
+    async def wait(self) -> str:
+        """Wait until the signal fires and return its reason."""
+        fired = asyncio.Event()
+        remove = self.on_abort(fired.set)
+        try:
+            await fired.wait()
+        finally:
+            remove()
+        return self.reason or ""
+
+    def _fire(self, reason: str) -> None:
+        if self.reason is not None:
+            return
+        self.reason = reason
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener()
+
+
+class AbortController:
+    """The side that may fire a signal. Must be used on the event loop's thread."""
+
+    __slots__ = ("signal",)
+
+    def __init__(self) -> None:
+        self.signal = AbortSignal()
+
+    def abort(self, reason: str = "aborted") -> None:
+        self.signal._fire(reason)
+
+
+class Control:
+    """Stop and kill, per conversation.
+
+    *stop* lets what runs finish being told: no further call starts, and a call that is running ends its message as `stopped_by_user`.
+    *kill* is stop, and aborts the turn's signal, so that running tools end now. `end_turn` forgets both.
+    """
+
+    def __init__(self) -> None:
+        self._stops: dict[str, str] = {}
+        self._turns: dict[str, AbortController] = {}
+
+    def signal(self, conversation: str) -> AbortSignal:
+        """The abort signal of the conversation's present turn; the same object until `end_turn`."""
+        controller = self._turns.get(conversation)
+        if controller is None:
+            controller = self._turns[conversation] = AbortController()
+        return controller.signal
+
+    def stop(self, conversation: str, reason: str = "stopped by the user") -> None:
+        self._stops.setdefault(conversation, reason)
+
+    def kill(self, conversation: str, reason: str = "killed by the user") -> None:
+        self.stop(conversation, reason)
+        self.signal(conversation)
+        self._turns[conversation].abort(reason)
+
+    def pending(self, conversation: str) -> str | None:
+        """Why the conversation should stop, or None."""
+        return self._stops.get(conversation) if self._stops else None
+
+    def end_turn(self, conversation: str) -> None:
+        self._stops.pop(conversation, None)
+        self._turns.pop(conversation, None)

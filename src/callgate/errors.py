@@ -1,0 +1,261 @@
+"""Every error that callgate raises or turns into a result.
+
+One class per *who must act*: the model may try again, the model must stop, the tool's author, the developer. Each carries a stable
+`code` (the fine reason, safe to match on) and, where it becomes a result, one of `FAILURE_CLASSES`. A message states the fact, then
+the limit or the cause, then the next step. Only the engine turns these errors into results. Imports nothing of callgate.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+__all__ = [
+    "FAILURE_CLASSES",
+    "ActorRequired",
+    "ApprovalNeeded",
+    "ArgumentsInvalid",
+    "ArgumentsMalformed",
+    "ArgumentsTruncated",
+    "CallAborted",
+    "CallDenied",
+    "CallFailed",
+    "CallKilled",
+    "CallNotStarted",
+    "CallgateError",
+    "DangerousLimitReached",
+    "IdempotencyConflict",
+    "OutcomeUnknown",
+    "RecordFailed",
+    "ResultInvalid",
+    "ResultNotSerializable",
+    "ResultRejected",
+    "Retryable",
+    "ToolBlocked",
+    "ToolRaised",
+    "ToolTimedOut",
+    "UnknownTool",
+    "UsageError",
+]
+
+FAILURE_CLASSES: frozenset[str] = frozenset(
+    {
+        "timeout",
+        "exception",
+        "malformed_arguments",
+        "invalid_parameters",
+        "non_serializable",
+        "invalid_result",
+        "unknown_tool",
+        "denied",
+        "blocked_deliberate",
+        "rejected_by_hook",
+        "dangerous_limit",
+        "truncated_arguments",
+        "requires_actor",
+        "circuit_open",
+        "killed",
+        "not_started",
+        "outcome_unknown",
+        "idempotency_conflict",
+        "tool_declared",
+        "record_failed",
+    }
+)
+"""Every value that `ToolResult.failure_class` can take. `tool_declared` is a tool's own `success: false`."""
+
+
+class CallgateError(Exception):
+    """The root of all errors of this package. `code` is stable across versions."""
+
+    code: str = "callgate_error"
+
+
+class UsageError(CallgateError):
+    """The developer must act: a tool, rule or setting cannot work as it is written."""
+
+    code = "usage"
+
+
+class Retryable(CallgateError):
+    """Raised by a tool: the same call may succeed shortly. Retried where the tool's effect allows it.
+
+    Args:
+        message: What happened, for the model.
+        not_started: True if nothing can have happened yet (the request never left). Then every effect class is retried.
+        retry_after_s: Wait at least this long before the next attempt; seconds.
+    """
+
+    code = "retryable"
+
+    def __init__(self, message: str, *, not_started: bool = False, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.not_started = not_started
+        self.retry_after_s = retry_after_s
+
+
+class CallAborted(CallgateError):
+    """The call and its message end here: no result, no place in the history."""
+
+    code = "call_aborted"
+
+    def __init__(self, status: Literal["error", "stopped_by_user"], message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ApprovalNeeded(CallgateError):
+    """A human has to decide before the call may run; nothing waits for them inside the engine."""
+
+    code = "approval_needed"
+
+    def __init__(self, question: str, *, rule: str) -> None:
+        super().__init__(question)
+        self.question = question
+        self.rule = rule
+
+
+class CallFailed(CallgateError):
+    """Base of all errors that become the result of a call.
+
+    Args:
+        message: For the model, at most a few hundred characters: fact, cause or limit, next step.
+        code: Overrides the class's code with a finer one.
+        details: JSON-able facts that stand beside the message in the result's data.
+    """
+
+    code = "call_failed"
+    failure_class: ClassVar[str] = "exception"
+    status: Literal["error", "unknown"] = "error"
+
+    def __init__(self, message: str, *, code: str | None = None, details: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+        self.details = details
+
+
+class ArgumentsMalformed(CallFailed):
+    """The model must send the arguments again: they are no JSON object."""
+
+    code = "invalid_json"
+    failure_class = "malformed_arguments"
+
+
+class ArgumentsTruncated(CallFailed):
+    """The model must send the whole call again: its arguments were cut off."""
+
+    code = "truncated"
+    failure_class = "truncated_arguments"
+
+
+class ArgumentsInvalid(CallFailed):
+    """The model must correct its arguments: they break the tool's schema or rules."""
+
+    code = "schema_invalid"
+    failure_class = "invalid_parameters"
+
+
+class UnknownTool(CallFailed):
+    """The model must pick another tool: none has this name."""
+
+    code = "unknown_tool"
+    failure_class = "unknown_tool"
+
+
+class ToolBlocked(CallFailed):
+    """The model must do without: deliberate mode does not offer this tool in this turn."""
+
+    code = "blocked_by_deliberate_tool_mode"
+    failure_class = "blocked_deliberate"
+
+
+class CallDenied(CallFailed):
+    """The model must not repeat this call: a rule, a hook or a failing policy refused it."""
+
+    code = "policy_denied"
+    failure_class = "denied"
+
+
+class ActorRequired(CallFailed):
+    """The developer must name an actor in the scope: this tool acts for somebody."""
+
+    code = "requires_actor"
+    failure_class = "requires_actor"
+
+
+class DangerousLimitReached(CallFailed):
+    """The model must wait for the next tick: the dangerous calls of this one are used up."""
+
+    code = "dangerous_limit"
+    failure_class = "dangerous_limit"
+
+
+class IdempotencyConflict(CallFailed):
+    """The caller must use a new key: this one stands for another call."""
+
+    code = "idempotency_conflict"
+    failure_class = "idempotency_conflict"
+
+
+class ToolTimedOut(CallFailed):
+    """The tool did not answer in time."""
+
+    code = "timeout"
+    failure_class = "timeout"
+
+
+class ToolRaised(CallFailed):
+    """The tool's author must look: its code raised, exited or crashed."""
+
+    code = "tool_raised"
+    failure_class = "exception"
+
+
+class ResultInvalid(CallFailed):
+    """The tool's author must look: what the tool returned is not what it declares."""
+
+    code = "invalid_result"
+    failure_class = "invalid_result"
+
+
+class ResultNotSerializable(CallFailed):
+    """The tool's author must look: what the tool returned is not JSON."""
+
+    code = "non_serializable"
+    failure_class = "non_serializable"
+
+
+class ResultRejected(CallFailed):
+    """A hook kept the result from the model; the call itself ran."""
+
+    code = "rejected_by_hook"
+    failure_class = "rejected_by_hook"
+
+
+class CallKilled(CallFailed):
+    """The call was stopped from outside while it ran."""
+
+    code = "killed"
+    failure_class = "killed"
+
+
+class CallNotStarted(CallFailed):
+    """The call was never started; nothing happened and it may be sent again."""
+
+    code = "not_started"
+    failure_class = "not_started"
+
+
+class OutcomeUnknown(CallFailed):
+    """The call may have taken effect; somebody must check before it is repeated."""
+
+    code = "outcome_unknown"
+    failure_class = "outcome_unknown"
+    status = "unknown"
+
+
+class RecordFailed(CallFailed):
+    """The operator must look: the call could not be recorded, so it was not run."""
+
+    code = "record_failed"
+    failure_class = "record_failed"

@@ -1,0 +1,127 @@
+"""What the record is made of: one `Event` per thing that happened, and the table of kinds.
+
+A `Draft` is what a writer hands in; the journal gives it its place (`seq`, `position`) and seals it. Bodies are canonical JSON bytes,
+so that what is read back is what was written. Knows nothing of stores, calls or tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+__all__ = ["KINDS", "TERMINAL", "Bus", "Draft", "Event", "Progress"]
+
+KINDS: Final[dict[str, str]] = {
+    "call.received": "the model's call, as it came, cut to the record's limit",
+    "call.verdict": "what the gate decided, by which rule, on which final arguments",
+    "call.suspended": "a human has to decide; nothing ran",
+    "call.started": "an attempt is about to start: intent and claim in one",
+    "call.attempt_failed": "an attempt ended without a result and another one follows",
+    "call.late": "an answer came after the call had ended; it was discarded",
+    "call.completed": "the call's one result",
+    "call.restarted": "the call's result enriched the context instead of the history",
+    "call.aborted": "the call ended its message; it has no result",
+    "call.replayed": "the same call was handed in again and got the stored result",
+    "hook.failed": "an observer broke; nothing else was affected",
+    "sink.failed": "something that listens to results broke; nothing else was affected",
+    "emission.sealed": "all calls of one message are known, in this order",
+    "emission.discarded": "the message failed or was killed; early results were dropped",
+    "fact.settled": "somebody found out whether an unknown call took effect",
+}
+"""Every kind of event that callgate writes. Readers keep kinds they do not know."""
+
+TERMINAL: Final = frozenset({"call.completed", "call.restarted", "call.aborted", "call.suspended"})
+"""Exactly one of these ends each call."""
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """An event before the journal has given it a place."""
+
+    kind: str
+    run: str
+    body: bytes
+    """Canonical JSON, redacted."""
+    call: str = ""
+    """The call's uid; empty for events of the run."""
+    attempt: int = 0
+    parents: tuple[int, ...] = ()
+    """Positions of the events that caused this one; all smaller than its own."""
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One row of the record."""
+
+    position: int
+    """Its place in the whole journal, from 1."""
+    run: str
+    seq: int
+    """Its place in its run, from 1, without gaps."""
+    kind: str
+    call: str
+    attempt: int
+    parents: tuple[int, ...]
+    at_ns: int
+    """UTC wall time in nanoseconds."""
+    mono: float
+    """Monotonic seconds of the writing process."""
+    body: bytes
+    epoch: int = 0
+    """Rises with each new holder of the run."""
+    version: int = 1
+    """Of the body's shape."""
+    previous: str = ""
+    hash: str = ""
+    """SHA-256 over `previous` and this row; empty where the store does not chain."""
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """A piece of a running call's output. Live only: never stored as an event."""
+
+    call: str
+    seq: int
+    """From 1 per call, without gaps."""
+    text: str
+    stream: str = "stdout"
+
+
+Listener = Callable[[str, object], None]
+
+
+class Bus:
+    """Hands what happens to whoever listens, at once and in order; a listener that raises is dropped from that one delivery.
+
+    Topics: each kind of `KINDS` with its `Event`, `tool.completed` with a `ToolResult`, `call.progress` with a `Progress`.
+    """
+
+    __slots__ = ("_listeners", "failures")
+
+    def __init__(self) -> None:
+        self._listeners: list[tuple[Listener, frozenset[str] | None]] = []
+        self.failures = 0
+        """How often a listener has raised."""
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._listeners)
+
+    def subscribe(self, listener: Listener, *topics: str) -> Callable[[], None]:
+        """Call `listener(topic, item)` for these topics, or for all. Returns a function that ends the subscription."""
+        entry = (listener, frozenset(topics) or None)
+        self._listeners.append(entry)
+
+        def end() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(entry)
+
+        return end
+
+    def publish(self, topic: str, item: object) -> None:
+        for listener, topics in tuple(self._listeners):
+            if topics is None or topic in topics:
+                try:
+                    listener(topic, item)
+                except Exception:
+                    self.failures += 1

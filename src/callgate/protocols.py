@@ -1,0 +1,186 @@
+"""What adapters implement, and the values that cross those borders.
+
+A policy decides, a runner runs, a journal keeps, a blob store holds bytes, a cache store holds results. Every implementation of one
+protocol passes the same contract suite. Knows no implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from callgate._signals import AbortSignal
+from callgate.events import Draft, Event
+from callgate.route import ApprovedCall, ValidatedCall
+from callgate.tools.context import ToolContext
+
+__all__ = [
+    "Allow",
+    "Ask",
+    "BlobStore",
+    "CacheStore",
+    "Deny",
+    "Execution",
+    "Journal",
+    "Modify",
+    "Policy",
+    "RestartHandler",
+    "RunRequest",
+    "Runner",
+    "Verdict",
+]
+
+
+class Allow(Struct, frozen=True, kw_only=True):
+    """The call may run as it is."""
+
+    rule: str = ""
+
+
+class Modify(Struct, frozen=True, kw_only=True):
+    """The call may run with other arguments; they are validated and judged again, and the model is told."""
+
+    arguments: dict[str, object]
+    reason: str
+    rule: str = ""
+
+
+class Deny(Struct, frozen=True, kw_only=True):
+    """The call must not run. `reason` is read by the model: say what to do instead."""
+
+    reason: str
+    rule: str = ""
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """A human has to decide."""
+
+    question: str
+    rule: str = ""
+
+
+Verdict = Allow | Modify | Deny | Ask
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides whether a validated call may run. Its error and its silence are a deny."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        """Judge these very arguments; must not change them."""
+        ...
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """One attempt, as a runner needs it."""
+
+    approved: ApprovedCall
+    context: ToolContext
+    attempt: int
+    timeout_s: float
+    """Until the attempt must be over."""
+    grace_s: float
+    """Between telling the tool to stop and ending it; part of the second within which it must be gone."""
+    kill: AbortSignal
+    """Fires when the call must end now."""
+    progress: Callable[[str, str], None]
+    """Takes `(text, stream)`; safe to call from the event loop's thread only."""
+
+
+class Execution(Struct, frozen=True, kw_only=True):
+    """What became of one attempt. Data, whatever the tool did."""
+
+    status: Literal["returned", "raised", "timed_out", "killed", "crashed", "not_started"]
+    """`crashed`: the process that ran it is gone. `not_started`: the tool's code was certainly not entered."""
+    value: object = None
+    """What the tool returned."""
+    error_type: str = ""
+    error: str = ""
+    """What was raised, or why it ended; text for the model, never a stack trace."""
+    retryable: bool = False
+    """Whether the failure is of a kind that passes."""
+    not_started: bool = False
+    """The tool itself proved that nothing can have happened yet."""
+    retry_after_s: float | None = None
+    abandoned: bool = False
+    """The tool's code still runs and cannot be stopped."""
+    partial: str = ""
+    """What it had written before it ended without a result; at most 64 KiB, the tail."""
+    details: Mapping[str, object] | None = None
+    """Facts about the end: exit code, signal, limit."""
+
+
+class Runner(Protocol):
+    """Runs a tool's code. Knows nothing of policy, cache or journal."""
+
+    async def run(self, request: RunRequest) -> Execution:
+        """Run one attempt and always come back, at the latest a second after the deadline or the kill.
+
+        Cancelling this coroutine is a kill.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End everything that runs, in bounded time. Idempotent."""
+        ...
+
+
+class Journal(Protocol):
+    """Keeps events in order. One writer."""
+
+    strength: str
+    """What survives: `memory` nothing, `full` power loss."""
+
+    def append(self, draft: Draft) -> int:
+        """Give the event its place and return its position. Never waits."""
+        ...
+
+    async def durable(self, position: int) -> None:
+        """Return when everything up to `position` survives what `strength` promises."""
+        ...
+
+    def read(self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]:
+        """Events in order of position, those after `after`."""
+        ...
+
+    async def close(self) -> None:
+        """Make everything durable and let go. Idempotent."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Holds bytes by their SHA-256."""
+
+    def put(self, data: bytes) -> str:
+        """Keep `data` and return its hash as 64 lower-case hex digits. The same bytes are kept once."""
+        ...
+
+    def get(self, digest: str) -> bytes | None:
+        """The bytes with this hash, checked against it, or None."""
+        ...
+
+
+class CacheStore(Protocol):
+    """Holds checked results as bytes, for as long as the process (memory) or the file (table)."""
+
+    def get(self, key: str, now_ns: int) -> bytes | None:
+        """The value, unless it has expired."""
+        ...
+
+    def put(self, key: str, value: bytes, *, group: str, expires_ns: int | None, reads: frozenset[str]) -> None:
+        """Keep a value. `group` is what `drop_group` ends; `reads` are the resource keys it was made from."""
+        ...
+
+    def drop_written(self, writes: frozenset[str]) -> int:
+        """Forget every value that was made from what is now being written; returns how many."""
+        ...
+
+    def drop_group(self, group: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+RestartHandler = Callable[[object], Awaitable[bool]]
+"""Given a result's data whose `type` begins with `context_restart_`: enrich the context and return True, or leave it and return False."""

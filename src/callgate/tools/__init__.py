@@ -1,0 +1,25 @@
+"""Tools: how they are declared, what they see while they run, and where the engine finds them."""
+
+from __future__ import annotations
+
+from callgate.tools.base import Tool, ValidationResult, Verified
+from callgate.tools.context import ToolContext
+from callgate.tools.function import FunctionTool, tool
+from callgate.tools.registry import BoundTool, ToolRegistry
+from callgate.tools.resources import Touched, conflict
+from callgate.tools.retry import RetryPolicy, is_retryable_error
+
+__all__ = [
+    "BoundTool",
+    "FunctionTool",
+    "RetryPolicy",
+    "Tool",
+    "ToolContext",
+    "ToolRegistry",
+    "Touched",
+    "ValidationResult",
+    "Verified",
+    "conflict",
+    "is_retryable_error",
+    "tool",
+]

@@ -1,0 +1,119 @@
+"""`Tool`: everything that callgate must know of a tool before it may run it.
+
+Subclass it for tools with state; `@tool` makes one from a function. What does not change per call is worked out once, when the tool is
+registered (`registry`). Knows nothing of the route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct, field
+
+from callgate.calls import Category, Effect
+from callgate.tools.context import ToolContext
+from callgate.tools.resources import Declared
+from callgate.tools.retry import RetryPolicy
+
+__all__ = ["CacheScope", "RunnerName", "Tool", "ValidationResult", "Verified"]
+
+CacheScope = Literal["tick", "session", "persistent"]
+"""How long a cached result lives: the tick, the process (`session`), or as long as the cache's database."""
+
+RunnerName = Literal["inline", "thread", "process"]
+
+
+class ValidationResult(Struct, kw_only=True):
+    """What a tool's own validator found."""
+
+    valid: bool
+    errors: list[str] = field(default_factory=list)
+    """Each names the argument, what was expected, what came and, where one exists, the value that would pass."""
+    warnings: list[str] = field(default_factory=list)
+    cleaned_params: dict[str, Any] = field(default_factory=dict)
+    """The arguments to run with; empty means: as they are."""
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """What a tool's `verify` found out about a call whose outcome was lost."""
+
+    happened: bool | None
+    """True: the effect is there. False: it is not. None: it cannot tell."""
+    result: object = None
+    """The result to give where it happened."""
+
+
+class Tool:
+    """A tool, as a class.
+
+    Set `name`, `description`, `parameters` and `category`, and write `execute`. Everything else has a default that assumes nothing safe.
+    """
+
+    name: str = ""
+    """Unique within its layer: letters, digits, `_`, `-`, `.`, `/`; at most 64 characters."""
+    description: str = ""
+    parameters: Mapping[str, Any] | None = None
+    """JSON Schema (draft 4 to 2020-12) of an object; used as given."""
+    category: Category | None = None
+    effect: Effect | None = None
+    """What is safe to repeat. None: what the category implies."""
+    reads: Declared | None = None
+    """Resource keys the call reads, so that others may run beside it."""
+    writes: Declared | None = None
+    """Resource keys the call changes; cached reads of them are dropped."""
+    timeout_s: float | None = None
+    """Of one attempt; None: the whole call's deadline."""
+    retry: RetryPolicy | None = None
+    """None: the default policy, where the effect allows a repeat."""
+    retryable: bool | None = None
+    """False: never a second attempt. None: what the effect allows."""
+    cacheable: bool = False
+    cache_scope: CacheScope = "tick"
+    cache_ttl: float | None = None
+    """Seconds; None: as long as the scope."""
+    requires_actor: bool = True
+    aliases: tuple[str, ...] = ()
+    """Other names that resolve to this tool."""
+    triggers: tuple[str, ...] = ()
+    """Phrases by which deliberate mode exposes the tool: literal, `stem*`, `/regex/`, or `^` for always."""
+    output_schema: Mapping[str, Any] | None = None
+    runner: RunnerName | None = None
+    """None: `inline` for async, `thread` for sync code. `process` for tools that must be stoppable."""
+    parallel: int | None = None
+    """How many calls of this tool may run at once; None: no limit of its own."""
+    coerce: bool | None = None
+    """Whether arguments of a wrong type are put right where nothing is lost; None: the engine's setting."""
+    wraps_result: ClassVar[bool] = False
+    """Whether any return value is a result. `Tool.execute` must return a dict; a function may return anything."""
+    drops_unknown: ClassVar[bool] = False
+    """Whether unknown arguments are dropped (and noted) where the schema is silent about them."""
+
+    async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+        """Do the work. May be a plain `def`; it then runs in a thread.
+
+        Args:
+            actor: Whom the call acts as; empty where `requires_actor` is off and nobody was named.
+            params: The validated arguments.
+
+        Returns:
+            `{"success": bool, "error": str, "data": ..., "message": str, "end_turn": bool, "image_metadata": ...}`, all optional.
+            "Found nothing" is a success.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no execute method")
+
+    def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
+        """Check what a schema cannot say. Called after the schema has passed; the default finds nothing."""
+        return ValidationResult(valid=True)
+
+    async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
+        """Find out whether a call whose outcome was lost took effect. The default cannot tell."""
+        return Verified(happened=None)
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
+        """Start the tool's code; what the runners call. Returns its value, or an awaitable of it."""
+        return self.execute(context.scope.actor, **arguments)
+
+    def where(self) -> str:
+        """Where this tool is defined, as `file:line` or a class name, for messages about it."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"

@@ -1,0 +1,153 @@
+"""`@tool`: a function as a tool. Schema from signature and docstring; nothing is assumed safe."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar, overload
+
+from callgate._schema import FunctionSchema, function_schema
+from callgate.calls import Category, Effect
+from callgate.errors import UsageError
+from callgate.tools.base import CacheScope, RunnerName, Tool, ValidationResult, Verified
+from callgate.tools.context import ToolContext
+from callgate.tools.resources import Declared
+from callgate.tools.retry import RetryPolicy
+
+__all__ = ["FunctionTool", "tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class FunctionTool(Tool):
+    """A tool made of one function. Still callable as that function."""
+
+    wraps_result: ClassVar[bool] = True
+    drops_unknown: ClassVar[bool] = True
+    requires_actor = False
+
+    def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
+        self.function = function
+        self.name = settings.pop("name", None) or function.__name__
+        self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext)
+        self.parameters = settings.pop("parameters", None) or self._schema.parameters
+        self.description = settings.pop("description", None) or self._schema.description
+        self.output_schema = settings.pop("output_schema", None) or self._schema.output
+        self._validator: Callable[..., object] | None = settings.pop("validate", None)
+        self._verifier: Callable[..., Any] | None = settings.pop("verify", None)
+        written: Category | None = settings.pop("category", None)
+        effect: Effect | None = settings.pop("effect", None)
+        self.category = written or "safe_chain"
+        self.effect = effect or _effect_of(written, takes_key=self._schema.context is not None)
+        for key, value in settings.items():
+            setattr(self, key, value)
+        self.execute = function  # type: ignore[method-assign]
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
+        values = self._schema.convert(arguments)
+        if self._schema.context is not None:
+            values[self._schema.context] = context
+        return self.function(**values)
+
+    def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
+        if self._validator is None:
+            return ValidationResult(valid=True)
+        return _as_validation(self._validator(params))
+
+    async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
+        if self._verifier is None:
+            return Verified(happened=None)
+        found = self._verifier(params, idempotency_key)
+        if inspect.isawaitable(found):
+            found = await found
+        return found if isinstance(found, Verified) else Verified(happened=found)
+
+    def where(self) -> str:
+        code = inspect.unwrap(self.function)
+        try:
+            return f"{inspect.getsourcefile(code)}:{code.__code__.co_firstlineno}"
+        except (TypeError, AttributeError):
+            return f"{code.__module__}.{code.__qualname__}"
+
+
+def _effect_of(category: Category | None, *, takes_key: bool) -> Effect:
+    """A written category brings a default; nothing written is `once`."""
+    match category:
+        case "safe_chain":
+            return "none"
+        case "async_required" if takes_key:
+            return "idempotent"
+        case _:
+            return "once"
+
+
+def _as_validation(found: object) -> ValidationResult:
+    if isinstance(found, ValidationResult):
+        return found
+    if found is None or found is True:
+        return ValidationResult(valid=True)
+    errors = [found] if isinstance(found, str) else [str(item) for item in found] if isinstance(found, (list, tuple)) else ["refused"]
+    return ValidationResult(valid=not errors, errors=errors)
+
+
+@overload
+def tool(function: F, /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    category: Category | None = None,
+    effect: Effect | None = None,
+    reads: Declared | None = None,
+    writes: Declared | None = None,
+    timeout_s: float | None = None,
+    retry: RetryPolicy | None = None,
+    retryable: bool | None = None,
+    cacheable: bool = False,
+    cache_scope: CacheScope = "tick",
+    cache_ttl: float | None = None,
+    requires_actor: bool = False,
+    aliases: tuple[str, ...] = (),
+    triggers: tuple[str, ...] = (),
+    validate: Callable[[dict[str, Any]], object] | None = None,
+    verify: Callable[[dict[str, Any], str], object] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    runner: RunnerName | None = None,
+    parallel: int | None = None,
+    coerce: bool | None = None,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
+    """Make a function a tool.
+
+    A bare `@tool` is category `safe_chain` for the loop and effect `once`: it is never repeated, cached or run beside others.
+    One word opens all of that: `@tool(effect="none")`. The other settings are the attributes of `Tool`, and:
+
+    Args:
+        validate: Called with the arguments after the schema has passed; returns None, an error, a list of errors or a `ValidationResult`.
+        verify: Called with the arguments and the idempotency key when an outcome was lost; returns True, False, None or `Verified`.
+
+    A parameter annotated with `ToolContext` receives the running call and is not part of the schema.
+    """
+    unknown = settings.keys() - _SETTINGS
+    if unknown:
+        raise UsageError(f"@tool does not know {', '.join(sorted(unknown))}. It takes: {', '.join(sorted(_SETTINGS))}.")
+    if function is None:
+        return lambda actual: FunctionTool(actual, **settings)
+    return FunctionTool(function)
+
+
+_SETTINGS = frozenset(
+    {"name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "retry", "retryable"}
+    | {"cacheable", "cache_scope", "cache_ttl", "requires_actor", "aliases", "triggers", "validate", "verify"}
+    | {"output_schema", "runner", "parallel", "coerce"}
+)

@@ -1,0 +1,238 @@
+"""The tools of an engine: registered by name in three layers, looked up built-in first, then capability, then MCP.
+
+Registering a tool checks it once and works out everything that does not change per call. A tool is refused if it is incomplete or if
+another of its layer has its name; a tool of a later layer that an earlier one hides is reported in `shadowed`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from callgate._json import canonical
+from callgate._schema import CompiledSchema, compile_schema
+from callgate.calls import Category, Effect
+from callgate.errors import UsageError
+from callgate.tools.base import CacheScope, RunnerName, Tool
+from callgate.tools.resources import Touched
+from callgate.tools.retry import NO_RETRY, RetryPolicy
+
+__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry"]
+
+Layer = Literal["builtin", "capability", "mcp"]
+LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
+
+_NAME = re.compile(r"[^\W_][\w./\-]*")
+_MAX_NAME = 64
+_MAX_DESCRIPTION = 16_384
+_EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
+_RUNNERS = ("inline", "thread", "process")
+
+
+class BoundTool(Struct, frozen=True, kw_only=True):
+    """A registered tool: what the stages read, worked out once."""
+
+    tool: Tool
+    name: str
+    layer: Layer
+    description: str
+    category: Category
+    effect: Effect
+    schema: CompiledSchema
+    output: CompiledSchema | None
+    identity: str
+    """Changes when the tool does: hash of name, layer, description, schemas, effect and category."""
+    runner: RunnerName
+    timeout_s: float | None
+    retry: RetryPolicy
+    cache_scope: CacheScope | None
+    """None: not cacheable."""
+    cache_ttl: float | None
+    requires_actor: bool
+    parallel: int | None
+    coerce: bool | None
+    drops_unknown: bool
+    own_validator: bool
+    """Whether the tool overrides `validate_parameters`."""
+
+    def touched(self, arguments: Mapping[str, object]) -> Touched | None:
+        """The resources a call with these arguments touches; None where that is not declared."""
+        return Touched.of(arguments, self.tool.reads, self.tool.writes)
+
+    def openai(self) -> dict[str, Any]:
+        """The tool as an item of an OpenAI request's `tools`."""
+        function = {"name": self.name, "description": self.description, "parameters": self.schema.source}
+        return {"type": "function", "function": function}
+
+
+class ToolRegistry:
+    """Tools by name. Not thread-safe; register on the event loop's thread."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._layers: dict[Layer, dict[str, BoundTool]] = {layer: {} for layer in LAYERS}
+        self._visible: dict[str, BoundTool] = {}
+        self._aliases: dict[str, str] = {}
+        self.shadowed: list[str] = []
+        """A sentence for each tool that another layer hides."""
+        for tool in tools:
+            self.register(tool)
+
+    def register(self, tool: Tool, *, layer: Layer = "builtin") -> BoundTool:
+        """Add a tool.
+
+        Raises:
+            UsageError: It is incomplete, its schema cannot be used, or its name or an alias is taken in this layer; names both places.
+        """
+        bound = _bind(tool, layer)
+        names = self._layers[layer]
+        if bound.name in names:
+            raise UsageError(
+                f"Tool '{bound.name}' is defined twice ({names[bound.name].tool.where()}, {tool.where()}). Rename one of them."
+            )
+        for alias in tool.aliases:
+            self._check_alias(alias, bound, tool)
+        for other in names.values():
+            if bound.name in other.tool.aliases:
+                raise UsageError(
+                    f"Tool '{bound.name}' ({tool.where()}) has the name of an alias of '{other.name}' ({other.tool.where()})."
+                    " Rename the tool or drop the alias."
+                )
+        names[bound.name] = bound
+        self._aliases.update(dict.fromkeys(tool.aliases, bound.name))
+        self._rebuild()
+        return bound
+
+    def _check_alias(self, alias: str, bound: BoundTool, tool: Tool) -> None:
+        taken = self._visible.get(alias) or self._visible.get(self._aliases.get(alias, ""))
+        if taken is not None or alias == bound.name:
+            where = taken.tool.where() if taken else tool.where()
+            raise UsageError(f"Alias '{alias}' of tool '{bound.name}' ({tool.where()}) is taken ({where}). Choose another alias.")
+
+    def _rebuild(self) -> None:
+        self._visible = {}
+        self.shadowed = []
+        for layer in LAYERS:
+            for name, bound in self._layers[layer].items():
+                first = self._visible.setdefault(name, bound)
+                if first is not bound:
+                    self.shadowed.append(f"{layer} tool '{name}' ({bound.tool.where()}) is hidden by the {first.layer} one")
+
+    def get(self, name: str) -> BoundTool | None:
+        """The tool with exactly this name or alias, or None."""
+        found = self._visible.get(name)
+        return found if found is not None else self._visible.get(self._aliases.get(name, ""))
+
+    def by_category(self, category: Category) -> list[str]:
+        return [name for name, bound in self._visible.items() if bound.category == category]
+
+    def names(self) -> list[str]:
+        return list(self._visible)
+
+    def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """The tools as an OpenAI request's `tools`; all, or those named."""
+        chosen = self._visible.values() if names is None else [self._visible[name] for name in names]
+        return [bound.openai() for bound in chosen]
+
+    def __iter__(self) -> Iterator[BoundTool]:
+        return iter(self._visible.values())
+
+    def __len__(self) -> int:
+        return len(self._visible)
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+
+def _bind(tool: Tool, layer: Layer) -> BoundTool:
+    if not isinstance(tool, Tool):
+        raise UsageError(f"{tool!r} is not a tool. Decorate the function with @tool, or subclass Tool.")
+    _check_declaration(tool)
+    where = f"tool '{tool.name}' ({tool.where()})"
+    schema = compile_schema(tool.parameters or {}, where)
+    output = compile_schema(tool.output_schema, where, any_root=True) if tool.output_schema is not None else None
+    category: Category = tool.category or "safe_chain"
+    effect = _effect(tool)
+    return BoundTool(
+        tool=tool,
+        name=tool.name,
+        layer=layer,
+        description=tool.description,
+        category=category,
+        effect=effect,
+        schema=schema,
+        output=output,
+        identity=_identity(tool, layer, category, effect),
+        runner=tool.runner or ("inline" if inspect.iscoroutinefunction(tool.execute) else "thread"),
+        timeout_s=tool.timeout_s,
+        retry=NO_RETRY if tool.retryable is False else tool.retry or RetryPolicy(),
+        cache_scope=tool.cache_scope if tool.cacheable else None,
+        cache_ttl=tool.cache_ttl,
+        requires_actor=tool.requires_actor,
+        parallel=tool.parallel,
+        coerce=tool.coerce,
+        drops_unknown=tool.drops_unknown,
+        own_validator=type(tool).validate_parameters is not Tool.validate_parameters,
+    )
+
+
+def _check_declaration(tool: Tool) -> None:
+    where = tool.where()
+    for attribute in ("name", "description", "parameters", "category"):
+        value = getattr(tool, attribute, None)
+        if value is None or value == "":
+            raise UsageError(f"Tool '{tool.name or where}' ({where}) has no {attribute}. Set it on the class or in the decorator.")
+    if not _NAME.fullmatch(tool.name) or len(tool.name) > _MAX_NAME:
+        raise UsageError(
+            f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {_MAX_NAME} letters, digits, '_', '-', '.' or '/',"
+            " and begin with a letter or digit."
+        )
+    if len(tool.description) > _MAX_DESCRIPTION:
+        raise UsageError(
+            f"The description of tool '{tool.name}' ({where}) has {len(tool.description)} characters;"
+            f" {_MAX_DESCRIPTION} is the limit. Shorten it."
+        )
+    _check_choices(tool, where)
+
+
+def _check_choices(tool: Tool, where: str) -> None:
+    choices: dict[str, tuple[object, ...]] = {
+        "category": tuple(_EFFECT_OF),
+        "effect": (None, "none", "idempotent", "once"),
+        "cache_scope": ("tick", "session", "persistent"),
+        "runner": (None, *_RUNNERS),
+    }
+    for attribute, allowed in choices.items():
+        value = getattr(tool, attribute)
+        if value not in allowed:
+            names = ", ".join(repr(item) for item in allowed if item)
+            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be one of {names}.")
+    if tool.cacheable and _effect(tool) != "none":
+        raise UsageError(f"Tool '{tool.name}' ({where}) is cacheable but has effects. Say effect='none', or drop cacheable.")
+    for attribute in ("timeout_s", "cache_ttl"):
+        value = getattr(tool, attribute)
+        if value is not None and not value > 0:
+            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a number of seconds above 0.")
+
+
+def _effect(tool: Tool) -> Effect:
+    if tool.effect is not None:
+        return tool.effect
+    return _EFFECT_OF[tool.category] if tool.category is not None else "once"
+
+
+def _identity(tool: Tool, layer: Layer, category: Category, effect: Effect) -> str:
+    shape = {
+        "name": tool.name,
+        "layer": layer,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "output": tool.output_schema,
+        "category": category,
+        "effect": effect,
+    }
+    return hashlib.sha256(canonical(shape)).hexdigest()[:32]

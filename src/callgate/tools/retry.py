@@ -1,0 +1,52 @@
+"""Which failures pass, and how long to wait for that. Pure: the route does the waiting."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from callgate.errors import Retryable
+
+__all__ = ["NO_RETRY", "RetryPolicy", "is_retryable_error"]
+
+_PASSING = re.compile(r"time[d\- ]?\s?out|connection|network|temporar|rate.?limit|too many requests|try again", re.IGNORECASE)
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """How often and how patiently a tool is attempted. Applies only where the tool's effect makes a repeat safe."""
+
+    attempts: int = 4
+    """At most, the first included."""
+    base_s: float = 1.0
+    """The wait after the first failure."""
+    max_s: float = 10.0
+    multiplier: float = 2.0
+    jitter: bool = True
+    """Wait a random share between half and the whole, so that many callers do not return together."""
+
+    def delay_s(self, failures: int, chance: float) -> float:
+        """How long to wait after so many failures in a row; `chance` in [0, 1) is where in the jitter's range."""
+        wait = min(self.max_s, self.base_s * self.multiplier ** (failures - 1))
+        return wait * (0.5 + chance / 2) if self.jitter else wait
+
+
+NO_RETRY = RetryPolicy(attempts=1)
+
+
+def is_retryable_error(error: BaseException | str) -> bool:
+    """Whether a failure is of a kind that passes: timeout, connection, network, temporary, rate limit, "try again".
+
+    An exception is judged by its type first, then by its text; a plain string by its text.
+    """
+    if isinstance(error, (Retryable, TimeoutError, ConnectionError)):
+        return True
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {_safe_text(error)}"
+    return _PASSING.search(text[:2000]) is not None
+
+
+def _safe_text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""
