@@ -20,3 +20,11 @@ def canonical(value: object) -> bytes:
 def strict_object(text: str | bytes | Mapping[str, object]) -> dict[str, object]:
     """Placeholder until the strict reader lands."""
     return dict(text) if isinstance(text, Mapping) else decode(text or "{}")
+
+
+def json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def to_jsonable(value: object) -> tuple[object, tuple[object, ...]]:
+    return decode(_encode(value)), ()
