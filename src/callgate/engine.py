@@ -35,6 +35,7 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.record import Reason, Writer
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.run import run
+from callgate._pipeline.sync import LoopThread
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
@@ -126,6 +127,7 @@ class Engine:
         )
         self._runners = Runners(limits, on_late=self._desk.late)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: LoopThread | None = None
         self._closed = False
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
@@ -140,6 +142,16 @@ class Engine:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
         return await self._route(self.admit(raw, scope, signal or self.control.signal(scope.conversation)))
+
+    def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
+        """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
+
+        Raises:
+            UsageError: Inside a running event loop.
+        """
+        if self._thread is None:
+            self._thread = LoopThread()
+        return self._thread.run(self.call(raw, scope))
 
     # The route
 
@@ -296,6 +308,10 @@ class Engine:
         if not self._desk.settle(uid, "it happened" if happened else "it did not happen"):
             raise UsageError(f"No call '{uid[:80]}' is in doubt in this engine. Nothing was changed.")
 
+    def current_tool_call(self, conversation: str) -> ToolResult | None:
+        """The conversation's latest successful call; read from the journal, so it survives where the journal does."""
+        return self._endings.latest(conversation)
+
     # Life
 
     def _check_open(self) -> None:
@@ -315,6 +331,13 @@ class Engine:
         await self._runners.close()
         self._cache.close()
         await self.journal.close()
+
+    def close_sync(self) -> None:
+        """Close an engine that was used through `call_sync`."""
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            thread.run(self.close())
+            thread.close()
 
     async def __aenter__(self) -> Self:
         self._check_open()

@@ -139,8 +139,10 @@ class Journal(Protocol):
         """Return when everything up to `position` survives what `strength` promises."""
         ...
 
-    def read(self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]:
-        """Events in order of position, those after `after`."""
+    def read(
+        self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
+    ) -> Iterable[Event]:
+        """Events after position `after`, in order, or backwards from the last."""
         ...
 
     async def close(self) -> None:

@@ -51,13 +51,12 @@ class MemoryJournal:
     async def durable(self, position: int) -> None:
         """Nothing in memory survives; there is nothing to wait for."""
 
-    def read(self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]:
+    def read(
+        self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
+    ) -> Iterable[Event]:
         start = max(0, after - self.forgotten)
-        found = (
-            event
-            for event in islice(self._events, start, None)
-            if (run is None or event.run == run) and (call is None or event.call == call)
-        )
+        events = reversed(list(islice(self._events, start, None))) if newest_first else islice(self._events, start, None)
+        found = (event for event in events if (run is None or event.run == run) and (call is None or event.call == call))
         return list(islice(found, limit))
 
     async def close(self) -> None:

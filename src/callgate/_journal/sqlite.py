@@ -102,12 +102,15 @@ class SqliteJournal:
             self._waiters.append((position, loop, future))
         await future
 
-    def read(self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]:
+    def read(
+        self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
+    ) -> Iterable[Event]:
         with self._guard:
-            pending = [e for e in self._pending if e.position > after and run in (None, e.run) and call in (None, e.call)]
-            found = list(read_events(self._reader, run=run, call=call, after=after, limit=limit))
-        last = found[-1].position if found else after
-        return [*found, *(event for event in pending if event.position > last)][:limit]
+            waiting = [e for e in self._pending if e.position > after and run in (None, e.run) and call in (None, e.call)]
+            stored = list(read_events(self._reader, run=run, call=call, after=after, limit=limit, newest_first=newest_first))
+        last = max((event.position for event in stored), default=after)
+        fresh = [event for event in waiting if event.position > last]
+        return ([*reversed(fresh), *stored] if newest_first else [*stored, *fresh])[:limit]
 
     def verify(self) -> Broken | None:
         """The first event that does not hold, or None."""
@@ -221,14 +224,21 @@ def open_reader(path: str | Path) -> apsw.Connection:
 
 
 def read_events(
-    connection: apsw.Connection, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None
+    connection: apsw.Connection,
+    *,
+    run: str | None = None,
+    call: str | None = None,
+    after: int = 0,
+    limit: int | None = None,
+    newest_first: bool = False,
 ) -> Iterator[Event]:
+    """The stored events after position `after`, in order, or backwards from the last."""
     wheres, values = ["position > ?"], [after, run, call]
     if run is not None:
         wheres.append("run = ?")
     if call is not None:
         wheres.append("call = ?")
-    query = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position LIMIT ?"
+    query = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position {'DESC' if newest_first else 'ASC'} LIMIT ?"
     for row in connection.execute(query, (*(value for value in values if value is not None), -1 if limit is None else limit)):
         yield event_of(row)
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from callgate._json import canonical
-from callgate._pipeline.record import Started, arguments_hash
+from callgate._pipeline.record import Started, arguments_hash, decode_result
 from callgate.calls import ToolResult
 from callgate.errors import IdempotencyConflict, OutcomeUnknown
 from callgate.events import Event
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Known", "RunState", "call_key", "rule_out_repeat"]
 
-_result = msgspec.json.Decoder(ToolResult).decode
 _started = msgspec.json.Decoder(Started).decode
 
 
@@ -115,7 +114,7 @@ class RunState:
                     open_calls[event.call] = started = _started(event.body)
                     state._known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
                 case "call.completed" if event.call in open_calls:
-                    state._finished(open_calls.pop(event.call), _result(event.body))
+                    state._finished(open_calls.pop(event.call), decode_result(event.body))
                 case "fact.settled":
                     state.settle(event.call)
         for uid, started in open_calls.items():

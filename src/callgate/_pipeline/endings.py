@@ -13,7 +13,7 @@ from callgate._limits import Limits
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.normalise import encoded, failed
-from callgate._pipeline.record import Reason, Verdict
+from callgate._pipeline.record import Reason, Verdict, conversation_run, decode_result
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, RecordFailed
 from callgate.events import Bus
@@ -44,13 +44,22 @@ class Endings:
         if self._restart is not None and result.success and await self._restarts(result):
             flight.record.write("call.restarted", Reason(reason="the result enriched the context"))
             return Restarted(flight.uid)
-        position = flight.record.completed(result, encoded(result, self._limits))
+        body = encoded(result, self._limits)
+        position = flight.record.completed(body)
         if self._survives:
             await flight.record.durable(position)
+        if result.success and flight.scope.conversation:
+            flight.record.remember(flight.scope.conversation, body)
         log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
+
+    def latest(self, conversation: str) -> ToolResult | None:
+        """The conversation's `current_tool_call`."""
+        for event in self._journal.read(run=conversation_run(conversation), limit=1, newest_first=True):
+            return decode_result(event.body)
+        return None
 
     def ended(self, flight: Flight, error: CallgateError, name: str) -> Outcome:
         """The outcome of a call that a stage refused."""
@@ -73,7 +82,7 @@ class Endings:
             if isinstance(error, CallDenied):
                 rule = str((error.details or {}).get("rule", ""))
                 flight.record.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
-            flight.record.completed(result, encoded(result, self._limits))
+            flight.record.completed(encoded(result, self._limits))
         except RecordFailed as unwritable:  # it did not run; the caller must hear of it all the same
             log.error("%s", unwritable)
             result = self.result_of(flight, unwritable, name, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Raw, Struct
 
 from callgate._json import canonical
@@ -19,7 +20,7 @@ from callgate.events import Bus, Draft
 from callgate.protocols import Execution, Journal
 from callgate.route import ApprovedCall
 
-__all__ = ["CallRecord", "Reason", "Received", "Started", "Verdict", "Writer", "arguments_hash"]
+__all__ = ["CallRecord", "Reason", "Received", "Started", "Verdict", "Writer", "arguments_hash", "conversation_run", "decode_result"]
 
 _MAX_RAW = 65_536
 
@@ -205,8 +206,20 @@ class CallRecord:
             attempt=attempt,
         )
 
-    def completed(self, result: ToolResult, body: bytes) -> int:
+    def completed(self, body: bytes) -> int:
         return self.write("call.completed", body)
+
+    def remember(self, conversation: str, body: bytes) -> None:
+        """Keep the call as the conversation's current one, in a run of the conversation's own."""
+        self._writer.write("conversation.tool_call", body, run=conversation_run(conversation), call=self._uid, parents=(self._last,))
+
+
+decode_result = msgspec.json.Decoder(ToolResult).decode
+
+
+def conversation_run(conversation: str) -> str:
+    """The run that holds what is remembered of a conversation as a whole."""
+    return f"conversation:{conversation}"
 
 
 def arguments_hash(encoded: bytes) -> str:
