@@ -165,6 +165,8 @@ class Engine:
         try:
             flight.record.received(flight.raw, flight.scope, flight.parent.uid if flight.parent else "")
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
+            for note in parsed.notes:
+                log.warning("Tool call %s: %s", name, note.text)
             self._check_stop(flight)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name

@@ -71,9 +71,19 @@ class CallgateError(Exception):
 
 
 class UsageError(CallgateError):
-    """The developer must act: a tool, rule or setting cannot work as it is written."""
+    """The developer must act: a tool, rule or setting cannot work as it is written.
+
+    Args:
+        message: Names the place, the fact, the limit and the next step.
+        code: Overrides `usage` with a finer one: `schema_refused`, `remote_ref`.
+    """
 
     code = "usage"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
 
 
 class Retryable(CallgateError):

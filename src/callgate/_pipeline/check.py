@@ -65,7 +65,8 @@ def validate_tool_result(result: object) -> list[str]:
 
 
 def _value(tool: BoundTool, returned: object, attempts: int, duration_ms: float) -> Checked:
-    value, notes = to_jsonable(returned)
+    value, changes = to_jsonable(returned)
+    notes = tuple(Note(kind="normalised", text=change) for change in changes)
     shaped = not tool.tool.wraps_result or (isinstance(value, dict) and isinstance(value.get("success"), bool))
     if shaped:
         faults = validate_tool_result(value)

@@ -58,7 +58,7 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     coerce: bool | None
     drops_unknown: bool
     own_validator: bool
-    """Whether the tool overrides `validate_parameters`."""
+    """Whether the tool checks more than its schema says."""
 
     def touched(self, arguments: Mapping[str, object]) -> Touched | None:
         """The resources a call with these arguments touches; None where that is not declared."""
@@ -176,7 +176,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         parallel=tool.parallel,
         coerce=tool.coerce,
         drops_unknown=tool.drops_unknown,
-        own_validator=type(tool).validate_parameters is not Tool.validate_parameters,
+        own_validator=tool.has_validator(),
     )
 
 
