@@ -88,8 +88,8 @@ def _step(top: Path, word: str, name: str, *rest: Any) -> None:
         case "b64file":
             _write(path, base64.b64decode(rest[0]))
         case "rawfile":
-            with open(os.path.join(os.fsencode(root), value(name) if isinstance(name, dict) else os.fsencode(name)), "wb") as file:
-                file.write(b"raw")
+            raw = value(name)
+            Path(os.fsdecode(os.path.join(os.fsencode(root), raw if isinstance(raw, bytes) else os.fsencode(raw)))).write_bytes(b"raw")
         case "mkdir":
             path.mkdir(parents=True, exist_ok=True)
         case "chmod":

@@ -25,6 +25,7 @@ class Root:
     """A folder held open."""
 
     def __init__(self, root: str, opener: beneath.Opener) -> None:
+        self._fd = -1
         given = os.path.abspath(root)
         try:
             self._fd = os.open(given, beneath.LOOK | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -38,6 +39,13 @@ class Root:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    __del__ = close
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the folder is gone for good; one that was only renamed is still this root."""
+        return os.fstat(self._fd).st_nlink == 0
 
     def real_name(self, path: str) -> str:
         rest = self.rest(path)

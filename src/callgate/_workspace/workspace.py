@@ -60,6 +60,11 @@ class Workspace:
         """The folder's real path when it was opened, for people; nothing is opened by it."""
         return self._beneath.path
 
+    @property
+    def deleted(self) -> bool:
+        """Whether the root is gone for good; one that was only renamed is still this workspace."""
+        return self._beneath.deleted
+
     def close(self) -> None:
         """Let go of the root. Idempotent."""
         self._beneath.close()
