@@ -17,6 +17,7 @@ from http.client import HTTPException, parse_headers
 
 from msgspec import Struct
 
+from callgate.builtins._failures import CannotDo
 from callgate.builtins._urls import Target
 from callgate.errors import Retryable
 
@@ -51,11 +52,12 @@ async def get(target: Target, address: str, *, connect: Connect, max_bytes: int)
 
     Raises:
         Retryable: The connection failed or broke, or the answer is not HTTP.
+        CannotDo: The server could not prove who it is.
     """
     try:
         reader, writer = await connect(address, target)
     except ssl.SSLCertVerificationError as error:
-        raise Retryable(f"{target.host} has no certificate that can be trusted ({error.verify_message}).") from error
+        raise CannotDo(f"{target.host} has no certificate that can be trusted ({error.verify_message}). Use another source.") from error
     except OSError as error:
         raise Retryable(f"{target.host} cannot be connected to ({type(error).__name__}).", not_started=True) from error
     try:

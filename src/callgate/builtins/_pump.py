@@ -132,7 +132,7 @@ class Pump:
             selector.register(self._process.stdin, selectors.EVENT_WRITE, "stdin")
 
     def _until_exit(self, selector: selectors.BaseSelector, deadline: float) -> bool:
-        while self._process.poll() is None:
+        while not _has_ended(self._process):
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -192,13 +192,29 @@ def _exit_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector)
         os.close(fd)
 
 
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the program has ended. It is not reaped yet, where the system can: its number, and its group's, stay its own."""
+    if process.returncode is not None or not hasattr(os, "waitid"):
+        return process.poll() is not None
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the program's group: asked first, where the program itself still runs."""
-    if process.poll() is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """End what is left of the program's group: asked first, where the program itself still runs. Then reap the program."""
+    if process.returncode is not None:
+        return
+    if not _has_ended(process):
+        _signal(process, signal.SIGTERM)
+        deadline = time.monotonic() + _GRACE_S
+        while not _has_ended(process) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    _signal(process, signal.SIGKILL)
     process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

@@ -118,7 +118,11 @@ def parse(url: str) -> Target:
 
 def redirected(base: Target, location: str) -> Target:
     """Where a redirect leads, read as strictly as the first URL."""
-    return parse(urljoin(base.url, location.strip(" ")))
+    try:  # headers arrive as Latin-1; what servers mean is UTF-8
+        text = location.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        text = location
+    return parse(urljoin(base.url, text.strip(" ")))
 
 
 def _host(url: str, host: str, netloc: str) -> tuple[str, Address | None]:

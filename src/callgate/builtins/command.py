@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-from callgate._workspace import PathRefused, Workspace
+from callgate._workspace import Workspace
 from callgate.builtins._failures import CannotDo, Result, told
 from callgate.builtins._pump import Pump
 from callgate.tools import ToolContext, tool

@@ -17,7 +17,7 @@ from callgate.builtins._http import Connect, Response, connect_tcp, get
 from callgate.builtins._text import decoded, is_binary
 from callgate.builtins._urls import Allowed, Target, parse, redirected
 from callgate.errors import Retryable
-from callgate.tools import Tool, ToolContext, tool
+from callgate.tools import Tool, tool
 
 __all__ = ["Fetcher", "Resolve", "resolve_system"]
 
@@ -65,7 +65,7 @@ class Fetcher:
     def tool(self) -> Tool:
         return tool(category="async_required", effect="none", reads="url:{url}")(self.fetch_url)
 
-    async def fetch_url(self, context: ToolContext, url: str, max_bytes: int = 1_000_000) -> Result:
+    async def fetch_url(self, url: str, max_bytes: int = 1_000_000) -> Result:
         """Get a page or file from the web by its http or https URL. Follows redirects; only public addresses can be reached.
 
         Any status the server answers with is a result. Text comes as it is sent (HTML is not rendered); other content only by its size.

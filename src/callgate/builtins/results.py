@@ -16,7 +16,7 @@ from callgate.builtins._failures import CannotDo, Result, told
 from callgate.builtins._search import finder
 from callgate.builtins._text import PAGE_BYTES, cut, decoded, snippet
 from callgate.protocols import BlobStore
-from callgate.tools import Tool, ToolContext, tool
+from callgate.tools import Tool, tool
 
 __all__ = ["ResultTools"]
 
@@ -38,7 +38,7 @@ class ResultTools:
         ]
 
     @told
-    def read_result(self, context: ToolContext, digest: str, offset: int = 0, limit: int = 8000, pointer: str | None = None) -> Result:
+    def read_result(self, digest: str, offset: int = 0, limit: int = 8000, pointer: str | None = None) -> Result:
         """Read more of a result that was cut, a page at a time.
 
         Args:
@@ -61,7 +61,6 @@ class ResultTools:
     @told
     def search_result(
         self,
-        context: ToolContext,
         digest: str,
         query: str,
         regex: bool = False,
