@@ -238,7 +238,8 @@ def read_events(
         wheres.append("run = ?")
     if call is not None:
         wheres.append("call = ?")
-    query = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position {'DESC' if newest_first else 'ASC'} LIMIT ?"
+    order = "DESC" if newest_first else "ASC"
+    query = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position {order} LIMIT ?"
     for row in connection.execute(query, (*(value for value in values if value is not None), -1 if limit is None else limit)):
         yield event_of(row)
 

@@ -23,7 +23,7 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended
 from callgate.errors import CallNotStarted, DangerousLimitReached
 from callgate.events import Progress
 from callgate.hooks import Hook
-from callgate.protocols import Policy
+from callgate.protocols import Execution, Policy
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -194,11 +194,13 @@ class Desk:
                 why = "its result was consumed"
         return failed(raw, flight.uid, name, CallNotStarted(f"{name} gave no result: {why}."), self._limits)
 
-    def late(self, uid: str, status: str) -> None:
+    def late(self, uid: str, execution: Execution) -> None:
         """An answer came after its call had ended: recorded, never used."""
         log.warning("A late answer of %s was discarded", uid)
         run = uid.rsplit("/", 2)[0]
-        self._writer.write("call.late", Reason(reason="the call had ended before its tool answered", status=status), run=run, call=uid)
+        self._writer.write(
+            "call.late", Reason(reason="the call had ended before its tool answered", status=execution.status), run=run, call=uid
+        )
 
 
 def _tick(scope: Scope) -> str:

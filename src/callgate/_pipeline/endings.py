@@ -71,6 +71,11 @@ class Endings:
             return self._refused(flight, error, name)
         raise error
 
+    def cancelled(self, flight: Flight) -> None:
+        """The caller was cancelled: nobody takes the outcome, but the record has the end."""
+        status = "unknown" if flight.started else "not_started"
+        flight.record.write("call.aborted", Reason(reason="the caller was cancelled", status=status))
+
     def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """The result that says why there is no other."""
         notes = approved.call.notes if approved else ()

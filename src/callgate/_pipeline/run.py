@@ -28,6 +28,11 @@ class Ran(Struct, frozen=True):
     execution: Execution
     attempts: int
 
+    @property
+    def entered(self) -> bool:
+        """Whether the tool's code may have been entered."""
+        return self.attempts > 0 and self.execution.status != "not_started" and not self.execution.not_started
+
 
 class Attempts(Protocol):
     """Where attempts are recorded."""
