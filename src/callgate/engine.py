@@ -169,14 +169,15 @@ class Engine:
         """The first half of the route, pure but for the record: what the call is, and whether it can be one."""
         name = flight.raw.name
         try:
-            flight.record.received(flight.raw, flight.scope, flight.parent.uid if flight.parent else "")
+            flight.received()
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
             for note in parsed.notes:
                 log.warning("Tool call %s: %s", name, note.text)
             self._check_stop(flight)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
-            log.info("Tool call: %s %s", name, flight.raw.reasoning)
+            if log.isEnabledFor(logging.INFO):
+                log.info("Tool call: %s %s", name, flight.raw.reasoning)
             return validate(resolved, flight.scope, coerce=self._coerce)
         except CallgateError as error:
             return self._endings.ended(flight, error, name)
@@ -202,7 +203,7 @@ class Engine:
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
         approved = await gate(call, hooks.before, self._desk, key)
-        flight.record.approved(approved)
+        flight.approved(approved)
         try:
             if call.tool.cache_scope is None:
                 checked = await self._execute(flight, approved)
@@ -223,11 +224,14 @@ class Engine:
         tool = approved.call.tool
         if flight.before_start is not None:
             await flight.before_start(approved)
-        happened = await rule_out_repeat(flight.state, approved, self._desk)
-        if happened is not None:
-            return happened
+        if flight.state.uncertain:
+            happened = await rule_out_repeat(flight.state, approved, self._desk)
+            if happened is not None:
+                return happened
         touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
-        await flight.take(self._desk.slots(tool))
+        slots = self._desk.slots(tool)
+        if not flight.take_nowait(slots):
+            await flight.take(slots)
         began = self.clock.monotonic()
         try:
             self._desk.take_dangerous(approved.call)
@@ -237,7 +241,7 @@ class Engine:
                 approved,
                 self._desk.context(flight, approved),
                 runner=self._runners.pick(tool.runner),
-                record=flight.record,
+                record=flight,
                 clock=self.clock,
                 kill=flight.kill,
                 deadline=flight.start_clock(began, self._timeout_s),
@@ -268,7 +272,7 @@ class Engine:
             raise OutcomeUnknown(
                 f"{call.tool.name} was handed in again while {known.uid} was running, and that call has no result. Check it first."
             )
-        flight.record.write("call.replayed", Reason(reason="joined" if joined else "replayed", details={"uid": known.uid}))
+        flight.write("call.replayed", Reason(reason="joined" if joined else "replayed", details={"uid": known.uid}))
         return await self._endings.answered(flight, again(known.result, flight.raw, flight.uid, joined=joined))
 
     def _check_stop(self, flight: Flight, checked: Checked | None = None) -> None:

@@ -161,7 +161,7 @@ class RunState:
         hashed = arguments_hash(canonical(call.arguments))
         known = Known(tool=call.tool.name, arguments=hashed, uid=call.uid, running=future)
         self._known[key] = known
-        flight.record.asked_hash = hashed
+        flight.asked_hash = hashed
         try:
             yield known
         finally:
