@@ -1,1 +1,101 @@
-"""callgate: the tool-call engine for LLM agents."""
+"""callgate: the tool-call engine for LLM agents.
+
+From "the model emitted a tool call" to "the result is in the next prompt", every call takes one route: parse, resolve, validate, gate,
+cache, run, check, hooks, normalise, all of it recorded. The names below are the public door; what each needs is imported with it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Aborted": "calls",
+    "Allow": "policy",
+    "Answered": "calls",
+    "Ask": "policy",
+    "CallgateError": "errors",
+    "Deny": "policy",
+    "DirectoryBlobs": "_blobs",
+    "Engine": "engine",
+    "Hook": "hooks",
+    "Limits": "_limits",
+    "MemoryJournal": "_journal",
+    "Modify": "policy",
+    "RawCall": "calls",
+    "Restarted": "calls",
+    "RetryPolicy": "tools",
+    "Retryable": "errors",
+    "Rules": "policy",
+    "Scope": "calls",
+    "SqliteJournal": "_journal",
+    "Suspended": "calls",
+    "TableCache": "_cache",
+    "Tool": "tools",
+    "ToolContext": "tools",
+    "ToolResult": "calls",
+    "UsageError": "errors",
+    "ValidationResult": "tools",
+    "Verified": "tools",
+    "after_call": "hooks",
+    "before_call": "hooks",
+    "tool": "tools",
+}
+
+__all__ = [
+    "Aborted",
+    "Allow",
+    "Answered",
+    "Ask",
+    "CallgateError",
+    "Deny",
+    "DirectoryBlobs",
+    "Engine",
+    "Hook",
+    "Limits",
+    "MemoryJournal",
+    "Modify",
+    "RawCall",
+    "Restarted",
+    "RetryPolicy",
+    "Retryable",
+    "Rules",
+    "Scope",
+    "SqliteJournal",
+    "Suspended",
+    "TableCache",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "UsageError",
+    "ValidationResult",
+    "Verified",
+    "after_call",
+    "before_call",
+    "tool",
+]
+
+if TYPE_CHECKING:
+    from callgate._blobs import DirectoryBlobs
+    from callgate._cache import TableCache
+    from callgate._journal import MemoryJournal, SqliteJournal
+    from callgate._limits import Limits
+    from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended, ToolResult
+    from callgate.engine import Engine
+    from callgate.errors import CallgateError, Retryable, UsageError
+    from callgate.hooks import Hook, after_call, before_call
+    from callgate.policy import Allow, Ask, Deny, Modify, Rules
+    from callgate.tools import RetryPolicy, Tool, ToolContext, ValidationResult, Verified, tool
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'callgate' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(f"callgate.{_WHERE[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,131 @@
+"""Bytes kept by their SHA-256: whole results, files before a change, whatever is too large for a record.
+
+The name is the proof: what is read back is hashed again, and what does not match is not there. Knows nothing of who stores what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["DirectoryBlobs", "MemoryBlobs", "is_digest"]
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_log = logging.getLogger("callgate.blobs")
+
+
+def is_digest(text: str) -> bool:
+    """Whether `text` is 64 lower-case hex digits, and so safe as a name."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+class MemoryBlobs:
+    """Keeps bytes as long as the process lives. Safe to use from several threads.
+
+    Args:
+        max_bytes: Of all blobs together. Above it the oldest go, and a blob that is larger alone is not kept at all. Both are counted
+            in `dropped`; asking for one gives None, like any unknown hash. None: no bound.
+    """
+
+    def __init__(self, *, max_bytes: int | None = None) -> None:
+        self._blobs: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self.dropped = 0
+        """How many blobs the bound has cost so far."""
+
+    def put(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        with self._lock:
+            if digest in self._blobs:
+                self._blobs.move_to_end(digest)
+                return digest
+            if self._max_bytes is not None and len(data) > self._max_bytes:
+                self.dropped += 1
+                return digest
+            self._blobs[digest] = bytes(data)
+            self._bytes += len(data)
+            while self._max_bytes is not None and self._bytes > self._max_bytes:
+                _, oldest = self._blobs.popitem(last=False)
+                self._bytes -= len(oldest)
+                self.dropped += 1
+        return digest
+
+    def get(self, digest: str) -> bytes | None:
+        with self._lock:
+            return self._blobs.get(digest)
+
+
+class DirectoryBlobs:
+    """Keeps bytes as files `ab/cdef…` in one folder, readable by their owner alone. Safe across threads and processes.
+
+    A file is whole before it gets its name, and on disk before `put` returns. One that was altered is never served: `get` says None and
+    logs a warning, and the next `put` of the right bytes repairs it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._root = Path(path)
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def put(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        if self._read(digest) != data:
+            self._write(digest, data)
+        return digest
+
+    def get(self, digest: str) -> bytes | None:
+        if not is_digest(digest):
+            return None
+        data = self._read(digest)
+        if data is None or hashlib.sha256(data).hexdigest() == digest:
+            return data
+        _log.warning("blob %s was altered on disk and is not served; put the original again to repair it", digest)
+        return None
+
+    def _file(self, digest: str) -> Path:
+        return self._root / digest[:2] / digest[2:]
+
+    def _read(self, digest: str) -> bytes | None:
+        try:
+            fd = os.open(self._file(digest), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _log.warning("blob %s cannot be read: %s", digest, error.strerror)
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read()
+
+    def _write(self, digest: str, data: bytes) -> None:
+        target = self._file(digest)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        draft = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.rename(target)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
+        for folder in (target.parent, self._root):
+            _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-__all__ = ["AbortController", "AbortSignal", "Control"]
+__all__ = ["AbortController", "AbortSignal", "Control", "settled"]
 
 
 class AbortSignal:
@@ -68,6 +69,25 @@ class AbortController:
 
     def abort(self, reason: str = "aborted") -> None:
         self.signal._fire(reason)
+
+
+async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: float) -> bool:
+    """Wait for `future` until it is done, the signal fires or the time is over; tells whether it is done. Never cancels it."""
+    woken = asyncio.Event()
+
+    def wake(*_: object) -> None:
+        woken.set()
+
+    future.add_done_callback(wake)
+    remove = kill.on_abort(wake)
+    timer = asyncio.get_running_loop().call_later(max(0.0, timeout_s), wake)
+    try:
+        await woken.wait()
+    finally:
+        timer.cancel()
+        remove()
+        future.remove_done_callback(wake)
+    return future.done()
 
 
 class Control:

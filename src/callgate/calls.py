@@ -144,7 +144,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 class Note(Struct, frozen=True, kw_only=True):
     """One thing that was changed on the way, so that nothing changes silently."""
 
-    kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "default", "warning", "empty"]
+    kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "normalised", "warning", "empty"]
     text: str
     """One sentence for people and models."""
     path: str = ""

@@ -1,0 +1,193 @@
+"""All calls of one assistant message: which run side by side, which wait, and results in order.
+
+A call runs beside an earlier one of its message only if both have no effect, or both declare their resources and these do not meet;
+anything else waits for the earlier one. Every call is parsed before the first effect starts, so that a call without a name ends the
+message before anything happened. A failing call cancels nobody. While the message still streams, calls without effect that may run
+beside everything before them start early; they are adopted when the message is sealed and dropped when it is discarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import Protocol
+
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.plan import Footprint, Plan
+from callgate._signals import AbortController, AbortSignal
+from callgate.calls import Aborted, Outcome, RawCall, Scope
+from callgate.errors import UsageError
+from callgate.route import ApprovedCall, ValidatedCall
+
+__all__ = ["Emission"]
+
+_FREE = Footprint(reads_only=True, touched=None)
+
+
+class Route(Protocol):
+    """What an emission needs from the engine: the route in two halves."""
+
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int) -> Flight: ...
+    def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
+    async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
+    def not_started(self, flight: Flight, why: str) -> Outcome: ...
+    def note(self, kind: str, uids: list[str], reason: str) -> None: ...
+
+
+class _Slot:
+    """One call of the message."""
+
+    __slots__ = ("call", "early", "flight", "outcome", "task", "waits")
+
+    def __init__(self, flight: Flight) -> None:
+        self.flight = flight
+        self.call: ValidatedCall | None = None
+        self.outcome: Outcome | None = None
+        self.task: asyncio.Task[Outcome] | None = None
+        self.waits: tuple[int, ...] = ()
+        self.early = False
+
+
+class Emission:
+    """The calls of one message. Add them in order, then `seal` once, or `discard`.
+
+    Args:
+        route: The engine.
+        scope: Of the turn; `iteration` is this message's number.
+        signal: Ends every call when it fires.
+        early: Whether calls without effect may start before the message is complete.
+    """
+
+    def __init__(self, route: Route, scope: Scope, signal: AbortSignal, *, early: bool = True) -> None:
+        self._route = route
+        self._scope = scope
+        self._early = early
+        self._kill = AbortController()
+        self._unlink = signal.on_abort(lambda: self._kill.abort(signal.reason or "killed"))
+        self._slots: list[_Slot] = []
+        self._plan = Plan()
+        self._ids: Counter[str] = Counter()
+        self._over = False
+        self._stopped = False
+        """A call ended the message; those that have not started will not."""
+
+    def add(self, raw: RawCall) -> int:
+        """Take the next call of the message; may start it. Returns its index."""
+        self._check_open()
+        occurrence = self._ids[raw.id]
+        self._ids[raw.id] += 1
+        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence))
+        self._slots.append(slot)
+        if self._early:
+            self._prepare(slot)
+            self._start_early(slot)
+        return len(self._slots) - 1
+
+    async def seal(self) -> list[Outcome]:
+        """Run what has not run and return every call's outcome, in emission order."""
+        self._check_open()
+        self._over = True
+        for slot in self._slots:
+            if slot.call is None and slot.outcome is None:
+                self._prepare(slot)
+        if len(self._slots) > 1:
+            self._route.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
+        if any(isinstance(slot.outcome, Aborted) for slot in self._slots):
+            return await self._abort("a call of the same message had no name")
+        try:
+            return await self._finish()
+        except asyncio.CancelledError:
+            await self._end_all("the caller was cancelled")
+            raise
+        finally:
+            self._unlink()
+
+    async def discard(self, reason: str) -> None:
+        """The message failed or was killed: end what started early and forget its results."""
+        if self._over:
+            return
+        self._over = True
+        await self._end_all(reason)
+        self._unlink()
+        for slot in self._slots:
+            if slot.task is None and slot.outcome is None:
+                self._route.not_started(slot.flight, reason)
+        self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
+
+    def _prepare(self, slot: _Slot) -> None:
+        prepared = self._route.prepare(slot.flight)
+        if isinstance(prepared, ValidatedCall):
+            slot.call = prepared
+            slot.waits = self._plan.add(_footprint(prepared))
+        else:
+            slot.outcome = prepared
+            self._plan.add(_FREE)
+
+    def _start_early(self, slot: _Slot) -> None:
+        """Start a sealed call without effect, unless something before it has to end first."""
+        if slot.call is None or slot.call.tool.effect != "none" or slot.waits or slot.flight.raw.closed != "sealed":
+            return
+        slot.early = True
+        self._start(slot)
+
+    def _start(self, slot: _Slot) -> None:
+        slot.flight.before_start = partial(self._clear_to_start, slot)
+        slot.task = asyncio.get_running_loop().create_task(self._run(slot))
+
+    async def _run(self, slot: _Slot) -> Outcome:
+        await self._ended(self._slots[index] for index in slot.waits)
+        if self._stopped or slot.call is None:
+            slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
+        else:
+            slot.outcome = await self._route.complete(slot.flight, slot.call)
+        self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
+        return slot.outcome
+
+    async def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> None:
+        """Where a hook or policy changed what a call touches, wait for all that runs or comes before it."""
+        if slot.call is None or approved.call.tool.effect == "none" or approved.call.arguments == slot.call.arguments:
+            return
+        index = self._slots.index(slot)
+        await self._ended(other for i, other in enumerate(self._slots) if i < index or other.flight.held)
+
+    async def _ended(self, slots: Iterable[_Slot]) -> None:
+        tasks = {slot.task for slot in slots if slot.task is not None and not slot.task.done()}
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _finish(self) -> list[Outcome]:
+        for slot in self._slots:
+            if slot.task is None and slot.call is not None:
+                self._start(slot)
+        await self._ended(self._slots)
+        for slot in self._slots:
+            if slot.task is not None:
+                slot.task.result()  # a bug of ours must not hide in a task
+        return self._outcomes()
+
+    async def _abort(self, why: str) -> list[Outcome]:
+        await self._end_all(why)
+        for slot in self._slots:
+            if slot.outcome is None:
+                slot.outcome = self._route.not_started(slot.flight, why)
+        self._unlink()
+        return self._outcomes()
+
+    def _outcomes(self) -> list[Outcome]:
+        return [slot.outcome for slot in self._slots if slot.outcome is not None]
+
+    async def _end_all(self, reason: str) -> None:
+        self._kill.abort(reason)
+        tasks = {slot.task for slot in self._slots if slot.task is not None and not slot.task.done()}
+        if tasks:
+            await asyncio.shield(asyncio.wait(tasks))
+
+
+def _footprint(call: ValidatedCall) -> Footprint:
+    return Footprint(call.tool.effect == "none", call.tool.touched(call.arguments, call.scope))

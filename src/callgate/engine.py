@@ -1,0 +1,365 @@
+"""The engine: every tool call takes one route, and this is it.
+
+    parse → resolve → validate → gate → cache → run → check → hooks → normalise      (record brackets the whole)
+
+The order is code, not configuration: it is the safety argument. Stages raise typed errors; `Endings` turns them into results and nobody
+else does. The engine wires the stages together and owns what lives longer than a call. It knows nothing of models, loops or transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from callgate._blobs import MemoryBlobs
+from callgate._cache import MemoryCache
+from callgate._clock import Clock, SystemClock
+from callgate._journal import MemoryJournal
+from callgate._limits import Limits, timeout_from_environment
+from callgate._pipeline.again import Known, call_key, rule_out_repeat
+from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.cache import Cache
+from callgate._pipeline.check import check
+from callgate._pipeline.desk import Desk
+from callgate._pipeline.endings import Endings
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.gate import gate
+from callgate._pipeline.hooks import hook_result
+from callgate._pipeline.normalise import again, normalise
+from callgate._pipeline.parse import parse
+from callgate._pipeline.record import Reason, Writer
+from callgate._pipeline.resolve import resolve
+from callgate._pipeline.run import run
+from callgate._pipeline.sync import LoopThread, refuse_inside_loop
+from callgate._pipeline.validate import validate
+from callgate._redact import Redactor
+from callgate._runners import Runners
+from callgate._signals import AbortSignal, Control, settled
+from callgate.calls import Outcome, RawCall, Scope, ToolResult
+from callgate.emission import Emission
+from callgate.errors import CallAborted, CallFailed, CallgateError, CallNotStarted, OutcomeUnknown, RecordFailed, UsageError
+from callgate.events import Bus
+from callgate.hooks import Hook
+from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler
+from callgate.route import ApprovedCall, Checked, ValidatedCall
+from callgate.tools import Tool, ToolRegistry
+from callgate.tools.registry import Layer
+
+if TYPE_CHECKING:
+    from callgate._runners.process import ProcessLimits
+
+__all__ = ["Engine"]
+
+log = logging.getLogger("callgate")
+_NOWHERE = Scope()
+_DEFAULTS = Limits()
+
+
+class Engine:
+    """Runs tool calls: checked, stoppable, never twice, all on record.
+
+    Use it as `async with Engine(tools) as engine`. An engine belongs to one event loop; many engines may live in one process.
+
+    Args:
+        tools: Registered as built-in.
+        policies: Asked in order, about every call; none: everything validated may run.
+        hooks: The user's code around calls.
+        journal: Where everything is recorded; None: in memory.
+        blobs: Where large results are kept; None: in memory.
+        persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
+        limits: Every bound.
+        process_limits: Of the worker processes that run process tools; None: the defaults.
+        timeout_s: Of a whole call, retries and waits included; None: from `TOOL_EXECUTION_TIMEOUT_MS`, or 300.
+        coerce: Put arguments of a wrong type right where nothing is lost (`"5"` → `5`), and note it.
+        repair: Repair complete but malformed JSON arguments, and note it; cut-off ones are refused either way.
+        restart: Consumes results that enrich the context instead of the history.
+        redactor: Takes secrets out of whatever is recorded or shown.
+        run: The id of the engine's own run, for scopes that name none.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        policies: Iterable[Policy] = (),
+        hooks: Iterable[Hook] = (),
+        journal: Journal | None = None,
+        blobs: BlobStore | None = None,
+        persistent_cache: CacheStore | None = None,
+        limits: Limits = _DEFAULTS,
+        process_limits: ProcessLimits | None = None,
+        timeout_s: float | None = None,
+        coerce: bool = True,
+        repair: bool = False,
+        restart: RestartHandler | None = None,
+        redactor: Redactor | None = None,
+        clock: Clock | None = None,
+        run: str = "",
+    ) -> None:
+        self.tools = ToolRegistry(tools)
+        self.control = Control()
+        self.bus = Bus()
+        self.limits = limits
+        self.clock: Clock = clock or SystemClock()
+        self.journal: Journal = journal or MemoryJournal(self.clock)
+        self.blobs: BlobStore = blobs or MemoryBlobs()
+        self.run = run or f"engine-{self.clock.new_id()}"
+        self.activity_since_wake = 0
+        """Successful calls since the host last set this to 0."""
+        self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
+        self._coerce = coerce
+        self._repair = repair
+        self._redactor = redactor
+        self._approvals = Approvals(self.clock, limits.approval_s)
+        self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
+        self._writer = Writer(self.journal, self.bus, redactor)
+        self._desk = Desk(
+            writer=self._writer,
+            clock=self.clock,
+            limits=limits,
+            policies=tuple(policies),
+            hooks=tuple(hooks),
+            approvals=self._approvals,
+            route=self._route,
+        )
+        self._endings = Endings(
+            journal=self.journal, bus=self.bus, clock=self.clock, limits=limits, approvals=self._approvals, restart=restart
+        )
+        self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: LoopThread | None = None
+        self._closed = False
+
+    async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
+        """Take one call through the whole route.
+
+        Args:
+            raw: As the model emitted it.
+            scope: Where and for whom.
+            signal: Ends the call when it fires; None: the conversation's own, which `control.kill` fires.
+
+        Returns:
+            `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
+        """
+        return await self._route(self.admit(raw, scope, signal or self.control.signal(scope.conversation)))
+
+    def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
+        """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
+
+        Raises:
+            UsageError: Inside a running event loop.
+        """
+        refuse_inside_loop()
+        if self._thread is None:
+            self._thread = LoopThread()
+        return self._thread.run(self.call(raw, scope))
+
+    # The route
+
+    async def _route(self, flight: Flight) -> Outcome:
+        call = self.prepare(flight)
+        return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+
+    def prepare(self, flight: Flight) -> ValidatedCall | Outcome:
+        """The first half of the route, pure but for the record: what the call is, and whether it can be one."""
+        name = flight.raw.name
+        try:
+            flight.record.received(flight.raw, flight.scope, flight.parent.uid if flight.parent else "")
+            parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
+            for note in parsed.notes:
+                log.warning("Tool call %s: %s", name, note.text)
+            self._check_stop(flight)
+            resolved = resolve(parsed, self.tools, flight.scope)
+            name = resolved.tool.name
+            log.info("Tool call: %s %s", name, flight.raw.reasoning)
+            return validate(resolved, flight.scope, coerce=self._coerce)
+        except CallgateError as error:
+            return self._endings.ended(flight, error, name)
+
+    async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
+        """The second half: a valid call to its outcome, at most once."""
+        try:
+            key = call_key(call, flight.occurrence)
+            if call.tool.effect == "none" and flight.raw.idempotency_key is None:
+                return await self._endings.answered(flight, await self._result(flight, call, key))
+            known = flight.state.find(call, key)
+            if known is not None:
+                return await self._replay(flight, call, known)
+            with flight.state.taking_on(call, key, flight) as known:
+                known.result = await self._result(flight, call, key)
+                return await self._endings.answered(flight, known.result)
+        except CallgateError as error:
+            return self._endings.ended(flight, error, call.tool.name)
+        except asyncio.CancelledError:
+            self._endings.cancelled(flight)
+            raise
+
+    async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
+        hooks = self._desk.hooks(call.tool)
+        approved = await gate(call, hooks.before, self._desk, key)
+        flight.record.approved(approved)
+        try:
+            if call.tool.cache_scope is None:
+                checked = await self._execute(flight, approved)
+            else:
+                left = flight.start_clock(self.clock.monotonic(), self._timeout_s) - self.clock.monotonic()
+                checked = await self._cache.answer(approved, lambda: self._execute(flight, approved), kill=flight.kill, timeout_s=left)
+            self._check_stop(flight, checked)
+            if hooks.after:
+                checked = await hook_result(approved.call, checked, hooks.after, self._desk)
+            if checked.status == "ok" and checked.cached is None:
+                self.activity_since_wake += 1
+            return normalise(approved, checked, self.limits, self.blobs, self._redactor)
+        except CallFailed as error:
+            return self._endings.result_of(flight, error, call.tool.name, approved)
+
+    async def _execute(self, flight: Flight, approved: ApprovedCall) -> Checked:
+        """Run, then check: what the cache stage skips on a hit."""
+        tool = approved.call.tool
+        if flight.before_start is not None:
+            await flight.before_start(approved)
+        happened = await rule_out_repeat(flight.state, approved, self._desk)
+        if happened is not None:
+            return happened
+        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
+        await flight.take(self._desk.slots(tool))
+        began = self.clock.monotonic()
+        try:
+            self._desk.take_dangerous(approved.call)
+            self._cache.written(touched)
+            flight.started = True
+            ran = await run(
+                approved,
+                self._desk.context(flight, approved),
+                runner=self._runners.pick(tool.runner),
+                record=flight.record,
+                clock=self.clock,
+                kill=flight.kill,
+                deadline=flight.start_clock(began, self._timeout_s),
+                grace_s=self.limits.grace_s,
+            )
+        except RecordFailed:
+            flight.started = False
+            raise
+        except asyncio.CancelledError:
+            flight.state.now_uncertain(approved)
+            raise
+        finally:
+            self._cache.written(touched)
+            flight.give()
+        flight.started = ran.entered
+        checked = check(approved, ran, self.clock.monotonic() - began)
+        if checked.status == "unknown":
+            flight.state.now_uncertain(approved)
+        return checked
+
+    async def _replay(self, flight: Flight, call: ValidatedCall, known: Known) -> Outcome:
+        """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
+        joined = known.running is not None
+        if known.running is not None:
+            await settled(known.running, flight.kill, self._timeout_s)
+        self._check_stop(flight)
+        if known.result is None:
+            raise OutcomeUnknown(
+                f"{call.tool.name} was handed in again while {known.uid} was running, and that call has no result. Check it first."
+            )
+        flight.record.write("call.replayed", Reason(reason="joined" if joined else "replayed", details={"uid": known.uid}))
+        return await self._endings.answered(flight, again(known.result, flight.raw, flight.uid, joined=joined))
+
+    def _check_stop(self, flight: Flight, checked: Checked | None = None) -> None:
+        """End the message where a stop is pending. What a call that ran came to stays in the record and out of the history."""
+        reason = self.control.pending(flight.scope.conversation)
+        if reason is not None:
+            raise CallAborted("stopped_by_user", reason, details=None if checked is None else checked.facts)
+
+    # Many calls of one message
+
+    def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
+        """Begin a message's calls; see `Emission`."""
+        return Emission(self, scope, signal or self.control.signal(scope.conversation), early=early)
+
+    async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
+        """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
+        emission = self.emission(scope, signal=signal, early=False)
+        for raw in raws:
+            emission.add(raw)
+        return await emission.seal()
+
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int = 0) -> Flight:
+        """Give a call its place in its run."""
+        self._check_open()
+        return self._desk.flight(raw, scope if scope.run else replace(scope, run=self.run), signal, occurrence=occurrence)
+
+    def not_started(self, flight: Flight, why: str) -> Outcome:
+        return self._endings.ended(
+            flight, CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again."), flight.raw.name
+        )
+
+    def note(self, kind: str, uids: list[str], reason: str) -> None:
+        self._writer.write(kind, Reason(reason=reason, details={"calls": uids}), run=uids[0].rsplit("/", 2)[0])
+
+    # What an operator does
+
+    def register(self, tool: Tool, *, layer: Layer = "builtin") -> None:
+        """Add a tool; see `ToolRegistry.register`."""
+        self.tools.register(tool, layer=layer)
+
+    def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
+        """Answer the question of a `Suspended` call. If allowed, hand the same call in again: it runs once, with these arguments only.
+
+        Raises:
+            UsageError: No such question is open.
+        """
+        self._approvals.answer(approval_id, allow=allow, by=by)
+
+    def settle(self, uid: str, *, happened: bool) -> None:
+        """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.
+
+        Raises:
+            UsageError: No call of this uid is in doubt.
+        """
+        if not self._desk.settle(uid, "it happened" if happened else "it did not happen"):
+            raise UsageError(f"No call '{uid[:80]}' is in doubt in this engine. Nothing was changed.")
+
+    def current_tool_call(self, conversation: str) -> ToolResult | None:
+        """The conversation's latest successful call; read from the journal, so it survives where the journal does."""
+        return self._endings.latest(conversation)
+
+    # Life
+
+    def _check_open(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise UsageError("This engine belongs to another event loop. Make one engine per loop, or use call_sync from plain code.")
+            self._loop = loop
+        if self._closed:
+            raise UsageError("This engine is closed. Make a new one.")
+
+    async def close(self) -> None:
+        """End what runs, in bounded time, and let go of everything. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._runners.close()
+        self._cache.close()
+        await self.journal.close()
+
+    def close_sync(self) -> None:
+        """Close an engine that was used through `call_sync`."""
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            thread.run(self.close())
+            thread.close()
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()

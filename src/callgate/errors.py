@@ -71,9 +71,19 @@ class CallgateError(Exception):
 
 
 class UsageError(CallgateError):
-    """The developer must act: a tool, rule or setting cannot work as it is written."""
+    """The developer must act: a tool, rule or setting cannot work as it is written.
+
+    Args:
+        message: Names the place, the fact, the limit and the next step.
+        code: Overrides `usage` with a finer one: `schema_refused`, `remote_ref`.
+    """
 
     code = "usage"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
 
 
 class Retryable(CallgateError):
@@ -98,9 +108,11 @@ class CallAborted(CallgateError):
 
     code = "call_aborted"
 
-    def __init__(self, status: Literal["error", "stopped_by_user"], message: str) -> None:
+    def __init__(self, status: Literal["error", "stopped_by_user"], message: str, *, details: dict[str, object] | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.details = details
+        """What the call had come to, where its tool had run."""
 
 
 class ApprovalNeeded(CallgateError):
@@ -108,10 +120,12 @@ class ApprovalNeeded(CallgateError):
 
     code = "approval_needed"
 
-    def __init__(self, question: str, *, rule: str) -> None:
+    def __init__(self, question: str, *, rule: str, binding: str) -> None:
         super().__init__(question)
         self.question = question
         self.rule = rule
+        self.binding = binding
+        """Hash of everything the approval is for: tool, final arguments, run, principal."""
 
 
 class CallFailed(CallgateError):

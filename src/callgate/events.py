@@ -25,6 +25,7 @@ KINDS: Final[dict[str, str]] = {
     "call.restarted": "the call's result enriched the context instead of the history",
     "call.aborted": "the call ended its message; it has no result",
     "call.replayed": "the same call was handed in again and got the stored result",
+    "conversation.tool_call": "the conversation's latest successful call",
     "hook.failed": "an observer broke; nothing else was affected",
     "sink.failed": "something that listens to results broke; nothing else was affected",
     "emission.sealed": "all calls of one message are known, in this order",

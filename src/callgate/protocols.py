@@ -85,8 +85,6 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Between telling the tool to stop and ending it; part of the second within which it must be gone."""
     kill: AbortSignal
     """Fires when the call must end now."""
-    progress: Callable[[str, str], None]
-    """Takes `(text, stream)`; safe to call from the event loop's thread only."""
 
 
 class Execution(Struct, frozen=True, kw_only=True):
@@ -133,16 +131,18 @@ class Journal(Protocol):
     strength: str
     """What survives: `memory` nothing, `full` power loss."""
 
-    def append(self, draft: Draft) -> int:
-        """Give the event its place and return its position. Never waits."""
+    def append(self, draft: Draft) -> Event:
+        """Give the event its place and return it so. Never waits."""
         ...
 
     async def durable(self, position: int) -> None:
         """Return when everything up to `position` survives what `strength` promises."""
         ...
 
-    def read(self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]:
-        """Events in order of position, those after `after`."""
+    def read(
+        self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
+    ) -> Iterable[Event]:
+        """Events after position `after`, in order, or backwards from the last."""
         ...
 
     async def close(self) -> None:

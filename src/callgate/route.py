@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from callgate.calls import Note, RawCall, Scope
 from callgate.tools.registry import BoundTool
 
-__all__ = ["ApprovedCall", "ParsedCall", "ResolvedCall", "ValidatedCall"]
+__all__ = ["ApprovedCall", "Checked", "ParsedCall", "ResolvedCall", "ValidatedCall"]
 
 
 class ParsedCall(Struct, frozen=True, kw_only=True):
@@ -55,3 +57,30 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     """The final arguments as canonical JSON: what is recorded, hashed and cached by."""
     key: str
     """The idempotency key of the call."""
+    allowed_by: str = ""
+    """The human who allowed exactly this call; empty where none was asked."""
+
+
+class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call that ran came to, in plain JSON data: what the cache keeps and what hooks see."""
+
+    status: Literal["ok", "error", "unknown"] = "ok"
+    value: object = None
+    error: str | None = None
+    failure_class: str | None = None
+    code: str | None = None
+    message: str | None = None
+    end_turn: bool = False
+    image_metadata: object = None
+    details: dict[str, object] | None = None
+    """Facts that the model gets beside the error."""
+    notes: tuple[Note, ...] = ()
+    attempts: int = 1
+    duration_ms: float = 0.0
+    cached: str | None = None
+    joined: bool = False
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What to record of a result that nobody will see."""
+        return {"status": self.status, "attempts": self.attempts, "error": self.error}

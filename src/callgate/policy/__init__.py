@@ -1,1 +1,11 @@
+"""Policies: who may call what. Rules in a TOML file, judged on facts that the engine computes.
 
+A policy is anything with `async decide(call) -> Verdict`; see `callgate.protocols.Policy`.
+"""
+
+from __future__ import annotations
+
+from callgate.policy.rules import Rules
+from callgate.protocols import Allow, Ask, Deny, Modify, Policy, Verdict
+
+__all__ = ["Allow", "Ask", "Deny", "Modify", "Policy", "Rules", "Verdict"]

@@ -106,6 +106,10 @@ class Tool:
         """Check what a schema cannot say. Called after the schema has passed; the default finds nothing."""
         return ValidationResult(valid=True)
 
+    def has_validator(self) -> bool:
+        """Whether `validate_parameters` can find anything; asked once, when the tool is registered."""
+        return type(self).validate_parameters is not Tool.validate_parameters
+
     async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
         """Find out whether a call whose outcome was lost took effect. The default cannot tell."""
         return Verified(happened=None)

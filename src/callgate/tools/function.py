@@ -29,8 +29,9 @@ class FunctionTool(Tool):
     def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
         self.function = function
         self.name = settings.pop("name", None) or function.__name__
-        self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext)
-        self.parameters = settings.pop("parameters", None) or self._schema.parameters
+        given = settings.pop("parameters", None)
+        self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
+        self.parameters = self._schema.parameters
         self.description = settings.pop("description", None) or self._schema.description
         self.output_schema = settings.pop("output_schema", None) or self._schema.output
         self._validator: Callable[..., object] | None = settings.pop("validate", None)
@@ -53,7 +54,14 @@ class FunctionTool(Tool):
             values[self._schema.context] = context
         return self.function(**values)
 
+    def has_validator(self) -> bool:
+        overridden = type(self).validate_parameters is not FunctionTool.validate_parameters
+        return overridden or self._validator is not None or not self._schema.plain
+
     def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
+        refusal = self._schema.refusal(params)
+        if refusal is not None:
+            return ValidationResult(valid=False, errors=[refusal])
         if self._validator is None:
             return ValidationResult(valid=True)
         return _as_validation(self._validator(params))

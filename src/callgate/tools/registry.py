@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from callgate._json import canonical
 from callgate._schema import CompiledSchema, compile_schema
-from callgate.calls import Category, Effect
+from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.base import CacheScope, RunnerName, Tool
 from callgate.tools.resources import Touched
@@ -58,11 +58,11 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     coerce: bool | None
     drops_unknown: bool
     own_validator: bool
-    """Whether the tool overrides `validate_parameters`."""
+    """Whether the tool checks more than its schema says."""
 
-    def touched(self, arguments: Mapping[str, object]) -> Touched | None:
+    def touched(self, arguments: Mapping[str, object], scope: Scope) -> Touched | None:
         """The resources a call with these arguments touches; None where that is not declared."""
-        return Touched.of(arguments, self.tool.reads, self.tool.writes)
+        return Touched.of(arguments, scope, self.tool.reads, self.tool.writes)
 
     def openai(self) -> dict[str, Any]:
         """The tool as an item of an OpenAI request's `tools`."""
@@ -176,7 +176,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         parallel=tool.parallel,
         coerce=tool.coerce,
         drops_unknown=tool.drops_unknown,
-        own_validator=type(tool).validate_parameters is not Tool.validate_parameters,
+        own_validator=tool.has_validator(),
     )
 
 

@@ -1,0 +1,36 @@
+# make demo    the main job, shown and proven
+# make test    every test
+# make check   style, types, layers
+# make bench   the measurements
+# Each sets up .venv by itself.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+DIR    ?=
+
+.PHONY: demo test check bench docs clean
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) tools/check_python.py
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/ready
+	$(BIN)/callgate demo $(if $(DIR),--dir '$(DIR)')
+
+test: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/ready
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

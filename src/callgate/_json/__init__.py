@@ -1,0 +1,28 @@
+"""JSON, strictly: what comes in is one object or refused, what goes out is RFC 8259 in valid UTF-8.
+
+`strict` reads untrusted text, `plain` makes JSON data of what tools return, `text` judges text that is no JSON. Knows nothing of tools,
+schemas or calls.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from callgate._json.plain import to_jsonable
+from callgate._json.strict import strict_object, strict_value
+from callgate._json.text import ends_inside
+
+__all__ = ["canonical", "decode", "ends_inside", "json_text", "strict_object", "strict_value", "to_jsonable"]
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+decode = msgspec.json.Decoder().decode
+
+
+def canonical(value: object) -> bytes:
+    """Encode plain JSON data, Structs included: no white space, keys sorted, the same bytes for the same value."""
+    return _encode(value)
+
+
+def json_text(value: object) -> str:
+    """Plain JSON data as text, in its own order."""
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,86 @@
+"""The JSON form of Python types beyond JSON's own: dates, decimals, paths, sets, dataclasses, Structs, pydantic models.
+
+Loaded with the first such value. Only these types are read; for anything else there is no form that would be the same on the next run.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import enum
+import inspect
+import pathlib
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from callgate._json.plain import Maker, NotJson, type_name
+
+__all__ = ["unfold"]
+
+
+def unfold(value: object, maker: Maker, depth: int) -> object:
+    """Plain JSON data for a value whose exact type is not one of JSON's.
+
+    Raises:
+        NotJson: It has no JSON form.
+    """
+    if isinstance(value, enum.Enum):
+        return maker.plain(value.value, depth)
+    for kind, write in _SCALARS:
+        if isinstance(value, kind):
+            return maker.plain(write(value), depth)
+    if isinstance(value, (tuple, list)):
+        return maker.listed(list(value), depth)
+    if isinstance(value, (set, frozenset)):
+        return sorted(maker.listed(list(value), depth), key=msgspec.json.encode)
+    if isinstance(value, dict):
+        return maker.mapped(value.items(), depth)
+    return _fields(value, maker, depth)
+
+
+def _fields(value: Any, maker: Maker, depth: int) -> object:
+    if isinstance(value, msgspec.Struct):
+        return maker.mapped(_struct_fields(value), depth)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return maker.mapped([(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)], depth)
+    if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
+        return maker.plain(value.model_dump(mode="json"), depth)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise NotJson("is a coroutine that was never awaited")
+    raise NotJson(f"is of type {type_name(value)}")
+
+
+def _struct_fields(value: msgspec.Struct) -> Iterable[tuple[object, object]]:
+    config = value.__struct_config__
+    if config.tag is not None:
+        yield config.tag_field, config.tag
+    for field in msgspec.structs.fields(value):
+        yield field.encode_name, getattr(value, field.name)
+
+
+def _decimal(value: decimal.Decimal) -> str:
+    if not value.is_finite():
+        raise NotJson(f"is the decimal {value}, which JSON does not have")
+    return str(value)
+
+
+def _base64(value: bytes | bytearray | memoryview) -> str:
+    return base64.b64encode(value).decode()
+
+
+_SCALARS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    ((datetime.date, datetime.time), lambda value: value.isoformat()),
+    (datetime.timedelta, lambda value: value.total_seconds()),
+    ((uuid.UUID, pathlib.PurePath), str),
+    (decimal.Decimal, _decimal),
+    ((bytes, bytearray, memoryview), _base64),
+)

@@ -1,0 +1,182 @@
+"""Make plain JSON data of what a tool returned, or say where it is none.
+
+Nothing is lost silently: what has one obvious JSON form gets it and is noted, everything else is refused with its path and type.
+Bounded in depth, in values and in bytes, so cycles and values that only look small end too. Types beyond JSON's own are `foreign`'s
+business. Must not know which tool the value came from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from callgate._json.text import SURROGATE, clip
+from callgate.errors import ResultNotSerializable
+
+__all__ = ["Maker", "NotJson", "to_jsonable"]
+
+_NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
+_MOST_BITS = 13_000  # below the 4,300 digits that int and str convert
+
+
+def to_jsonable(
+    value: object, *, max_depth: int = 200, max_values: int = 1_000_000, max_bytes: int = 67_108_864
+) -> tuple[object, tuple[str, ...]]:
+    """`value` as plain JSON data that shares no container with it, and what was changed on the way.
+
+    Args:
+        max_depth: How deep it may nest; a cycle is endlessly deep.
+        max_values: How many values it may hold once it is written out.
+        max_bytes: How much text it may hold once it is written out.
+
+    Raises:
+        ResultNotSerializable: With code `non_serializable` or `output_too_large`; names the path and the Python type.
+    """
+    maker = Maker(max_depth, max_values, max_bytes)
+    try:
+        return maker.plain(value, 0), tuple(maker.notes.values())
+    except NotJson as refusal:
+        raise ResultNotSerializable(
+            f"The tool's result{refusal.where} {refusal.fact}. {_NEXT}",
+            code=refusal.code,
+        ) from refusal.__cause__
+    except RecursionError:
+        raise ResultNotSerializable(
+            "The tool's result nests too deep or contains itself. Return a flatter value.", code="non_serializable"
+        ) from None
+
+
+class NotJson(Exception):
+    """Collects its path on the way out, so that the ordinary case pays nothing for it."""
+
+    def __init__(self, fact: str, code: str = "non_serializable") -> None:
+        super().__init__(fact)
+        self.fact = fact
+        self.code = code
+        self.path: list[object] = []
+
+    def below(self, key: object) -> NotJson:
+        self.path.append(key)
+        return self
+
+    @property
+    def where(self) -> str:
+        """The outermost steps of the path."""
+        steps = [_step(key) for key in reversed(self.path[-8:])] + ["…"] * (len(self.path) > 8)
+        return f" at {''.join(steps)}" if steps else ""
+
+
+def _step(key: object) -> str:
+    if isinstance(key, int):
+        return f"[{key}]" if -(2**63) < key < 2**63 else "[…]"
+    return f".{key[:40]}" if isinstance(key, str) and key.isidentifier() else "[…]"
+
+
+class Maker:
+    def __init__(self, max_depth: int, max_values: int, max_bytes: int) -> None:
+        self.max_depth = max_depth
+        self.values_left = max_values
+        self.bytes_left = max_bytes
+        self.notes: dict[str, str] = {}
+
+    def plain(self, value: object, depth: int) -> object:
+        kind = value.__class__
+        if kind is str:
+            return self._text(value)  # type: ignore[arg-type]
+        if value is None or kind is bool:
+            return value
+        if kind is int:
+            return self._integer(value)  # type: ignore[arg-type]
+        if kind is float:
+            return self._number(value)  # type: ignore[arg-type]
+        if kind is dict:
+            return self.mapped(value.items(), depth)  # type: ignore[attr-defined]
+        if kind is list:
+            return self.listed(value, depth)  # type: ignore[arg-type]
+        return self._other(value, depth)
+
+    def _text(self, value: str) -> str:
+        self.bytes_left -= len(value)
+        if self.bytes_left < 0:
+            raise NotJson("is larger than a result may be", "output_too_large")
+        if not value.isascii() and SURROGATE.search(value):
+            self._note("surrogate", "halves of surrogate pairs in text were replaced by U+FFFD")
+            return SURROGATE.sub("�", value)
+        return value
+
+    def _integer(self, value: int) -> int:
+        if value.bit_length() > _MOST_BITS:
+            raise NotJson(f"is an integer of {value.bit_length()} bits")
+        return value
+
+    def _number(self, value: float) -> float:
+        if not math.isfinite(value):
+            raise NotJson(f"is the number {value}, which JSON does not have")
+        return value
+
+    def _enter(self, depth: int, size: int) -> None:
+        if depth >= self.max_depth:
+            raise NotJson(f"nests deeper than {self.max_depth} levels or contains itself")
+        self.values_left -= size
+        if self.values_left < 0:
+            raise NotJson("holds more values than a result may", "output_too_large")
+
+    def mapped(self, items: Iterable[tuple[object, object]], depth: int) -> dict[str, object]:
+        made: dict[str, object] = {}
+        pairs = list(items)
+        self._enter(depth, len(pairs))
+        for key, value in pairs:
+            try:
+                name = key if key.__class__ is str and key.isascii() else self._key(key)
+                if name in made:
+                    raise NotJson(f"has two keys that JSON writes alike: {clip(name)}")
+                made[name] = self.plain(value, depth + 1)
+            except NotJson as refusal:
+                raise refusal.below(key) from refusal.__cause__
+        return made
+
+    def _key(self, key: object) -> str:
+        if type(key) is int:
+            self._note("key", "integer keys were written as text")
+            return str(self._integer(key))
+        if not isinstance(key, str):
+            raise NotJson(f"has a key of type {type_name(key)}")
+        plain = str.__str__(key)
+        if SURROGATE.search(plain):
+            raise NotJson("has a key with half of a surrogate pair")
+        return plain
+
+    def listed(self, values: Iterable[object], depth: int) -> list[object]:
+        items = values if isinstance(values, list) else list(values)
+        self._enter(depth, len(items))
+        made: list[object] = []
+        for value in items:
+            try:
+                made.append(self.plain(value, depth + 1))
+            except NotJson as refusal:
+                raise refusal.below(len(made)) from refusal.__cause__
+        return made
+
+    def _other(self, value: object, depth: int) -> object:
+        from callgate._json.foreign import unfold
+
+        try:
+            made = unfold(value, self, depth)
+        except (NotJson, RecursionError):
+            raise
+        except Exception as error:
+            raise NotJson(f"is of type {type_name(value)}, which cannot be read ({type(error).__name__})") from error
+        self._note(type_name(value), f"{type_name(value)} was written as {_json_name(made)}")
+        return made
+
+    def _note(self, key: str, text: str) -> None:
+        if len(self.notes) < 20:
+            self.notes.setdefault(key, text)
+
+
+def type_name(value: object) -> str:
+    return type(value).__name__[:80]
+
+
+def _json_name(value: object) -> str:
+    return {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "null"}.get(type(value), "a number")

@@ -1,0 +1,39 @@
+"""What can be said of a text that is no JSON: whether it was cut off, and how to show a piece of it.
+
+Pure and linear in the text's length. Decides nothing: `strict` and the parse stage do.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["SURROGATE", "clip", "ends_inside", "outside_strings"]
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?P<end>"|\\?\Z)', re.DOTALL)
+_NO_MARKS = re.compile(r"[^\[\]{}\"]+")
+
+
+def outside_strings(text: str) -> str:
+    """`text` with every double-quoted string replaced by two quotes; one that never ends, by a single quote."""
+    return _STRING.sub(lambda found: '""' if found["end"] == '"' else '"', text)
+
+
+def ends_inside(text: str) -> bool:
+    """Whether `text` ends inside a list, an object or a double-quoted string: what is missing is unknown.
+
+    A bracket that closes one of the other kind closes it all the same; one that closes nothing is passed over.
+    """
+    marks = _NO_MARKS.sub("", outside_strings(text)).replace('""', "")
+    if marks.endswith('"'):
+        return True
+    depth = 0
+    for mark in marks:
+        depth = depth + 1 if mark in "[{" else max(0, depth - 1)
+    return depth > 0
+
+
+def clip(text: str, limit: int = 80) -> str:
+    """`text` quoted and escaped for a message, at most `limit` characters of it."""
+    shown = text if len(text) <= limit else text[:limit] + "…"
+    return ascii(shown) if SURROGATE.search(shown) else repr(shown)

@@ -1,0 +1,241 @@
+"""Recognise a call that was handed in before, so that nothing with an effect starts twice.
+
+One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. Built from the run's
+events, so that a new engine on an old journal knows what the last one did. A call is known by the caller's own key (scoped to principal
+and tool) or, where it has effects, by the model's id within its iteration together with its tool and arguments; the same read may
+always run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from callgate._json import canonical
+from callgate._pipeline.record import Started, arguments_hash, decode_result
+from callgate.calls import ToolResult
+from callgate.errors import IdempotencyConflict, OutcomeUnknown
+from callgate.events import Event
+from callgate.route import ApprovedCall, Checked, ValidatedCall
+from callgate.tools import Verified
+
+if TYPE_CHECKING:
+    from callgate._pipeline.flight import Flight
+
+__all__ = ["Known", "RunState", "call_key", "rule_out_repeat"]
+
+_started = msgspec.json.Decoder(Started).decode
+
+
+def call_key(call: ValidatedCall, occurrence: int = 0) -> str:
+    """The key by which this very call is known again, and which the tool gets as its idempotency key.
+
+    A caller's key counts within its principal and tool. Without one, a call with effects is known by run, iteration, the model's id,
+    tool and arguments; with no id, or without effects, by nothing but its own uid.
+
+    Args:
+        occurrence: How many earlier calls of the same message have the same id.
+    """
+    raw, scope = call.raw, call.scope
+    if raw.idempotency_key is not None:
+        return _digest("key", scope.principal, call.tool.name, raw.idempotency_key)
+    if call.tool.effect == "none":
+        return call.uid
+    if not raw.id:
+        return _digest("uid", call.uid, call.tool.name)
+    at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
+    return _digest("id", at, raw.id, call.tool.name, arguments_hash(canonical(call.arguments)))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+class Known(Struct, kw_only=True):
+    """What became of a call with a key."""
+
+    tool: str
+    arguments: str
+    """Hash of the arguments it was first handed in with."""
+    uid: str
+    result: ToolResult | None = None
+    running: asyncio.Future[None] | None = None
+    """Set while the call runs in this engine; done when it has ended."""
+
+
+class Settling(Protocol):
+    """What settling a doubt needs from the engine."""
+
+    hook_timeout_s: float
+
+    def settle(self, uid: str, reason: str) -> bool: ...
+
+
+class Uncertain(Struct, frozen=True):
+    """A call whose outcome nobody knows."""
+
+    uid: str
+    key: str
+
+
+class RunState:
+    """What one engine knows of one run."""
+
+    def __init__(self, run: str, *, remember: int) -> None:
+        self.run = run
+        self.counter = 0
+        self.dangerous: dict[str, int] = {}
+        """Dangerous calls started, by tick."""
+        self.uncertain: dict[tuple[str, str], Uncertain] = {}
+        """By (tool, hash of the final arguments): calls with an effect whose outcome nobody knows."""
+        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._remember = remember
+        self.position = 0
+        """Of the run's last event that was there when this state was made: what the first call is caused by."""
+
+    @classmethod
+    def from_events(cls, run: str, events: Iterable[Event], *, remember: int) -> RunState:
+        """The state that a run's record implies; starts nothing."""
+        state = cls(run, remember=remember)
+        open_calls: dict[str, Started] = {}
+        for event in events:
+            state.position = event.position
+            match event.kind:
+                case "call.received":
+                    state.counter += 1
+                case "call.started":
+                    open_calls[event.call] = started = _started(event.body)
+                    state._known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
+                case "call.completed" if event.call in open_calls:
+                    state._finished(open_calls.pop(event.call), decode_result(event.body))
+                case "fact.settled":
+                    state.settle(event.call)
+        for uid, started in open_calls.items():
+            if started.effect != "none":
+                state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid, started.key)
+        return state
+
+    def _finished(self, started: Started, result: ToolResult) -> None:
+        self._known[started.key].result = result
+        if result.status == "unknown":
+            self.uncertain[started.tool, started.arguments_hash] = Uncertain(result.uid, started.key)
+
+    def next_uid(self, iteration: int) -> str:
+        uid = f"{self.run}/{iteration}/{self.counter}"
+        self.counter += 1
+        return uid
+
+    def find(self, call: ValidatedCall, key: str) -> Known | None:
+        """The call handed in before under this key, or None.
+
+        Raises:
+            IdempotencyConflict: The key stands for another tool or other arguments.
+            OutcomeUnknown: That call was started by an engine that did not live to record its result.
+        """
+        known = self._known.get(key)
+        if known is None:
+            return None
+        if known.tool != call.tool.name or (known.arguments and known.arguments != arguments_hash(canonical(call.arguments))):
+            raise IdempotencyConflict(
+                f"The idempotency key of this call was used for another call ({known.tool}, {known.uid}) in this run."
+                " Nothing was run. Use a new key for a new call."
+            )
+        if known.result is None and known.running is None:
+            if call.tool.effect == "none":
+                del self._known[key]
+                return None
+            raise OutcomeUnknown(_not_known(call.tool.name, known.uid))
+        return known
+
+    @contextmanager
+    def taking_on(self, call: ValidatedCall, key: str, flight: Flight) -> Iterator[Known]:
+        """Remember a call while it is under way, and what came of it; one that never started may be handed in again."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        hashed = arguments_hash(canonical(call.arguments))
+        known = Known(tool=call.tool.name, arguments=hashed, uid=call.uid, running=future)
+        self._known[key] = known
+        flight.record.asked_hash = hashed
+        try:
+            yield known
+        finally:
+            known.running = None
+            future.set_result(None)
+            if not flight.started:
+                self._known.pop(key, None)
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        while len(self._known) > self._remember:
+            oldest = next(iter(self._known))
+            if self._known[oldest].running is not None:
+                break
+            del self._known[oldest]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing is in doubt."""
+        return not self.uncertain and all(known.running is None for known in self._known.values())
+
+    def doubt(self, approved: ApprovedCall) -> Uncertain | None:
+        """The earlier call of the same tool with the same arguments whose outcome nobody knows, or None."""
+        return self.uncertain.get((approved.call.tool.name, arguments_hash(approved.encoded))) if self.uncertain else None
+
+    def now_uncertain(self, approved: ApprovedCall) -> None:
+        """Nobody knows what came of this call; one without effect leaves no doubt."""
+        if approved.call.tool.effect == "none":
+            return
+        fact = (approved.call.tool.name, arguments_hash(approved.encoded))
+        self.uncertain[fact] = Uncertain(approved.call.uid, approved.key)
+
+    def settle(self, uid: str) -> bool:
+        """Forget that a call's outcome is unknown; tells whether it was."""
+        for fact, doubt in self.uncertain.items():
+            if doubt.uid == uid:
+                del self.uncertain[fact]
+                return True
+        return False
+
+
+async def rule_out_repeat(state: RunState, approved: ApprovedCall, desk: Settling) -> Checked | None:
+    """Let no call with an effect start while an earlier one like it may have happened.
+
+    Returns:
+        None where it may start; the earlier call's result where the tool's `verify` found that it did happen.
+
+    Raises:
+        OutcomeUnknown: Nobody knows yet.
+    """
+    doubt = state.doubt(approved)
+    if doubt is None or approved.allowed_by:
+        return None
+    found = await _verified(approved, doubt.key, desk.hook_timeout_s)
+    if found.happened is None:
+        raise OutcomeUnknown(
+            f"{approved.call.tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
+            " happened. Check the real state first; if it did not happen, the operator can settle it and the call can be sent again.",
+            details={"earlier_call": doubt.uid},
+        )
+    desk.settle(doubt.uid, "the tool verified it")
+    return Checked(value=found.result, attempts=0) if found.happened else None
+
+
+async def _verified(approved: ApprovedCall, key: str, timeout_s: float) -> Verified:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await approved.call.tool.tool.verify(dict(approved.call.arguments), key)
+    except Exception:
+        return Verified(happened=None)
+
+
+def _not_known(tool: str, uid: str) -> str:
+    return (
+        f"{tool} was started before as {uid} and its outcome is not known, because the engine ended before it answered. It may have taken"
+        " effect. It was not run again. Check the real state first; repeat the call under a new id only if that shows it did not happen."
+    )

@@ -1,0 +1,141 @@
+"""Judge what a runner gave back: is it a result, is it JSON, is it what the tool declares?
+
+Pure. "Found nothing" is a success; only the shape is looked at, never the content. A timed-out, killed or crashed call that may have
+taken effect is `unknown`, never "failed, try again".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from callgate._json import to_jsonable
+from callgate._pipeline.run import Ran
+from callgate.calls import Note
+from callgate.errors import ResultInvalid, ResultNotSerializable
+from callgate.protocols import Execution
+from callgate.route import ApprovedCall, Checked
+from callgate.tools import BoundTool
+
+__all__ = ["check", "recheck", "validate_tool_result"]
+
+
+def check(approved: ApprovedCall, ran: Ran, took_s: float) -> Checked:
+    """Return what the call came to; failures are values here, too."""
+    tool, duration_ms = approved.call.tool, round(took_s * 1000, 3)
+    if ran.execution.status != "returned":
+        return _ended(tool, ran.execution, ran.attempts, duration_ms)
+    try:
+        return _value(tool, ran.execution.value, ran.attempts, duration_ms)
+    except (ResultInvalid, ResultNotSerializable) as error:
+        return Checked(
+            status="error",
+            error=f"{error} The call did run; do not repeat it for this reason alone.",
+            failure_class=error.failure_class,
+            code=error.code,
+            attempts=ran.attempts,
+            duration_ms=duration_ms,
+        )
+
+
+def recheck(tool: BoundTool, value: object, before: Checked) -> Checked:
+    """Check a value that a hook put in a result's place; what the hook did not touch stays."""
+    fresh = _value(tool, value, before.attempts, before.duration_ms)
+    if before.status != "ok":
+        return replace(before, value=fresh.value, notes=before.notes + fresh.notes)
+    return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined)
+
+
+def validate_tool_result(result: object) -> list[str]:
+    """What is wrong with the return value of `Tool.execute`: nothing, or one sentence per fault.
+
+    It must be a dict and not None; `success`, if present, a bool; `error`, if present, a string.
+    """
+    if result is None:
+        return ["the result is None; return a dict, for example {'success': True}"]
+    if not isinstance(result, Mapping):
+        return [f"the result is a {type(result).__name__}; return a dict"]
+    faults = []
+    if "success" in result and not isinstance(result["success"], bool):
+        faults.append(f"'success' is a {type(result['success']).__name__}; it must be a bool")
+    if result.get("error") is not None and not isinstance(result["error"], str):
+        faults.append(f"'error' is a {type(result['error']).__name__}; it must be a string")
+    return faults
+
+
+def _value(tool: BoundTool, returned: object, attempts: int, duration_ms: float) -> Checked:
+    value, changes = to_jsonable(returned)
+    notes = tuple(Note(kind="normalised", text=change) for change in changes)
+    shaped = not tool.tool.wraps_result or (isinstance(value, dict) and isinstance(value.get("success"), bool))
+    if shaped:
+        faults = validate_tool_result(value)
+        if faults:
+            raise ResultInvalid(f"{tool.name} gave back no valid result: {'; '.join(faults)}.")
+    if tool.output is not None and not tool.output.is_valid(value):
+        problems = "; ".join(str(problem) for problem in tool.output.problems(value)[:5])
+        raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {problems}", code="output_schema")
+    if shaped and isinstance(value, dict):
+        return _shaped(value, notes, attempts, duration_ms)
+    return Checked(value=value, notes=notes, attempts=attempts, duration_ms=duration_ms)
+
+
+def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
+    """A result in the documents' shape: `success`, `data`, `error`, `message`, `end_turn`, `image_metadata`, and its own keys."""
+    failed = value.get("success") is False or ("success" not in value and bool(value.get("error")))
+    error, message = value.get("error"), value.get("message")
+    return Checked(
+        status="error" if failed else "ok",
+        value=value,
+        error=str(error or message or "the tool reported a failure") if failed else None,
+        failure_class="tool_declared" if failed else None,
+        code="tool_declared" if failed else None,
+        message=message if isinstance(message, str) else None,
+        end_turn=value.get("end_turn", value.get("endTurn")) is True,
+        image_metadata=value.get("image_metadata", value.get("imageMetadata")),
+        notes=notes,
+        attempts=attempts,
+        duration_ms=duration_ms,
+    )
+
+
+def _ended(tool: BoundTool, execution: Execution, attempts: int, duration_ms: float) -> Checked:
+    """A call that gave nothing back."""
+    harmless = tool.effect == "none" or execution.not_started or execution.status == "not_started"
+    failure_class, code, fact = _FACTS[execution.status]
+    details = dict(execution.details) if execution.details else {}
+    if execution.partial:
+        details["partial_output"] = execution.partial
+    reason = f"{tool.name} {fact}{': ' + execution.error if execution.error else ''}."
+    unknown = not harmless and execution.status != "raised"
+    return Checked(
+        status="unknown" if unknown else "error",
+        error=f"{reason} {_advice(tool, execution, harmless=harmless, attempts=attempts)}".strip(),
+        failure_class=failure_class,
+        code=code,
+        details=details or None,
+        attempts=attempts,
+        duration_ms=duration_ms,
+    )
+
+
+_FACTS: Mapping[str, tuple[str, str, str]] = {
+    "raised": ("exception", "tool_raised", "failed"),
+    "timed_out": ("timeout", "timeout", "timed out"),
+    "killed": ("killed", "killed", "was stopped"),
+    "crashed": ("exception", "tool_crashed", "ended before it answered"),
+    "not_started": ("not_started", "not_started", "was not started"),
+}
+
+
+def _advice(tool: BoundTool, execution: Execution, *, harmless: bool, attempts: int) -> str:
+    if execution.abandoned and not harmless:
+        return "It runs in a thread and cannot be stopped; it may still take effect. Check the real state before you repeat it."
+    if not harmless and execution.status != "raised":
+        return "It may have taken effect. It was not run again. Check the real state first; repeat only if that shows it did not happen."
+    if execution.status == "raised":
+        tried = f"It was tried {attempts} times. " if attempts > 1 else ""
+        return f"{tried}Change the arguments or use another way; the same call will most likely fail again."
+    if execution.status == "not_started":
+        return "Nothing happened; it may be sent again."
+    return "Nothing was changed. Ask for less, or use another way."

@@ -1,0 +1,207 @@
+"""What the stages ask the engine for: hooks per tool, limits, slots, contexts, progress, nested calls.
+
+One per engine. Holds no order: which stage comes when is the engine's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+from callgate._clock import Clock
+from callgate._limits import Limits
+from callgate._pipeline.again import RunState
+from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.hooks import HookChain
+from callgate._pipeline.normalise import failed
+from callgate._pipeline.record import CallRecord, Reason, Writer
+from callgate._pipeline.slots import Slots
+from callgate._signals import AbortSignal
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
+from callgate.errors import CallNotStarted, DangerousLimitReached
+from callgate.events import Progress
+from callgate.hooks import Hook
+from callgate.protocols import Execution, Policy
+from callgate.route import ApprovedCall, ValidatedCall
+from callgate.tools import BoundTool, ToolContext
+
+__all__ = ["Desk"]
+
+log = logging.getLogger("callgate")
+_MOST_RUNS = 1_000
+
+
+class Desk:
+    """The engine's side of what `gate`, `run` and the hooks need."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        clock: Clock,
+        limits: Limits,
+        policies: tuple[Policy, ...],
+        hooks: Iterable[Hook],
+        approvals: Approvals,
+        route: Callable[[Flight], Awaitable[Outcome]],
+    ) -> None:
+        self.policies = policies
+        self.rounds = limits.policy_rounds
+        self.hook_timeout_s = limits.hook_timeout_s
+        self._writer = writer
+        self._clock = clock
+        self._limits = limits
+        self._hooks = tuple(hooks)
+        self._approvals = approvals
+        self._route = route
+        self._chains: dict[str, HookChain] = {}
+        self._all_slots = Slots(limits.parallel_calls)
+        self._slots: dict[str, tuple[Slots, ...]] = {}
+        self._runs: OrderedDict[str, RunState] = OrderedDict()
+
+    # Runs and their calls
+
+    def state(self, run: str) -> RunState:
+        """What is known of a run; read from the journal the first time."""
+        state = self._runs.get(run)
+        if state is None:
+            events = self._writer.journal.read(run=run)
+            state = self._runs[run] = RunState.from_events(run, events, remember=self._limits.remembered_calls)
+            self._forget_idle_runs()
+        return state
+
+    def _forget_idle_runs(self) -> None:
+        """Beyond a bound, drop the oldest runs that nothing depends on; a journal that survives can give them back."""
+        surplus = len(self._runs) - _MOST_RUNS
+        if surplus > 0:
+            for run in [run for run, state in self._runs.items() if state.idle][:surplus]:
+                del self._runs[run]
+
+    def flight(
+        self,
+        raw: RawCall,
+        scope: Scope,
+        kill: AbortSignal,
+        *,
+        parent: Flight | None = None,
+        occurrence: int = 0,
+    ) -> Flight:
+        """Give a call its place in its run."""
+        state = self.state(scope.run)
+        uid = state.next_uid(scope.iteration)
+        record = CallRecord(self._writer, scope.run, uid, parent.record.last if parent else state.position)
+        deadline = parent.deadline if parent else None
+        return Flight(
+            raw,
+            scope,
+            state,
+            record,
+            uid=uid,
+            kill=kill,
+            began=self._clock.monotonic(),
+            deadline=deadline,
+            parent=parent,
+            occurrence=occurrence,
+        )
+
+    def settle(self, uid: str, reason: str) -> bool:
+        """Record that a call in doubt was settled; tells whether it was in doubt."""
+        for state in self._runs.values():
+            if state.settle(uid):
+                self._writer.write("fact.settled", Reason(reason=reason), run=state.run, call=uid)
+                return True
+        return False
+
+    # What the gate asks
+
+    def hooks(self, tool: BoundTool) -> HookChain:
+        chain = self._chains.get(tool.identity)
+        if chain is None:
+            chain = self._chains[tool.identity] = HookChain.of(self._hooks, tool)
+        return chain
+
+    def check_limits(self, call: ValidatedCall) -> None:
+        most = self._limits.dangerous_per_tick
+        if call.tool.category != "dangerous" or most is None:
+            return
+        if self.state(call.scope.run).dangerous.get(_tick(call.scope), 0) >= most:
+            raise DangerousLimitReached(
+                f"{call.tool.name} was not run: the limit is {most} dangerous call{'s' if most != 1 else ''} per tick, and this tick has"
+                " had that many. Go on with safe tools, or wait for the next tick."
+            )
+
+    def spend_approval(self, binding: str) -> str | None:
+        return self._approvals.spend(binding)
+
+    def hook_failed(self, hook: Hook, why: str) -> None:
+        log.warning("The hook %r failed: %s", hook.title, why)
+        self._writer.write("hook.failed", Reason(reason=why, details={"hook": hook.title}), run="hooks")
+
+    # What the run asks
+
+    def slots(self, tool: BoundTool) -> tuple[Slots, ...]:
+        slots = self._slots.get(tool.identity)
+        if slots is None:
+            own = (Slots(tool.parallel),) if tool.parallel is not None else ()
+            slots = self._slots[tool.identity] = (*own, self._all_slots)
+        return slots
+
+    def take_dangerous(self, call: ValidatedCall) -> None:
+        """Count a dangerous call that is about to start; refuses where others came first."""
+        if call.tool.category == "dangerous" and self._limits.dangerous_per_tick is not None:
+            self.check_limits(call)
+            ticks = self.state(call.scope.run).dangerous
+            ticks[_tick(call.scope)] = ticks.get(_tick(call.scope), 0) + 1
+
+    def context(self, flight: Flight, approved: ApprovedCall) -> ToolContext:
+        scope = flight.scope
+        return ToolContext(
+            scope=scope,
+            call_id=flight.raw.id,
+            uid=flight.uid,
+            tool=approved.call.tool.name,
+            idempotency_key=approved.key,
+            signal=flight.kill,
+            report=lambda text, stream: self._progress(flight, text, stream),
+            call=lambda name, arguments: self._nested(flight, name, arguments),
+            show_kill_hint=scope.iteration >= self._limits.soft_warn_iteration,
+        )
+
+    def _progress(self, flight: Flight, text: str, stream: str) -> None:
+        flight.progressed += 1
+        if self._writer.bus.busy:
+            self._writer.bus.publish("call.progress", Progress(call=flight.uid, seq=flight.progressed, text=text, stream=stream))
+
+    async def _nested(self, parent: Flight, name: str, arguments: Mapping[str, object]) -> ToolResult:
+        """A tool's call of another tool: same scope, deadline and kill, caused by the parent; the parent's slots are free meanwhile."""
+        raw = RawCall(name=name, arguments=arguments, origin=f"tool:{parent.uid}")
+        flight = self.flight(raw, parent.scope, parent.kill, parent=parent)
+        slots = parent.give()
+        try:
+            outcome = await self._route(flight)
+        finally:
+            await parent.take(slots)
+        match outcome:
+            case Answered(result=result):
+                return result
+            case Suspended(question=question):
+                why = f"a human has to decide first: {question}"
+            case Aborted(reason=reason):
+                why = reason
+            case _:
+                why = "its result was consumed"
+        return failed(raw, flight.uid, name, CallNotStarted(f"{name} gave no result: {why}."), self._limits)
+
+    def late(self, uid: str, execution: Execution) -> None:
+        """An answer came after its call had ended: recorded, never used."""
+        log.warning("A late answer of %s was discarded", uid)
+        run = uid.rsplit("/", 2)[0]
+        self._writer.write(
+            "call.late", Reason(reason="the call had ended before its tool answered", status=execution.status), run=run, call=uid
+        )
+
+
+def _tick(scope: Scope) -> str:
+    return f"{scope.conversation}/{scope.tick or scope.turn}"

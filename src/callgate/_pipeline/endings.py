@@ -1,0 +1,115 @@
+"""Where typed errors become data: the one place that turns what the stages raise into a call's outcome, and records it.
+
+Each call ends here exactly once. Decides nothing: what the error says is what happens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from callgate._clock import Clock
+from callgate._limits import Limits
+from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.normalise import encoded, failed
+from callgate._pipeline.record import Reason, Verdict, conversation_run, decode_result
+from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
+from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, RecordFailed
+from callgate.events import Bus
+from callgate.protocols import Journal, RestartHandler
+from callgate.route import ApprovedCall
+
+__all__ = ["Endings"]
+
+log = logging.getLogger("callgate")
+
+
+class Endings:
+    """How the calls of one engine end."""
+
+    def __init__(
+        self, *, journal: Journal, bus: Bus, clock: Clock, limits: Limits, approvals: Approvals, restart: RestartHandler | None
+    ) -> None:
+        self._journal = journal
+        self._survives = journal.strength != "memory"
+        self._bus = bus
+        self._clock = clock
+        self._limits = limits
+        self._approvals = approvals
+        self._restart = restart
+
+    async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
+        """The call has a result: recorded, and durable before anybody sees it."""
+        if self._restart is not None and result.success and await self._restarts(result):
+            flight.record.write("call.restarted", Reason(reason="the result enriched the context"))
+            return Restarted(flight.uid)
+        body = encoded(result, self._limits)
+        position = flight.record.completed(body)
+        if self._survives:
+            await flight.record.durable(position)
+        if result.success and flight.scope.conversation:
+            flight.record.remember(flight.scope.conversation, body)
+        log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)
+        if self._bus.busy:
+            self._bus.publish("tool.completed", result)
+        return Answered(result)
+
+    def latest(self, conversation: str) -> ToolResult | None:
+        """The conversation's `current_tool_call`."""
+        for event in self._journal.read(run=conversation_run(conversation), limit=1, newest_first=True):
+            return decode_result(event.body)
+        return None
+
+    def ended(self, flight: Flight, error: CallgateError, name: str) -> Outcome:
+        """The outcome of a call that a stage refused."""
+        if isinstance(error, ApprovalNeeded):
+            return self._suspended(flight, error, name)
+        if isinstance(error, CallAborted):
+            return self._aborted(flight, error)
+        if isinstance(error, CallFailed):
+            return self._refused(flight, error, name)
+        raise error
+
+    def cancelled(self, flight: Flight) -> None:
+        """The caller was cancelled: nobody takes the outcome, but the record has the end."""
+        status = "unknown" if flight.started else "not_started"
+        flight.record.write("call.aborted", Reason(reason="the caller was cancelled", status=status))
+
+    def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
+        """The result that says why there is no other."""
+        notes = approved.call.notes if approved else ()
+        return failed(flight.raw, flight.uid, name, error, self._limits, notes=notes, rule=approved.rule if approved else "")
+
+    def _refused(self, flight: Flight, error: CallFailed, name: str) -> Answered:
+        result = self.result_of(flight, error, name, None)
+        try:
+            if isinstance(error, CallDenied):
+                rule = str((error.details or {}).get("rule", ""))
+                flight.record.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
+            flight.record.completed(encoded(result, self._limits))
+        except RecordFailed as unwritable:  # it did not run; the caller must hear of it all the same
+            log.error("%s", unwritable)
+            result = self.result_of(flight, unwritable, name, None)
+        log.info("Function call refused: %s (%s)", name, result.code)
+        if self._bus.busy:
+            self._bus.publish("tool.completed", result)
+        return Answered(result)
+
+    def _suspended(self, flight: Flight, question: ApprovalNeeded, name: str) -> Suspended:
+        approval_id, expires_at = self._approvals.ask(question.binding)
+        flight.record.write("call.verdict", Verdict(verdict="ask", tool=name, rule=question.rule, reason=question.question))
+        flight.record.write("call.suspended", Reason(reason=question.question, details={"approval": approval_id, "expires_at": expires_at}))
+        return Suspended(approval_id, expires_at, question.question, flight.uid)
+
+    def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
+        log.warning("Tool call aborted: %s", end)
+        flight.record.write("call.aborted", Reason(reason=str(end), status=end.status, details=end.details))
+        return Aborted(end.status, str(end))
+
+    async def _restarts(self, result: ToolResult) -> bool:
+        data = result.data
+        kind = data.get("type") if isinstance(data, Mapping) else None
+        if not isinstance(kind, str) or not kind.startswith("context_restart_") or self._restart is None:
+            return False
+        return await self._restart(data)

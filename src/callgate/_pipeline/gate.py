@@ -1,0 +1,133 @@
+"""Decide whether a validated call may run.
+
+After `validate`, so that hooks and policies see the arguments the tool will get. Before `cache`, so that a cached result cannot bypass
+a deny. Any change of the arguments is validated and starts the gate again, for a bounded number of rounds. Never waits for a human: a
+question becomes a pending approval, asked last, so that nobody is asked for what a limit will refuse. Fails closed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+from callgate._json import canonical
+from callgate._pipeline.approvals import binding
+from callgate._pipeline.hooks import hook_arguments
+from callgate._pipeline.validate import revalidate
+from callgate.calls import Note
+from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, CallFailed
+from callgate.hooks import Hook
+from callgate.protocols import Allow, Ask, Deny, Modify, Policy, Verdict
+from callgate.route import ApprovedCall, ValidatedCall
+
+__all__ = ["Gate", "gate"]
+
+
+class Gate(Protocol):
+    """What the gate needs from the engine."""
+
+    policies: tuple[Policy, ...]
+    rounds: int
+    hook_timeout_s: float
+
+    def hook_failed(self, hook: Hook, why: str) -> None: ...
+    def check_limits(self, call: ValidatedCall) -> None:
+        """Raise where a limit will refuse this call; takes no slot."""
+        ...
+
+    def spend_approval(self, binding: str) -> str | None:
+        """Who allowed exactly this call, spending that approval; None where nobody did."""
+        ...
+
+
+async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> ApprovedCall:
+    """Return `call`, as it was finally approved, with the rule that let it through.
+
+    Args:
+        call: Its `arguments` match the tool's input schema.
+        hooks: Those before this tool, in order.
+        deps: Policies, limits and approvals.
+        key: The call's idempotency key.
+
+    Raises:
+        CallDenied: A hook or policy refused, or one of them failed.
+        ActorRequired, DangerousLimitReached: A limit refused.
+        ApprovalNeeded: A human has to decide.
+    """
+    for _ in range(deps.rounds):
+        changed, hook = await hook_arguments(call, hooks, deps) if hooks else (None, None)
+        if changed is not None and hook is not None:
+            call = _modified(call, changed, f"the hook '{hook.title}' changed the arguments")
+            continue
+        verdict = await _judge(call, deps.policies)
+        if isinstance(verdict, Modify):
+            call = _modified(call, verdict.arguments, verdict.reason)
+            continue
+        return _approve(call, verdict, deps, key)
+    raise CallDenied(
+        f"{call.name} was denied: its arguments were still being changed after {deps.rounds} rounds. Report this to the operator.",
+        code="policy_unstable",
+    )
+
+
+async def _judge(call: ValidatedCall, policies: tuple[Policy, ...]) -> Allow | Ask | Modify:
+    """The verdict of all policies together: the first deny or change wins, then a question, then allow."""
+    question: Ask | None = None
+    rule = "default"
+    for policy in policies:
+        verdict = await _decide(policy, call)
+        match verdict:
+            case Allow():
+                rule = verdict.rule or rule
+            case Ask():
+                question = question or verdict
+            case Deny():
+                raise CallDenied(f"{call.name} was denied: {verdict.reason}", details={"rule": verdict.rule} if verdict.rule else None)
+            case Modify():
+                if verdict.arguments != call.arguments:
+                    return verdict
+                rule = verdict.rule or rule
+            case unknown:
+                assert_never(unknown)
+    return question or Allow(rule=rule)
+
+
+async def _decide(policy: Policy, call: ValidatedCall) -> Verdict:
+    try:
+        verdict = await policy.decide(call)
+    except Exception as error:
+        raise CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed") from error
+    if not isinstance(verdict, (Allow, Ask, Deny, Modify)):
+        raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
+    return verdict
+
+
+def _modified(call: ValidatedCall, arguments: dict[str, object], reason: str) -> ValidatedCall:
+    """The call with other arguments, validated again, with a note that the model will see."""
+    try:
+        fresh = revalidate(call, arguments)
+    except CallFailed as error:
+        raise CallDenied(
+            f"{call.name} was denied: {reason}, and the new arguments are not valid: {error}", code="modification_invalid"
+        ) from error
+    changed = ", ".join(sorted(name for name in {*call.arguments, *arguments} if call.arguments.get(name) != arguments.get(name)))
+    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({changed}): {reason}.")
+    return ValidatedCall(
+        uid=fresh.uid, raw=fresh.raw, tool=fresh.tool, scope=fresh.scope, arguments=fresh.arguments, notes=(*fresh.notes, note)
+    )
+
+
+def _approve(call: ValidatedCall, verdict: Allow | Ask, deps: Gate, key: str) -> ApprovedCall:
+    tool = call.tool
+    if tool.requires_actor and not call.scope.actor:
+        raise ActorRequired(
+            f"{tool.name} acts for somebody, and this turn names no actor. Set Scope.actor, or requires_actor=False on the tool."
+        )
+    deps.check_limits(call)
+    encoded = canonical(call.arguments)
+    if not isinstance(verdict, Ask):
+        return ApprovedCall(call=call, rule=verdict.rule, encoded=encoded, key=key)
+    bound_to = binding(call, encoded)
+    allowed_by = deps.spend_approval(bound_to)
+    if allowed_by is None:
+        raise ApprovalNeeded(verdict.question, rule=verdict.rule, binding=bound_to)
+    return ApprovedCall(call=call, rule=f"{verdict.rule}, allowed by {allowed_by}", encoded=encoded, key=key, allowed_by=allowed_by)

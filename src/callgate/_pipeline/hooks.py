@@ -1,0 +1,103 @@
+"""Run the user's hooks around one call: observers isolated, transformers and rejecters failing closed.
+
+Stands at two places: before the policies, so that they judge final arguments, and after the check, so that hooks see plain data. What
+a hook returns is checked again by the caller of this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from callgate._pipeline.check import recheck
+from callgate.errors import CallDenied, ResultRejected
+from callgate.hooks import Hook
+from callgate.route import Checked, ValidatedCall
+from callgate.tools import BoundTool
+
+__all__ = ["HookChain", "hook_arguments", "hook_result"]
+
+
+class HookDesk(Protocol):
+    """What hooks need from the engine."""
+
+    hook_timeout_s: float
+
+    def hook_failed(self, hook: Hook, why: str) -> None: ...
+
+
+class HookChain(Struct, frozen=True):
+    """The hooks of one tool, in the order they run."""
+
+    before: tuple[Hook, ...]
+    after: tuple[Hook, ...]
+
+    @classmethod
+    def of(cls, hooks: Iterable[Hook], tool: BoundTool) -> HookChain:
+        mine = sorted((hook for hook in hooks if hook.matches(tool)), key=lambda hook: hook.priority)
+        return cls(tuple(h for h in mine if h.phase == "before"), tuple(h for h in mine if h.phase == "after"))
+
+
+async def hook_arguments(call: ValidatedCall, hooks: tuple[Hook, ...], desk: HookDesk) -> tuple[dict[str, object] | None, Hook | None]:
+    """Run the hooks before a call until one changes the arguments; return these and that hook, or None where nobody did.
+
+    Raises:
+        CallDenied: A rejecter refused, or a rejecter or transformer broke.
+    """
+    for hook in hooks:
+        try:
+            answer = await _ask(hook, desk.hook_timeout_s, call)
+        except Exception as error:
+            if hook.kind == "observe":
+                desk.hook_failed(hook, _why(error))
+                continue
+            raise CallDenied(f"{call.name} was denied: the hook '{hook.title}' failed ({_why(error)}).", code="hook_failed") from error
+        if hook.kind == "reject" and answer:
+            raise CallDenied(f"{call.name} was denied: {answer}", code="hook_denied")
+        if hook.kind == "transform" and answer is not None and answer != call.arguments:
+            return dict(answer), hook
+    return None, None
+
+
+async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], desk: HookDesk) -> Checked:
+    """Run the hooks after a call and return what the model may see.
+
+    Raises:
+        ResultRejected: A rejecter kept the result back, or a rejecter or transformer broke.
+    """
+    for hook in hooks:
+        try:
+            answer = await _ask(hook, desk.hook_timeout_s, call, checked)
+            if hook.kind == "transform" and answer is not None:
+                checked = recheck(call.tool, answer, checked)
+        except Exception as error:
+            if hook.kind == "observe":
+                desk.hook_failed(hook, _why(error))
+                continue
+            raise ResultRejected(
+                f"{call.name} ran, but its result is withheld: the hook '{hook.title}' failed ({_why(error)}). Do not repeat the call."
+            ) from error
+        if hook.kind == "reject" and answer:
+            raise ResultRejected(f"{call.name} ran, but its result is withheld: {answer}. Do not repeat the call.")
+    return checked
+
+
+async def _ask(hook: Hook, timeout_s: float, *values: Any) -> Any:
+    answer = hook.run(*values)
+    if not inspect.isawaitable(answer):
+        return answer
+    async with asyncio.timeout(hook.timeout_s or timeout_s):
+        return await answer
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    try:
+        return f"{type(error).__name__}: {error}"[:200]
+    except Exception:
+        return type(error).__name__

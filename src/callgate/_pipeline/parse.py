@@ -1,0 +1,73 @@
+"""Make one JSON object of what the model sent as arguments.
+
+First, so that no later stage meets text. What was cut off is refused here, whatever it looks like: a call that is repaired into
+something executable does what nobody asked for. Malformed but complete text is repaired only where the host asked for that, and the
+repair is recorded. Must not know which tool is meant.
+"""
+
+from __future__ import annotations
+
+from callgate._json import strict_object
+from callgate._limits import Limits
+from callgate._pipeline.repair import repair_text
+from callgate.calls import Note, RawCall
+from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
+from callgate.route import ParsedCall
+
+__all__ = ["parse"]
+
+_EMPTY = Note(kind="empty", text="The arguments were empty and were taken as {}.")
+_NULL = Note(kind="empty", text="The arguments were null and were taken as {}.")
+_LIFTED = Note(kind="lifted", text="The arguments were empty; what stood beside them, at the top level of the call, was taken for them.")
+
+
+def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall:
+    """Read `raw`.
+
+    Args:
+        raw: The call as it came; nothing in it is trusted.
+        uid: Ours.
+        limits: Of the arguments' size, depth and keys, and of what is repaired at all.
+        repair: Whether complete but malformed JSON is put right.
+
+    Raises:
+        CallAborted: The call has no name, so it is none.
+        ArgumentsTruncated: The call was cut off.
+        ArgumentsMalformed: The arguments are no JSON object; `code` says why.
+    """
+    if not isinstance(raw.name, str) or not raw.name.strip():
+        raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
+    if raw.closed == "cut":
+        raise ArgumentsTruncated("The message ended before this call was complete. Nothing was run. Send the whole call again.")
+    try:
+        arguments = strict_object(raw.arguments, limits)
+    except (ArgumentsMalformed, ArgumentsTruncated) as error:
+        if not repair:
+            raise
+        arguments, note = _repaired(raw, limits, error)
+        return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(note,))
+    return ParsedCall(uid=uid, raw=raw, arguments=arguments) if arguments else _empty(raw, uid, limits)
+
+
+def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Note]:
+    """The object that malformed text means. Text that ends too early for the strict reader may still be whole: a quote too many."""
+    text = raw.arguments if isinstance(raw.arguments, str) else ""
+    if error.code not in ("invalid_json", "truncated"):
+        raise error
+    certain, value = repair_text(text, limits)
+    if not certain or not isinstance(value, dict):
+        raise error
+    return value, Note(kind="json_repaired", text=f"The arguments were malformed JSON and were repaired. {str(error)[:300]}")
+
+
+def _empty(raw: RawCall, uid: str, limits: Limits) -> ParsedCall:
+    if raw.beside:
+        return ParsedCall(uid=uid, raw=raw, arguments=strict_object(raw.beside, limits), notes=(_LIFTED,))
+    return ParsedCall(uid=uid, raw=raw, arguments={}, notes=_emptiness(raw.arguments))
+
+
+def _emptiness(arguments: object) -> tuple[Note, ...]:
+    text = arguments.decode() if isinstance(arguments, bytes) else arguments
+    if not isinstance(text, str) or "{" in text:
+        return ()
+    return (_NULL,) if "null" in text else (_EMPTY,)

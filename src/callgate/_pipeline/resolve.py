@@ -1,0 +1,123 @@
+"""Find the tool that a call names.
+
+After `parse`, before anything is checked against a tool. Exposure comes first: in deliberate mode a tool that this turn does not offer
+is blocked without being looked up. A name that is almost right is taken where exactly one tool can be meant, and that is recorded.
+Letters are never folded beyond case: a name in look-alike letters is another name. Must not run or change anything.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from callgate._json.text import clip
+from callgate.calls import Note, Scope
+from callgate.errors import ToolBlocked, UnknownTool
+from callgate.route import ParsedCall, ResolvedCall
+from callgate.tools.registry import BoundTool, ToolRegistry
+
+__all__ = ["almost", "resolve"]
+
+_MAX_NAME = 200
+"""Longer than any tool's name with its prefix and quotes; a name beyond that is not looked at."""
+_NAMES_BYTES = 2_500
+_QUOTES = "\"'`"
+_WHITE = " \t\r\n"
+_PREFIX = "functions."
+
+
+def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> ResolvedCall:
+    """The call with its tool.
+
+    Raises:
+        ToolBlocked: Deliberate mode does not offer this tool in this turn.
+        UnknownTool: No tool has this name; the message lists close names and those available now.
+    """
+    name = parsed.raw.name
+    tool = registry.get(name)
+    gate = scope.allowed_tools if scope.deliberate else None
+    if tool is not None and gate is None:
+        return ResolvedCall(parsed=parsed, tool=tool, notes=parsed.notes)
+    notes = parsed.notes
+    if tool is None:
+        tool = _meant(name, registry)
+        if tool is not None:
+            notes = (*notes, Note(kind="name", text=f"The name came as {clip(name)} and was taken for {tool.name!r}."))
+    if gate is not None and not (tool is not None and _is_allowed(tool, gate)):
+        raise _blocked(tool.name if tool is not None else name, gate)
+    if tool is None:
+        raise _unknown(name, registry.names())
+    return ResolvedCall(parsed=parsed, tool=tool, notes=notes)
+
+
+def _is_allowed(tool: BoundTool, gate: frozenset[str]) -> bool:
+    return tool.name in gate or any(alias in gate for alias in tool.tool.aliases)
+
+
+def _meant(name: str, registry: ToolRegistry) -> BoundTool | None:
+    found = almost(name, registry.names())
+    return registry.get(found) if found is not None else None
+
+
+def almost(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that `name` means: without quotes, white space and a `functions.` prefix, or, if only one is left, also
+    without the difference between cases and between `-` and `_`. None if it is none or several."""
+    if len(name) > _MAX_NAME:
+        return None
+    known = list(names)
+    if name in known:
+        return name
+    bare = _bare(name)
+    if bare in known:
+        return bare
+    folded = _folded(bare)
+    found = [one for one in known if _folded(one) == folded] if bare else []
+    return found[0] if len(found) == 1 else None
+
+
+def _bare(name: str) -> str:
+    name = name.strip(_WHITE)
+    if len(name) > 1 and name[0] in _QUOTES and name[-1] == name[0]:
+        name = name[1:-1].strip(_WHITE)
+    return name.removeprefix(_PREFIX)
+
+
+def _folded(name: str) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name).replace("-", "_")
+
+
+def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
+    allowed = sorted(gate)
+    offered = f"Use one of these instead: {_listed(allowed)}." if allowed else "No tool is offered in this turn; answer without one."
+    details: dict[str, object] = {
+        "status": "blocked_by_deliberate_tool_mode",
+        "function_name": name[:_MAX_NAME],
+        "allowed_tools": allowed,
+    }
+    return ToolBlocked(f"{clip(name)} was not run: this turn does not offer it. {offered}", details=details)
+
+
+def _unknown(name: str, names: list[str]) -> UnknownTool:
+    near = _closest(name, names)
+    hint = f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
+    there = f" Available now: {_listed(sorted(names))}." if names else " No tool is available now."
+    details: dict[str, object] = {"suggestions": near}
+    return UnknownTool(f"No tool is named {clip(name)}.{hint}{there}", details=details)
+
+
+def _closest(name: str, names: list[str]) -> list[str]:
+    by_fold = {_folded(one): one for one in names[:2_000]}
+    near = difflib.get_close_matches(_folded(_bare(name[:_MAX_NAME])), by_fold, n=3, cutoff=0.6)
+    return [by_fold[one] for one in near]
+
+
+def _listed(names: list[str]) -> str:
+    """The names as a list for a sentence, within a budget of bytes; the rest as a number."""
+    shown: list[str] = []
+    size = 0
+    for name in names:
+        size += len(name.encode("utf-8", "replace")) + 2
+        if size > _NAMES_BYTES:
+            return f"{', '.join(shown)} and {len(names) - len(shown)} more"
+        shown.append(name)
+    return ", ".join(shown)

@@ -1,0 +1,129 @@
+"""Start the tool: attempts, per-attempt timeout, the call's deadline, the kill race, and the waits between attempts.
+
+Takes only an `ApprovedCall`. The intent of an attempt is recorded before the tool's code is entered, and on disk before that where the
+call has effects. A `once` call is never started again after it may have started. What came of it is data; whether that is a success is
+for `check` to say. Knows nothing of policies, caches or hooks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Protocol
+
+from msgspec import Struct
+
+from callgate._clock import Clock
+from callgate._signals import AbortSignal
+from callgate.protocols import Execution, Runner, RunRequest
+from callgate.route import ApprovedCall
+from callgate.tools import BoundTool, ToolContext
+
+__all__ = ["Attempts", "Ran", "run", "wait_before_retry"]
+
+
+class Ran(Struct, frozen=True):
+    """The last attempt, and how many there were."""
+
+    execution: Execution
+    attempts: int
+
+    @property
+    def entered(self) -> bool:
+        """Whether the tool's code may have been entered."""
+        return self.attempts > 0 and self.execution.status != "not_started" and not self.execution.not_started
+
+
+class Attempts(Protocol):
+    """Where attempts are recorded."""
+
+    def started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int: ...
+    async def durable(self, position: int) -> None: ...
+    def attempt_failed(self, approved: ApprovedCall, attempt: int, execution: Execution, wait_s: float) -> None: ...
+
+
+async def run(
+    approved: ApprovedCall,
+    context: ToolContext,
+    *,
+    runner: Runner,
+    record: Attempts,
+    clock: Clock,
+    kill: AbortSignal,
+    deadline: float,
+    grace_s: float,
+) -> Ran:
+    """Run the call to its end.
+
+    Args:
+        deadline: Of the whole call, on `clock.monotonic()`; retries and waits included.
+        kill: Ends an attempt or a wait at once.
+    """
+    tool = approved.call.tool
+    attempt = 1
+    while True:
+        left = deadline - clock.monotonic()
+        timeout_s = left if tool.timeout_s is None else min(tool.timeout_s, left)
+        if kill.reason is not None or left <= 0:
+            return Ran(_not_started(kill), attempt - 1)
+        position = record.started(approved, attempt, timeout_s)
+        if tool.effect != "none":
+            await record.durable(position)
+        context.attempt = attempt
+        context.deadline = clock.monotonic() + timeout_s
+        request = RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill)
+        execution = await runner.run(request)
+        if execution.status == "returned":
+            return Ran(execution, attempt)
+        wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
+        if wait_s is None:
+            return Ran(execution, attempt)
+        record.attempt_failed(approved, attempt, execution, wait_s)
+        if not await _wait(wait_s, clock, kill):
+            return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
+        attempt += 1
+
+
+def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:
+    """Seconds to wait before the next attempt, or None where there must not be one.
+
+    A failure that passes is retried where the effect makes a repeat safe; a failure that proves nothing started, always.
+    """
+    if execution.status in ("returned", "killed") or attempt >= tool.retry.attempts:
+        return None
+    unstarted = execution.not_started or execution.status == "not_started"
+    if tool.effect == "once" and not unstarted:
+        return None
+    if not (execution.retryable or execution.status == "timed_out" or unstarted):
+        return None
+    wait_s = max(tool.retry.delay_s(attempt, chance), execution.retry_after_s or 0.0)
+    return wait_s if wait_s < left_s else None
+
+
+def _harmless(tool: BoundTool, execution: Execution) -> bool:
+    return tool.effect == "none" or execution.not_started or execution.status == "not_started"
+
+
+def _not_started(kill: AbortSignal) -> Execution:
+    if kill.reason is not None:
+        return Execution(status="killed", error=kill.reason, not_started=True)
+    return Execution(status="not_started", error="the call's deadline had passed before it could start")
+
+
+def _cancel(future: asyncio.Future[None]) -> None:
+    future.cancel()
+
+
+async def _wait(seconds: float, clock: Clock, kill: AbortSignal) -> bool:
+    """Wait, unless killed; tells whether the wait came to its end."""
+    sleeping = asyncio.ensure_future(clock.sleep(seconds))
+    remove = kill.on_abort(partial(_cancel, sleeping))
+    try:
+        await sleeping
+    except asyncio.CancelledError:
+        if kill.reason is None:
+            raise
+    finally:
+        remove()
+        sleeping.cancel()
+    return kill.reason is None

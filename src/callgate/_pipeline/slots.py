@@ -1,0 +1,52 @@
+"""How much may run at once: a counter with a fair queue. Taking a free slot never waits and costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+__all__ = ["Slots"]
+
+
+class Slots:
+    """At most `most` at once; who came first goes first."""
+
+    __slots__ = ("_most", "_taken", "_waiting", "peak")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.peak = 0
+
+    def take_nowait(self) -> bool:
+        """Take a slot if one is free and nobody waits for it."""
+        if self._taken >= self._most or self._waiting:
+            return False
+        self._taken += 1
+        self.peak = max(self.peak, self._taken)
+        return True
+
+    async def take(self) -> None:
+        """Take a slot, waiting for one in turn."""
+        if self.take_nowait():
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give()
+            else:
+                self._waiting.remove(turn)
+            raise
+
+    def give(self) -> None:
+        """Give a slot back; it passes to whoever has waited longest."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken -= 1

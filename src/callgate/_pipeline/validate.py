@@ -1,0 +1,151 @@
+"""Check a call's arguments against its tool, and put right what the schema alone can put right.
+
+After `resolve`, before any policy, so that a policy sees the arguments the tool will get. Everything that is wrong is said at once. What
+was coerced or dropped is noted. A tool's own validator has the last word before the schema's: what it cleans is checked again, and if it
+fails, the call fails. Must not start the tool.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from callgate._json import strict_object
+from callgate._json.text import clip
+from callgate._limits import Limits
+from callgate._schema import CompiledSchema, Problem, coerced, whole_numbers
+from callgate.calls import Note, Scope
+from callgate.errors import ArgumentsInvalid, ToolRaised
+from callgate.route import ResolvedCall, ValidatedCall
+from callgate.tools.base import ValidationResult
+from callgate.tools.registry import BoundTool
+
+__all__ = ["revalidate", "validate"]
+
+_CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
+_MAX_MESSAGE = 3_000
+_LIMITS = Limits()
+
+Arguments = dict[str, object]
+Notes = tuple[Note, ...]
+
+
+def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall:
+    """The call with arguments that its tool accepts.
+
+    Args:
+        call: Its parsed arguments belong to this call alone; they become the validated ones, or are copied where anything changes.
+        scope: Goes with the call from here on.
+        coerce: The engine's setting; a tool's own overrides it.
+
+    Raises:
+        ArgumentsInvalid: `details["errors"]` has `path`, `expected`, `got` and `passes` of everything that is wrong.
+        ToolRaised: The tool's own validator failed.
+    """
+    tool, parsed = call.tool, call.parsed
+    arguments, notes = _checked(tool, parsed.arguments, coerce if tool.coerce is None else tool.coerce)
+    return ValidatedCall(
+        uid=parsed.uid, raw=parsed.raw, tool=tool, scope=scope, arguments=arguments, notes=call.notes + notes if notes else call.notes
+    )
+
+
+def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _LIMITS) -> ValidatedCall:
+    """The call with other arguments, which somebody other than the model wrote: held to the same rules, never coerced.
+
+    Args:
+        arguments: Copied.
+
+    Raises:
+        ArgumentsMalformed: They are no JSON object.
+        ArgumentsInvalid: The tool does not accept them.
+        ToolRaised: The tool's own validator failed.
+    """
+    checked, notes = _checked(call.tool, strict_object(arguments, limits), False)
+    return ValidatedCall(
+        uid=call.uid, raw=call.raw, tool=call.tool, scope=call.scope, arguments=checked, notes=call.notes + notes if notes else call.notes
+    )
+
+
+def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Arguments, Notes]:
+    schema = tool.schema
+    notes: Notes = ()
+    if tool.drops_unknown and schema.silent and not arguments.keys() <= schema.properties:
+        arguments, notes = _without_unknown(arguments, schema)
+    if not schema.is_valid(arguments):
+        arguments, more = _coerced(tool, arguments, coerce)
+        notes += more
+    if coerce and _has_float(arguments):
+        arguments, more = whole_numbers(arguments, schema)
+        notes += more
+    if tool.own_validator:
+        arguments, more = _by_the_tool(tool, arguments)
+        notes += more
+    return arguments, notes
+
+
+def _without_unknown(arguments: Arguments, schema: CompiledSchema) -> tuple[Arguments, Notes]:
+    dropped = [key for key in arguments if key not in schema.properties]
+    notes = tuple(Note(kind="dropped", path=f"/{key[:200]}", text=f"{clip(key)} is no argument and was dropped.") for key in dropped[:20])
+    if len(dropped) > len(notes):
+        notes += (Note(kind="dropped", text=f"{len(dropped) - len(notes)} more arguments were unknown and were dropped."),)
+    return {key: value for key, value in arguments.items() if key in schema.properties}, notes
+
+
+def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Arguments, Notes]:
+    changed, notes = coerced(arguments, tool.schema) if coerce else (arguments, ())
+    if not notes or not tool.schema.is_valid(changed):
+        raise _invalid(tool, tool.schema.problems(changed))
+    return changed, notes
+
+
+def _has_float(node: Any) -> bool:
+    for item in node.values() if node.__class__ is dict else node:
+        kind = item.__class__
+        if kind is float or ((kind is dict or kind is list) and _has_float(item)):
+            return True
+    return False
+
+
+def _invalid(tool: BoundTool, problems: list[Problem]) -> ArgumentsInvalid:
+    errors = [{"path": item.path, "expected": item.expected, "got": item.got, "passes": item.passes} for item in problems]
+    code = next((_CODES[item.keyword] for item in problems if item.keyword in _CODES), None)
+    return _refused(tool, [item.message for item in problems], errors, code)
+
+
+def _refused(tool: BoundTool, sentences: list[str], errors: list[dict[str, object]], code: str | None = None) -> ArgumentsInvalid:
+    shown = "\n".join(f"- {sentence[:600]}" for sentence in sentences)
+    shown = shown if len(shown) <= _MAX_MESSAGE else shown[:_MAX_MESSAGE] + "…"
+    return ArgumentsInvalid(
+        f"{tool.name} was not run: its arguments are not accepted. Correct these and call it again:\n{shown}",
+        code=code,
+        details={"errors": errors},
+    )
+
+
+def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Notes]:
+    """Ask the tool's own validator, which gets a copy."""
+    try:
+        found: Any = tool.tool.validate_parameters(strict_object(arguments, _LIMITS))
+    except Exception as error:
+        raise _broken(tool, f"its own validator failed with {type(error).__name__}") from error
+    if not isinstance(found, ValidationResult):
+        raise _broken(tool, f"its own validator returned {type(found).__name__} instead of ValidationResult")
+    if not found.valid or found.errors:
+        sentences = [str(item) for item in found.errors[:20]] or ["the tool does not accept them, and does not say why"]
+        raise _refused(tool, sentences, [{"path": "", "expected": text[:600], "got": "", "passes": None} for text in sentences])
+    notes = tuple(Note(kind="warning", text=str(item)[:600]) for item in found.warnings[:20])
+    return (_cleaned(tool, found.cleaned_params), notes) if found.cleaned_params else (arguments, notes)
+
+
+def _cleaned(tool: BoundTool, params: dict[str, Any]) -> Arguments:
+    try:
+        cleaned = strict_object(params, _LIMITS)
+    except Exception as error:
+        raise _broken(tool, "its own validator returned arguments that are no JSON data") from error
+    if not tool.schema.is_valid(cleaned):
+        first = tool.schema.problems(cleaned)[0].message
+        raise _broken(tool, f"its own validator returned arguments that break the tool's schema ({first[:300]})")
+    return cleaned
+
+
+def _broken(tool: BoundTool, fact: str) -> ToolRaised:
+    return ToolRaised(f"{tool.name} was not run: {fact}. Do not repeat the call; its author has to look.", code="validator_failed")

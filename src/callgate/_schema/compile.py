@@ -1,0 +1,173 @@
+"""Compile a JSON Schema once, when its tool is registered, or refuse it with the reason.
+
+Everything that could hurt later is found here: a schema too deep for the validator, references that leave the document or never end,
+patterns that no bounded engine can run, branches that multiply. What is left is checked without another thought; only where a schema
+can be dear for some values is the work counted first (`effort`). Must not know of tools or calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urldefrag
+
+from callgate._json import canonical, strict_object
+from callgate._limits import Limits
+from callgate._schema.effort import Effort, EndlessSchema
+from callgate._schema.mend import mended, refuse, refuse_unusable
+from callgate._schema.patterns import engine_of
+from callgate._schema.problems import Problem, listed, too_dear
+from callgate._schema.references import DRAFTS, References
+from callgate._schema.walk import Schema, pointer
+from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
+
+__all__ = ["CompiledSchema", "compile_schema"]
+
+MAX_DEPTH = 100
+"""Levels of JSON in a schema; the validator itself crashes far above that."""
+MAX_BYTES = 1_048_576
+_LIMITS = Limits(arguments_bytes=MAX_BYTES, arguments_depth=MAX_DEPTH, arguments_keys=50_000)
+_CHECK_BUDGET = 20_000_000  # units of effort, 0.2 s
+_EXPLAIN_BUDGET = 5_000  # an error costs about 3,000 times what a check costs
+_EXPLAIN_BYTES = 65_536
+
+
+class CompiledSchema:
+    """A schema that values can be checked against.
+
+    Attributes:
+        source: The schema as models see it: as given, with slips mended.
+        notes: What was mended.
+        is_valid: Whether a value matches. False also where finding out would take too long; then `problems` says so.
+        properties: Every property that the schema names at the top level.
+        closed: The schema takes no other properties.
+        silent: The schema says nothing about other properties.
+    """
+
+    __slots__ = ("_effort", "_validator", "closed", "is_valid", "notes", "properties", "silent", "source")
+
+    def __init__(self, source: Schema, validator: Any, effort: Effort, notes: tuple[str, ...] = ()) -> None:
+        self.source = source
+        self.notes = notes
+        self.properties, self.silent = effort.properties()
+        self.closed = source.get("additionalProperties") is False or source.get("unevaluatedProperties") is False
+        self._validator = validator
+        self._effort = effort
+        always_cheap = effort.bound(_LIMITS.arguments_bytes) <= _CHECK_BUDGET
+        self.is_valid: Callable[[object], bool] = validator.is_valid if always_cheap else self._is_valid_within_budget
+
+    def _is_valid_within_budget(self, value: object) -> bool:
+        return not self._too_dear(value) and bool(self._validator.is_valid(value))
+
+    def _too_dear(self, value: object) -> bool:
+        if self._effort.bound(len(canonical(value))) <= _CHECK_BUDGET:
+            return False
+        return self._effort.of(value) > _CHECK_BUDGET
+
+    def problems(self, value: object) -> list[Problem]:
+        """Everything that is wrong with `value`, at most 20 problems; empty if it is valid."""
+        if self._too_dear(value):
+            return [too_dear()]
+        return listed(self.errors(value), self.source)
+
+    def errors(self, value: object) -> list[Any]:
+        """The validator's own errors: all of them where that is cheap, the first one where it is not."""
+        size = len(canonical(value))
+        if size <= _EXPLAIN_BYTES and (self._effort.bound(size) <= _EXPLAIN_BUDGET or self._effort.of(value) <= _EXPLAIN_BUDGET):
+            return list(self._validator.iter_errors(value))
+        if self._too_dear(value) or self._validator.is_valid(value):
+            return []
+        if self._effort.per_value > _EXPLAIN_BUDGET:
+            return [None]
+        return [_first(self._validator, value)]
+
+
+def _first(validator: Any, value: object) -> Any:
+    try:
+        validator.validate(value)
+    except ValueError as error:
+        return error
+    return None
+
+
+def compile_schema(
+    source: Mapping[str, Any] | str | bytes,
+    where: str,
+    *,
+    any_root: bool = False,
+    dialect: str = "https://json-schema.org/draft/2020-12/schema",
+    resources: Mapping[str, Any] | None = None,
+) -> CompiledSchema:
+    """Compile `source`.
+
+    Args:
+        source: The schema, or its JSON text. Copied.
+        where: What it belongs to, for messages.
+        any_root: Whether it may describe anything, not only an object.
+        dialect: The draft where the schema names none.
+        resources: Documents that references may name, by URI. Nothing is ever fetched.
+
+    Raises:
+        UsageError: It cannot be used; `code` is `schema_refused`, `remote_ref`, or says what is wrong with the text.
+    """
+    root = _read(source, where)
+    dialect = urldefrag(str(root.get("$schema", dialect))).url
+    if dialect not in DRAFTS and dialect not in (resources or {}):
+        raise refuse(where, f"its dialect {dialect[:100]!r} is unknown and nothing is fetched. Take a draft from 4 to 2020-12.")
+    draft = DRAFTS.get(dialect, 2020)
+    if not any_root:
+        _check_root(root, where)
+    notes = mended(root, draft)
+    refuse_unusable(root, where)
+    validator = _validator(root, where, dialect, resources or {})
+    return CompiledSchema(root, validator, _effort(root, where, draft, resources or {}), tuple(notes))
+
+
+def _read(source: Mapping[str, Any] | str | bytes, where: str) -> Schema:
+    try:
+        return strict_object(source, _LIMITS)
+    except (ArgumentsMalformed, ArgumentsTruncated) as error:
+        fact = str(error).replace("The arguments", "the schema's JSON").replace("arguments", "schema")
+        raise refuse(where, fact) from error
+
+
+def _check_root(root: Schema, where: str) -> None:
+    kind = root.setdefault("type", "object")
+    if kind != "object":
+        raise refuse(where, f"its root has type {kind!r}; arguments are an object. Make it an object with that value as a property.")
+
+
+def _validator(root: Schema, where: str, dialect: str, resources: Mapping[str, Any]) -> Any:
+    import jsonschema_rs
+
+    engine, bad = engine_of(root)
+    if bad is not None:
+        raise refuse(where, f"no bounded engine can run its pattern {bad[:100]!r}. Write it without that construct, or check in the tool.")
+    shown = root if "$schema" in root else {"$schema": dialect, **root}
+    registry = jsonschema_rs.Registry(list(resources.items())) if resources else None
+    try:
+        return jsonschema_rs.validator_for(shown, offline=True, pattern_options=engine, registry=registry)
+    except jsonschema_rs.ValidationError as error:
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+            raise _remote(where, str(error.kind.error)) from error
+        fact = f"at {pointer(error.instance_path) or '/'} it is no valid JSON Schema: {error.message[:200]}. Correct it there."
+        raise refuse(where, fact) from error
+    except Exception as error:
+        if isinstance(error, jsonschema_rs.ReferencingError):
+            raise _remote(where, str(error)) from error
+        raise refuse(where, f"the validator does not take it: {str(error)[:200]}. Simplify it.") from error
+
+
+def _remote(where: str, fact: str) -> Exception:
+    return refuse(
+        where, f"a $ref leaves the document and nothing is fetched ({fact[:200]}). Copy what it names into $defs.", code="remote_ref"
+    )
+
+
+def _effort(root: Schema, where: str, draft: int, resources: Mapping[str, Any]) -> Effort:
+    try:
+        return Effort(root, References(root, resources), draft)
+    except EndlessSchema as error:
+        raise refuse(where, f"{error}. Break the circle, or flatten the branches.") from error
+    except LookupError as error:
+        raise _remote(where, f"{error.args[0]!r} is not in it") from error

@@ -1,0 +1,104 @@
+"""Put right what tool schemas in the wild get wrong and what has only one meaning; refuse what cannot be worked with.
+
+What is mended is said, and what models are shown afterwards is valid JSON Schema. Pure. Knows no validator.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from callgate._json import decode
+from callgate._schema.patterns import MAX_PATTERN, patterns
+from callgate._schema.walk import Schema, everywhere
+from callgate.errors import UsageError
+
+__all__ = ["mended", "refuse", "refuse_unusable"]
+
+MAX_ENUM = 10_000
+_NUMERIC = frozenset(
+    {"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "maxLength", "minLength", "maxItems", "minItems"}
+    | {"maxProperties", "minProperties"}
+)
+_BOOLEAN = frozenset({"additionalProperties", "unevaluatedProperties", "additionalItems", "uniqueItems", "nullable"})
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
+_HEADER_TYPES = ("string", "integer", "boolean")
+
+
+def refuse(where: str, fact: str, *, code: str = "schema_refused") -> UsageError:
+    return UsageError(f"The schema of {where} cannot be used: {fact}", code=code)
+
+
+def mended(root: Schema, draft: int) -> list[str]:
+    """Mend `root` in place; returns a sentence for each change."""
+    notes: list[str] = []
+    for path, schema in everywhere(root):
+        _move_required_flags(path, schema, notes)
+        for keyword in schema.keys() & (_NUMERIC | _BOOLEAN):
+            _unquote(path, schema, keyword, notes)
+        if draft > 4:
+            _modern_bounds(path, schema, notes)
+    return notes
+
+
+def _move_required_flags(path: str, schema: Schema, notes: list[str]) -> None:
+    named = schema.get("properties")
+    for name, inner in named.items() if isinstance(named, dict) else ():
+        if isinstance(inner, dict) and isinstance(inner.get("required"), bool):
+            listed = schema.get("required")
+            if inner.pop("required") and name not in (listed := listed if isinstance(listed, list) else []):
+                schema["required"] = [*listed, name]
+            notes.append(f"{path}/properties/{name}: a 'required' flag was taken for an entry of the object's 'required' list")
+    if isinstance(schema.get("required"), bool):
+        del schema["required"]
+        notes.append(f"{path}: a 'required' flag that belongs to no property was dropped")
+
+
+def _unquote(path: str, schema: Schema, keyword: str, notes: list[str]) -> None:
+    said = schema[keyword]
+    if not isinstance(said, str):
+        return
+    try:
+        meant: Any = decode(said.lower() if keyword in _BOOLEAN else said)
+    except ValueError:
+        return
+    if isinstance(meant, bool) if keyword in _BOOLEAN else isinstance(meant, (int, float)) and not isinstance(meant, bool):
+        schema[keyword] = meant
+        notes.append(f"{path}: {keyword} was text and became {meant}")
+
+
+def _modern_bounds(path: str, schema: Schema, notes: list[str]) -> None:
+    for flag, bound in (("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")):
+        said = schema.get(flag)
+        if isinstance(said, bool):
+            del schema[flag]
+            if said and bound in schema:
+                schema[flag] = schema.pop(bound)
+            notes.append(f"{path}: {flag} was a flag, as in draft 4, and became a number")
+
+
+def refuse_unusable(root: Schema, where: str) -> None:
+    """Raise for what is too large to check against, or dangerous to pass on."""
+    options = 0
+    headers: set[str] = set()
+    for path, schema in everywhere(root):
+        listed = schema.get("enum")
+        options += len(listed) if isinstance(listed, list) else 0
+        if options > MAX_ENUM:
+            raise refuse(where, f"it lists more than {MAX_ENUM} enum values. Take text and check it in the tool.")
+        for pattern in patterns(schema):
+            if len(pattern) > MAX_PATTERN:
+                raise refuse(where, f"the pattern at {path or '/'} has {len(pattern)} characters; {MAX_PATTERN} is the limit. Shorten it.")
+        if "x-mcp-header" in schema:
+            _check_header(schema, path, where, headers)
+
+
+def _check_header(schema: Schema, path: str, where: str, headers: set[str]) -> None:
+    name = schema["x-mcp-header"]
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise refuse(where, f"x-mcp-header at {path} is no HTTP header name. Take letters, digits and '-', at most 100.")
+    if schema.get("type") not in _HEADER_TYPES:
+        raise refuse(where, f"x-mcp-header at {path} is on a value that is not of type {', '.join(_HEADER_TYPES)}. Drop it there.")
+    if name.lower() in headers:
+        raise refuse(where, f"x-mcp-header {name!r} is given twice. Header names differ in more than case; rename one.")
+    headers.add(name.lower())

@@ -1,0 +1,98 @@
+"""Regular expressions in schemas: which engine may run one, and how much work one character may cost it.
+
+The linear engine runs everything it can compile. Look-around and back-references need the backtracking one, which stops after a fixed
+number of steps. What neither can compile is refused when the tool is registered, not when it is called.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from callgate._schema.walk import Schema, everywhere
+
+__all__ = ["BACKTRACK_LIMIT", "MAX_PATTERN", "cost", "engine_of", "patterns"]
+
+MAX_PATTERN = 2_000
+"""Characters of one pattern."""
+BACKTRACK_LIMIT = 1_000
+_SIZE_LIMIT = 2_000_000
+_FANCY = 150  # measured: up to 1.5 µs a character at this backtrack limit, against 10 ns for one state of the linear engine
+_COUNTED = re.compile(r"\{(\d+)(,?)(\d*)\}")
+_MOST = 1_000_000
+
+
+def patterns(schema: Schema) -> list[str]:
+    """Every pattern of this one schema: `pattern` and the keys of `patternProperties`."""
+    found = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
+    named = schema.get("patternProperties")
+    return found + list(named) if isinstance(named, dict) else found
+
+
+def engine_of(root: Schema) -> tuple[Any, str | None]:
+    """The options for the engine that can run all of `root`'s patterns; or, as the second value, a pattern that none can."""
+    import jsonschema_rs
+
+    linear: Any = jsonschema_rs.RegexOptions(size_limit=_SIZE_LIMIT)
+    fancy: Any = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=_SIZE_LIMIT)
+    chosen = linear
+    for text in {text for _, schema in everywhere(root) for text in patterns(schema)}:
+        if _compiles(text, linear):
+            continue
+        if not _compiles(text, fancy):
+            return chosen, text
+        chosen = fancy
+    return chosen, None
+
+
+def _compiles(pattern: str, options: Any) -> bool:
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options, offline=True)
+    except ValueError:
+        return False
+    return True
+
+
+def cost(pattern: str) -> int:
+    """What one character of text may cost at most, in steps of about 10 ns: the states of the pattern, counted repeats written out."""
+    backtracks = re.search(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\\k<", pattern) is not None
+    return min(_MOST, _states(pattern) * (_FANCY if backtracks else 1))
+
+
+def _states(pattern: str) -> int:
+    groups = [0]
+    last = 0  # the size of what a quantifier would repeat
+    index = 0
+    while index < len(pattern):
+        mark = pattern[index]
+        counted = _COUNTED.match(pattern, index) if mark == "{" else None
+        if counted:
+            times = int((counted[3] or counted[1])[:7])
+            groups[-1] = min(_MOST, groups[-1] + last * max(0, times - 1))
+            index = counted.end()
+            continue
+        if mark == "(":
+            groups.append(0)
+        elif mark == ")" and len(groups) > 1:
+            last = groups.pop()
+            groups[-1] += last
+        elif mark not in "?*+|^$":
+            index = _atom_end(pattern, index)
+            last = 1
+            groups[-1] += 1
+        index += 1
+    return min(_MOST, max(1, sum(groups)))
+
+
+def _atom_end(pattern: str, index: int) -> int:
+    """The last index of the atom that begins at `index`: an escape, a class, or one character."""
+    if pattern[index] == "\\":
+        return index + 1
+    if pattern[index] == "[":
+        end = index + 1
+        while end < len(pattern) and (pattern[end] != "]" or end == index + 1):
+            end += 2 if pattern[end] == "\\" else 1
+        return end
+    return index

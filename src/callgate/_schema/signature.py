@@ -1,0 +1,242 @@
+"""A function's signature and docstring as a tool's schema.
+
+Worked out once, when the function becomes a tool. A signature that a JSON object cannot be called with is refused there. Knows functions
+and types; the type that marks the context parameter is handed in.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from callgate._schema.annotations import Convert, converter, is_plain, namespace_of, schemas_of
+from callgate._schema.walk import Schema
+from callgate.errors import UsageError
+
+__all__ = ["FunctionSchema", "function_schema"]
+
+_EMPTY = inspect.Parameter.empty
+_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+_REFUSED = {
+    inspect.Parameter.VAR_POSITIONAL: "*{}: a JSON object has no such thing. Take a list parameter",
+    inspect.Parameter.VAR_KEYWORD: "**{}: a model cannot know its keys. Take a dict parameter",
+    inspect.Parameter.POSITIONAL_ONLY: "{} by position only: arguments come by name. Drop the '/'",
+}
+
+
+class FunctionSchema:
+    """What a function takes and gives.
+
+    Attributes:
+        parameters: JSON Schema of its arguments.
+        description: The docstring, without the parts about parameters and results.
+        output: JSON Schema of what it returns, where the annotation describes a structure; else None.
+        context: The name of the parameter that receives the context, or None.
+        plain: Whether arguments need no conversion at all.
+    """
+
+    __slots__ = ("_converters", "context", "description", "output", "parameters", "plain")
+
+    def __init__(
+        self, parameters: Schema, description: str, output: Schema | None, context: str | None, converters: Mapping[str, Convert]
+    ) -> None:
+        self.parameters = parameters
+        self.description = description
+        self.output = output
+        self.context = context
+        self.plain = not converters
+        self._converters = converters
+
+    def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Valid arguments as the values that the function's annotations ask for.
+
+        The dict is new; plain values in it are the same objects.
+
+        Raises:
+            ValueError: A value matches its schema and still is none of its type, such as a date in text that is no date.
+        """
+        values = dict(arguments)
+        for name, convert in self._converters.items():
+            if name in values:
+                values[name] = _converted(convert, values[name])
+        return values
+
+    def refusal(self, arguments: Mapping[str, Any]) -> str | None:
+        """Why `convert` would fail for these arguments, for the model; None if it would not."""
+        for name, convert in self._converters.items():
+            if name in arguments:
+                try:
+                    _converted(convert, arguments[name])
+                except ValueError as error:
+                    return f"{name}: {' '.join(str(error).split())[:300]}"
+        return None
+
+
+def _converted(convert: Convert, value: object) -> object:
+    try:
+        return convert(value)
+    except ValueError:
+        whole = _integers(value)
+        if whole is value:
+            raise
+        return convert(whole)
+
+
+def _integers(value: object) -> object:
+    """`value` with integers for integral floats: JSON Schema does not tell them apart, Python types do."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        made = [_integers(item) for item in value]
+        return made if any(one is not other for one, other in zip(made, value, strict=True)) else value
+    if isinstance(value, dict):
+        pairs = {key: _integers(item) for key, item in value.items()}
+        return pairs if any(pairs[key] is not item for key, item in value.items()) else value
+    return value
+
+
+def function_schema(
+    function: Callable[..., Any], where: str, *, context_type: type, parameters: Mapping[str, Any] | None = None
+) -> FunctionSchema:
+    """Read `function`.
+
+    Args:
+        function: Anything callable with keyword arguments alone.
+        where: Where it is defined, for messages.
+        context_type: A parameter annotated with it, or with it or None, is the context.
+        parameters: The author's own schema, taken instead of the signature's. The function may then take `**` and any annotation.
+
+    Raises:
+        UsageError: It takes something that a JSON object cannot give, or an annotation has no schema.
+    """
+    hints = _hints(function, where, context_type)
+    taken, context = _parameters(function, hints, where, context_type, any_keys=parameters is not None)
+    kinds = {name: _implied(hints.get(name, _EMPTY), parameter.default) for name, parameter in taken.items()}
+    description, about = _documentation(function)
+    if parameters is None:
+        parameters = _schema(taken, kinds, about, where)
+    else:
+        kinds = {name: kind for name, kind in kinds.items() if _has_schema(kind, where)}
+    converters = {name: made for name, kind in kinds.items() if (made := converter(kind, where)) is not None}
+    return FunctionSchema(dict(parameters), description, _output(hints.get("return", _EMPTY), where), context, converters)
+
+
+def _schema(taken: Mapping[str, inspect.Parameter], kinds: Mapping[str, Any], about: Mapping[str, str], where: str) -> Schema:
+    schemas, defs = schemas_of(kinds, where)
+    for name, parameter in taken.items():
+        _describe(schemas[name], parameter.default, about.get(name))
+    required = [name for name, parameter in taken.items() if parameter.default is _EMPTY]
+    made: Schema = {"type": "object", "properties": schemas, "required": required}
+    return {**made, "$defs": defs} if defs else made
+
+
+def _has_schema(kind: Any, where: str) -> bool:
+    try:
+        schemas_of({"parameter": kind}, where)
+    except UsageError:
+        return False
+    return True
+
+
+def _hints(function: Callable[..., Any], where: str, context_type: type) -> dict[str, Any]:
+    actual = _underlying(function)
+    names = {context_type.__name__: context_type, **getattr(actual, "__globals__", {}), **namespace_of(actual)}
+    try:
+        return typing.get_type_hints(actual, names, names, include_extras=True)
+    except Exception as error:
+        raise UsageError(
+            f"{where}: an annotation cannot be read ({str(error)[:200]}). Import the type at run time, or define it at module level.",
+            code="schema_refused",
+        ) from error
+
+
+def _underlying(function: Any) -> Any:
+    """The function that carries the annotations."""
+    if isinstance(function, partial):
+        return _underlying(function.func)
+    function = inspect.unwrap(function)
+    if inspect.ismethod(function):
+        return function.__func__
+    return function if inspect.isroutine(function) or isinstance(function, type) else type(function).__call__
+
+
+def _parameters(
+    function: Callable[..., Any], hints: Mapping[str, Any], where: str, context_type: type, *, any_keys: bool
+) -> tuple[dict[str, inspect.Parameter], str | None]:
+    taken: dict[str, inspect.Parameter] = {}
+    context: str | None = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if any_keys and parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        if parameter.kind in _REFUSED:
+            raise UsageError(f"{where} takes {_REFUSED[parameter.kind].format(name)}, or write a Tool.", code="schema_refused")
+        if not _is_context(hints.get(name), context_type):
+            taken[name] = parameter
+        elif context is None:
+            context = name
+        else:
+            raise UsageError(f"{where} takes the context twice ('{context}' and '{name}'). Drop one.", code="schema_refused")
+    return taken, context
+
+
+def _is_context(kind: Any, context_type: type) -> bool:
+    if get_origin(kind) in (typing.Union, types.UnionType):
+        return any(_is_context(one, context_type) for one in get_args(kind))
+    return isinstance(kind, type) and issubclass(kind, context_type)
+
+
+def _implied(kind: Any, default: object) -> Any:
+    """The type, with None where None is the default."""
+    return kind | None if default is None and kind is not _EMPTY and kind is not Any and type(None) not in get_args(kind) else kind
+
+
+def _describe(schema: Schema, default: object, about: str | None) -> None:
+    if about and "description" not in schema:
+        schema["description"] = about
+    if default is not _EMPTY and "default" not in schema:
+        try:
+            value = msgspec.to_builtins(default, enc_hook=str if hasattr(default, "__fspath__") else None)
+        except (TypeError, ValueError, RecursionError):
+            return
+        if not isinstance(value, float) or math.isfinite(value):
+            schema["default"] = value
+
+
+def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """What the docstring says about the function, and about each parameter."""
+    text = inspect.getdoc(function) or ""
+    if "\n" not in text:
+        return text, {}
+    import docstring_parser
+
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return text, {}
+    about = {param.arg_name.lstrip("*"): " ".join(param.description.split()) for param in parsed.params if param.description}
+    parts = [part.strip() for part in (parsed.short_description, parsed.long_description) if part]
+    return "\n\n".join(parts) or text, about
+
+
+def _output(kind: Any, where: str) -> Schema | None:
+    """A schema where the annotation promises a structure. Where it has none, nothing is promised and nothing checked."""
+    if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
+        return None
+    try:
+        schemas, defs = schemas_of({"return": kind}, where, output=True)
+    except UsageError:
+        return None
+    schema = {**schemas["return"], **({"$defs": defs} if defs else {})}
+    return None if not schema or schema.get("type") in _SCALARS or (is_plain(kind) and _only_scalars(schema)) else schema
+
+
+def _only_scalars(schema: Schema) -> bool:
+    branches = schema.get("anyOf")
+    return "enum" in schema or (isinstance(branches, list) and all(branch.get("type") in _SCALARS for branch in branches))

@@ -1,0 +1,69 @@
+"""Names that make other programs run code, or hold secrets: a fact for policies. Pure.
+
+A workspace does not refuse them, because reading `.git/config` is ordinary work; a rule says what happens when one is written.
+Compared the way a careless file system would: folded, without invisible characters, trailing dots, spaces and stream names.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from fnmatch import fnmatchcase
+
+__all__ = ["PROTECTED", "is_protected"]
+
+PROTECTED: frozenset[str] = frozenset(
+    {
+        *(".git", "git~1", ".gitmodules", ".gitattributes", ".gitconfig", ".hg", ".hgrc", ".svn", ".bzr", ".husky", "lefthook.y*ml"),
+        *(".pre-commit-config.y*ml", ".github", ".gitlab", ".gitlab-ci.y*ml", ".gitea", ".forgejo", ".circleci", ".travis.yml"),
+        *(".buildkite", ".drone.yml", "jenkinsfile", "azure-pipelines.y*ml", "bitbucket-pipelines.y*ml"),
+        *(".env", ".env.*", ".envrc", ".direnv", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc"),
+        *(
+            ".vscode",
+            ".idea",
+            ".zed",
+            ".fleet",
+            ".cursor",
+            ".claude",
+            ".mcp.json",
+            ".devcontainer",
+            ".devcontainer.json",
+            "*.code-workspace",
+        ),
+        *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config", ".cargo", ".m2", ".gem", ".terraform.d", ".password-store"),
+        *("authorized_keys", "known_hosts", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx"),
+        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".login", ".cshrc", ".tcshrc", ".kshrc"),
+        *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".xinitrc", ".xsession", ".xprofile", ".pam_environment"),
+        *(".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".vim", ".nvim.lua", ".emacs", ".emacs.d", ".dir-locals.el", ".gdbinit", ".lldbinit"),
+        *(".pythonrc", "sitecustomize.py", "usercustomize.py", "*.pth", ".pythonstartup", ".ipython", ".jupyter", ".irbrc", ".rprofile"),
+        *(
+            ".callgate",
+            "callgate.toml",
+            ".autorun",
+            "autorun.inf",
+            "crontab",
+            ".crontab",
+            ".forward",
+            ".rhosts",
+            ".shosts",
+            ".git-credentials",
+        ),
+    }
+)
+"""Patterns for one name of a path, folded."""
+
+_IGNORABLE = frozenset({"Cf", "Cc", "Mn", "Cn"})
+
+
+def is_protected(path: str) -> bool:
+    """Whether any name in `path` is one that makes other programs run code or holds secrets."""
+    return any(_matches(_fold(name)) for name in path.replace("\\", "/").split("/"))
+
+
+def _matches(name: str) -> bool:
+    return name in PROTECTED or any(fnmatchcase(name, pattern) for pattern in PROTECTED if "*" in pattern)
+
+
+def _fold(name: str) -> str:
+    plain = unicodedata.normalize("NFKC", name)
+    visible = "".join(char for char in plain if unicodedata.category(char) not in _IGNORABLE)
+    return visible.casefold().split(":")[0].strip().rstrip(". ")

@@ -1,0 +1,290 @@
+"""`Workspace`: everything that may be done to files beneath one root folder.
+
+Every operation reaches what it needs through `Root` and checks what it got, so that no path, link or race leads to anything else.
+Not promised: to tell a hard link apart when it is read; writing one is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from callgate._workspace import beneath
+from callgate._workspace.ignore import Ignore
+from callgate._workspace.protect import is_protected
+from callgate._workspace.refusals import PathNotFound, PathRefused
+from callgate._workspace.replace import put
+from callgate._workspace.root import Root, told
+from callgate._workspace.tree import Entry, Glob, Kind, Listing, entries, kind_of, walk
+
+__all__ = ["MAX_READ", "MAX_VISITED", "Workspace"]
+
+MAX_READ = 67_108_864
+"""Bytes of one file that are read into memory at most."""
+MAX_VISITED = 100_000
+"""Entries that one walk visits at most."""
+_CHUNK = 1_048_576
+
+
+class Workspace:
+    """Files beneath one root folder.
+
+    Args:
+        root: An existing folder. Opened now; a folder that takes its name later is not this workspace.
+        sync: Whether writes survive a power cut once they return.
+        opener: How paths are opened beneath the root; the strongest this system has, unless said otherwise.
+
+    Every method takes paths relative to the root, or absolute ones that begin with it, and raises `PathRefused` or `PathNotFound`
+    (a `PathRefused`). Safe to use from several threads.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, sync: bool = True, opener: beneath.Opener | None = None) -> None:
+        self._beneath = Root(os.fspath(root), opener or beneath.best_opener())
+        self._sync = sync
+        self.editing = threading.RLock()
+        """Held by whoever reads a file in order to write it, so that no edit is lost between threads."""
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def root(self) -> str:
+        """The folder's real path when it was opened, for people; nothing is opened by it."""
+        return self._beneath.path
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the root is gone for good; one that was only renamed is still this workspace."""
+        return self._beneath.deleted
+
+    def close(self) -> None:
+        """Let go of the root. Idempotent."""
+        self._beneath.close()
+
+    def normalise(self, path: str) -> str:
+        """The one name that `path` has below the root, links resolved: `src/app.py`, empty for the root. It need not exist."""
+        return self._beneath.real_name(path)
+
+    def inside(self, path: str) -> bool:
+        """Whether `path`, existing or not, is in this workspace."""
+        try:
+            self.normalise(path)
+        except PathRefused:
+            return False
+        return True
+
+    def ignored(self, path: str) -> bool:
+        """Whether a search passes over `path`."""
+        name = self.normalise(path)
+        return bool(name) and self._ignore().ignores(name, directory=self.kind(path) == "directory")
+
+    def protected(self, path: str) -> bool:
+        """Whether `path` holds a name that makes other programs run code or holds secrets, as written or once links are resolved."""
+        if is_protected(path):
+            return True
+        try:
+            return is_protected(self.normalise(path))
+        except PathRefused:
+            return False
+
+    def size(self, path: str) -> int | None:
+        """The file's size in bytes; None for what is no file."""
+        try:
+            found = self.stat(path)
+        except PathNotFound:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def kind(self, path: str) -> Kind | None:
+        """What is there, links followed; None for nothing."""
+        try:
+            return kind_of(self.stat(path))
+        except PathNotFound:
+            return None
+
+    def stat(self, path: str) -> os.stat_result:
+        """Facts about what `path` leads to, `st_nlink` included. Opens nothing for reading."""
+        with self._beneath.opened(path, beneath.LOOK) as fd:
+            return os.fstat(fd)
+
+    def open_read(self, path: str) -> BinaryIO:
+        """A regular file, open for reading. Never blocks on a fifo or device: those are refused."""
+        self._regular(path, self.stat(path))
+        fd = self._beneath.take(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            self._regular(path, os.fstat(fd))
+            return os.fdopen(fd, "rb")
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def read_bytes(self, path: str, *, limit: int = MAX_READ) -> bytes:
+        """A whole file; refused, before anything is read, where it is larger than `limit` bytes."""
+        with self.open_read(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            with told(path):
+                data = file.read(limit + 1) if size <= limit else b""
+            if size > limit or len(data) > limit:
+                raise PathRefused(path, "too_large", f": {max(size, len(data)):,} bytes, and {limit:,} is the limit. Read a part of it")
+            return data
+
+    def list_dir(self, path: str = ".") -> Listing:
+        """The names in a folder. Links are listed as links."""
+        with self._beneath.opened(path, beneath.DIRECTORY, "not_directory") as fd:
+            found, cut = entries(fd, self.normalise(path))
+        return Listing(entries=tuple(found), truncated=cut)
+
+    def walk(
+        self, path: str = ".", *, depth: int = 64, limit: int = MAX_VISITED, everything: bool = False, shallow: bool = False
+    ) -> Iterator[Entry | None]:
+        """Every entry below a folder, in order; ends with None where there was more than `limit`.
+
+        Args:
+            depth: 1 for the folder's own entries.
+            everything: Also what searches pass over.
+            shallow: Show what searches pass over, but do not go into it.
+        """
+        ignore = self._ignore()
+        start = self.normalise(path)
+
+        def passed(entry: Entry) -> bool:
+            return ignore.one(entry.path, directory=entry.kind == "directory")
+
+        with told(path):
+            yield from walk(
+                lambda folder: self._beneath.open(folder, beneath.DIRECTORY | os.O_NOFOLLOW),
+                start,
+                depth=depth,
+                most=limit,
+                passes_over=(lambda _: False) if everything or shallow else passed,
+                descends=(lambda entry: not passed(entry)) if shallow else lambda _: True,
+            )
+
+    def glob(self, pattern: str, *, limit: int = 1_000) -> Listing:
+        """Files and links whose path below the root matches; `**` spans folders. What searches pass over is left out."""
+        rest = self._beneath.rest(pattern)
+        if ".." in rest.split("/"):
+            raise PathRefused(pattern, "outside")
+        glob = Glob(rest)
+        found: list[Entry] = []
+        if glob.start and self.kind(glob.start) != "directory":
+            return Listing(entries=(), truncated=False)
+        for entry in self.walk(glob.start or "."):
+            if entry is None or len(found) == limit:
+                return Listing(entries=tuple(found), truncated=True)
+            if entry.kind in ("file", "link") and glob.matches(entry.path):
+                found.append(entry)
+        return Listing(entries=tuple(found), truncated=False)
+
+    def write_bytes(self, path: str, data: bytes) -> bool:
+        """Make `data` the file's whole content, at once; missing folders are made. Mode is kept. Returns whether the file is new."""
+        with self._beneath.spot(path, make=True) as (folder, name, still_there):
+            like = self._target(path, folder, name)
+            put(folder, name, [data], like=like, sync=self._sync, still_there=still_there)
+            return like is None
+
+    def create(self, path: str, data: bytes = b"") -> None:
+        """A new file with this content, at once; refused where the name is taken."""
+        with self._beneath.spot(path, make=True, follow=False) as (folder, name, still_there):
+            put(folder, name, [data], replace=False, sync=self._sync, still_there=still_there)
+
+    def append(self, path: str, data: bytes) -> bool:
+        """Add `data` to a file's end; makes it where it is missing. Returns whether the file is new."""
+        with self._beneath.spot(path, make=True) as (folder, name, still_there):
+            new = self._target(path, folder, name) is None
+            still_there()
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+            fd = os.open(name, flags, 0o666, dir_fd=folder)
+            try:
+                self._writable(path, os.fstat(fd))
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+                if self._sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            return new
+
+    def mkdir(self, path: str) -> None:
+        """A new folder; missing folders above it are made. Refused where the name is taken."""
+        with self._beneath.spot(path.rstrip("/") or path, make=True, follow=False) as (folder, name, still_there):
+            still_there()
+            os.mkdir(name, dir_fd=folder)
+
+    def delete(self, path: str) -> None:
+        """Remove a file, a link (never its target) or an empty folder."""
+        with self._beneath.spot(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
+            kind = kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+            if kind == "special":
+                raise PathRefused(path, "special")
+            still_there()
+            if kind == "directory":
+                os.rmdir(name, dir_fd=folder)
+            else:
+                os.unlink(name, dir_fd=folder)
+
+    def rename(self, path: str, target: str) -> None:
+        """Give a file, link or folder another name; refused where the new name is taken."""
+        with self._beneath.spot(path.rstrip("/") or path, follow=False) as (folder, name, still_there):
+            if kind_of(os.stat(name, dir_fd=folder, follow_symlinks=False)) == "special":
+                raise PathRefused(path, "special")
+            with self._beneath.spot(target.rstrip("/") or target, make=True, follow=False) as (new_folder, new_name, new_still_there):
+                still_there()
+                new_still_there()
+                try:
+                    beneath.rename_new(folder, name, new_folder, new_name)
+                except OSError as error:
+                    if error.errno != errno.EXDEV:
+                        raise
+                    raise PathRefused(target, "device", " (it is another file system: copy and delete instead)") from error
+
+    def copy(self, path: str, target: str) -> int:
+        """A second file with the same content and mode; refused where the name is taken. Returns the size."""
+        with self.open_read(path) as source, self._beneath.spot(target, make=True, follow=False) as (folder, name, still_there):
+            mode = os.fstat(source.fileno()).st_mode
+            chunks = iter(lambda: source.read(_CHUNK), b"")
+            return put(folder, name, chunks, mode=mode & 0o777, replace=False, sync=self._sync, still_there=still_there)
+
+    @contextmanager
+    def folder(self, path: str = ".") -> Iterator[int]:
+        """A folder of the workspace, open, to start a command in."""
+        with self._beneath.opened(path, beneath.DIRECTORY, "not_directory") as fd:
+            yield fd
+
+    def _target(self, path: str, folder: int, name: str) -> os.stat_result | None:
+        """What a write would replace; None for nothing. Refused where it is no plain file of its own."""
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return self._writable(path, found)
+
+    def _writable(self, path: str, found: os.stat_result) -> os.stat_result:
+        self._regular(path, found)
+        if found.st_nlink > 1:
+            raise PathRefused(path, "hard_link")
+        return found
+
+    @staticmethod
+    def _regular(path: str, found: os.stat_result) -> None:
+        if stat.S_ISDIR(found.st_mode):
+            raise PathRefused(path, "directory")
+        if not stat.S_ISREG(found.st_mode):
+            raise PathRefused(path, "special")
+
+    def _ignore(self) -> Ignore:
+        return Ignore(self._text)
+
+    def _text(self, path: str) -> str:
+        with suppress(PathRefused):
+            return self.read_bytes(path, limit=_CHUNK).decode("utf-8", "replace")
+        return ""

@@ -1,0 +1,149 @@
+"""One GET request to one checked address, bounded in every direction.
+
+Asyncio streams, so that a deadline or a kill ends it at once. Connects to the address it is given and to nothing else: the host's name
+is only what the server is asked for and what its certificate must be for. No proxy, no cookies, no keep-alive, no retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from email.message import Message
+from http.client import HTTPException, parse_headers
+
+from msgspec import Struct
+
+from callgate.builtins._failures import CannotDo
+from callgate.builtins._urls import Target
+from callgate.errors import Retryable
+
+__all__ = ["Connect", "Response", "connect_tcp", "get"]
+
+Connect = Callable[[str, Target], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Open a connection to an address for a URL; the seam for tests and for hosts with their own network."""
+
+_HEAD_BYTES = 65_536
+_CHUNK = 65_536
+
+
+class Response(Struct, frozen=True, kw_only=True):
+    """What came back: headers as they are, the body decompressed and cut at the limit."""
+
+    status: int
+    headers: Message
+    body: bytes
+    truncated: bool
+
+
+async def connect_tcp(address: str, target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect, with TLS for https; the certificate must be valid for the host's name."""
+    context = ssl.create_default_context() if target.scheme == "https" else None
+    return await asyncio.open_connection(
+        address, target.port, limit=_HEAD_BYTES, ssl=context, server_hostname=target.host if context is not None else None
+    )
+
+
+async def get(target: Target, address: str, *, connect: Connect, max_bytes: int) -> Response:
+    """Ask `address` for `target`.
+
+    Raises:
+        Retryable: The connection failed or broke, or the answer is not HTTP.
+        CannotDo: The server could not prove who it is.
+    """
+    try:
+        reader, writer = await connect(address, target)
+    except ssl.SSLCertVerificationError as error:
+        raise CannotDo(f"{target.host} has no certificate that can be trusted ({error.verify_message}). Use another source.") from error
+    except OSError as error:
+        raise Retryable(f"{target.host} cannot be connected to ({type(error).__name__}).", not_started=True) from error
+    try:
+        return await _exchange(reader, writer, target, max_bytes)
+    except (OSError, EOFError, ValueError, HTTPException, zlib.error, asyncio.LimitOverrunError) as error:
+        raise Retryable(f"{target.host} broke the connection or did not answer in HTTP ({type(error).__name__}).") from error
+    finally:
+        writer.transport.abort()
+        with suppress(OSError, ssl.SSLError):
+            await writer.wait_closed()
+
+
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, max_bytes: int) -> Response:
+    lines = (
+        f"GET {target.path} HTTP/1.1",
+        f"Host: {target.authority}",
+        "User-Agent: callgate",
+        "Accept: */*",
+        "Accept-Encoding: gzip, identity",
+        "Connection: close",
+    )
+    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
+    await writer.drain()
+    status, headers = await _head(reader)
+    while 100 <= status < 200:
+        status, headers = await _head(reader)
+    body, truncated = (b"", False) if status in (204, 304) else await _body(reader, headers, max_bytes)
+    return Response(status=status, headers=headers, body=body, truncated=truncated)
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, Message]:
+    raw = await reader.readuntil(b"\r\n\r\n")
+    line, _, rest = raw.partition(b"\r\n")
+    version, _, after = line.partition(b" ")
+    if not version.startswith(b"HTTP/1.") or not after[:3].isdigit():
+        raise ValueError("no status line")
+    return int(after[:3]), parse_headers(io.BytesIO(rest))
+
+
+async def _body(reader: asyncio.StreamReader, headers: Message, max_bytes: int) -> tuple[bytes, bool]:
+    encoding = (headers.get("Content-Encoding") or "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        raise ValueError(f"an encoding that was not asked for: {encoding}")
+    unpack = zlib.decompressobj(wbits=31) if encoding != "identity" else None
+    body = bytearray()
+    async for piece in _pieces(reader, headers):
+        rest = piece
+        while rest and len(body) <= max_bytes:
+            if unpack is None:
+                body += rest
+                break
+            body += unpack.decompress(rest, max_bytes + 1 - len(body))
+            rest = unpack.unconsumed_tail
+        if len(body) > max_bytes:
+            return bytes(body[:max_bytes]), True
+    return bytes(body), False
+
+
+async def _pieces(reader: asyncio.StreamReader, headers: Message) -> AsyncIterator[bytes]:
+    if "chunked" in (headers.get("Transfer-Encoding") or "").lower():
+        async for piece in _chunks(reader):
+            yield piece
+        return
+    length = headers.get("Content-Length")
+    left = int(length) if length is not None and length.strip().isdigit() else None
+    while left is None or left > 0:
+        piece = await reader.read(_CHUNK if left is None else min(_CHUNK, left))
+        if not piece:
+            if left:
+                raise EOFError("the body ended early")
+            return
+        if left is not None:
+            left -= len(piece)
+        yield piece
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while True:
+        line = await reader.readuntil(b"\n")
+        left = int(line.split(b";")[0].strip(), 16)
+        if left <= 0:
+            return
+        while left:
+            piece = await reader.read(min(_CHUNK, left))
+            if not piece:
+                raise EOFError("the body ended early")
+            left -= len(piece)
+            yield piece
+        await reader.readuntil(b"\n")

@@ -1,0 +1,121 @@
+"""Find text in the files of a workspace, within bounds.
+
+Literal by default. A regular expression is matched in a process of its own (`_regex`), because Python's engine can take for ever and
+holds the interpreter while it does.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+from callgate._workspace import PathRefused, Workspace
+from callgate._workspace.tree import Glob
+from callgate.builtins._failures import Result
+from callgate.builtins._regex import Matcher
+from callgate.builtins._text import PAGE_BYTES, decoded, is_binary, snippet
+
+__all__ = ["Search", "finder"]
+
+_MAX_FILE = 4_194_304
+_MAX_TOTAL = 268_435_456
+_AROUND = 120
+
+Find = Callable[[str, int], list[tuple[int, int]]]
+"""`(text, most) -> [(start, end)]`."""
+
+
+def finder(pattern: str, *, regex: bool, ignore_case: bool, stack: ExitStack) -> Find:
+    """How to find `pattern`; a regular expression's process ends with `stack`."""
+    if regex:
+        return stack.enter_context(Matcher(pattern, ignore_case=ignore_case)).find
+    return lambda text, most: _literal(text, pattern, ignore_case, most)
+
+
+def _literal(text: str, piece: str, ignore_case: bool, most: int) -> list[tuple[int, int]]:
+    # lower() keeps the length of nearly every text; where it does not, positions would be wrong and capitals count.
+    lowered = text.lower() if ignore_case else text
+    sought = piece.lower() if ignore_case else piece
+    where = lowered if len(lowered) == len(text) else text
+    found: list[tuple[int, int]] = []
+    at = where.find(sought)
+    while at >= 0 and len(found) < most:
+        found.append((at, at + len(sought)))
+        at = where.find(sought, at + max(1, len(sought)))
+    return found
+
+
+class Search:
+    """One search over a workspace."""
+
+    def __init__(self, workspace: Workspace, *, stopped: Callable[[], bool]) -> None:
+        self._workspace = workspace
+        self._stopped = stopped
+        self._skipped = 0
+        self._searched = 0
+        self._cut = False
+
+    def run(self, pattern: str, path: str, *, glob: str | None, regex: bool, ignore_case: bool, most: int) -> Result:
+        matches: list[Result] = []
+        size = 0
+        with ExitStack() as stack:
+            find = finder(pattern, regex=regex, ignore_case=ignore_case, stack=stack)
+            for name, text in self._texts(path, glob):
+                for number, line in _lines(text, find(text, most * 4)):
+                    size += len(name) + len(line.encode("utf-8", "replace"))
+                    if len(matches) == most or size > PAGE_BYTES:
+                        return self._result(matches, truncated=True)
+                    matches.append({"path": name, "line": number, "text": line})
+        return self._result(matches, truncated=self._cut)
+
+    def _result(self, matches: list[Result], *, truncated: bool) -> Result:
+        return {"matches": matches, "truncated": truncated, "files_searched": self._searched, "files_skipped": self._skipped}
+
+    def _texts(self, path: str, glob: str | None) -> Iterator[tuple[str, str]]:
+        """The files to search, as text, in order of path; what is binary, too large or unreadable is skipped and counted."""
+        wanted = Glob(glob) if glob else None
+        total = 0
+        for name in self._names(path):
+            if self._stopped() or total > _MAX_TOTAL:
+                self._cut = True
+                return
+            if wanted is not None and not wanted.matches(name):
+                continue
+            try:
+                data = self._workspace.read_bytes(name, limit=_MAX_FILE)
+            except PathRefused:
+                self._skipped += 1
+                continue
+            if is_binary(data):
+                self._skipped += 1
+                continue
+            total += len(data)
+            self._searched += 1
+            yield name, decoded(data)[0]
+
+    def _names(self, path: str) -> Iterator[str]:
+        if self._workspace.kind(path) == "file":
+            yield self._workspace.normalise(path)
+            return
+        with self._workspace.folder(path):
+            for entry in self._workspace.walk(path):
+                if entry is None:
+                    self._cut = True
+                elif entry.kind == "file":
+                    yield entry.path
+
+
+def _lines(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, str]]:
+    """Each line that holds the beginning of a match, once, with its number from 1; a long one cut around the match."""
+    ends = [at for at, char in enumerate(text) if char == "\n"] if spans else []
+    found: dict[int, str] = {}
+    for start, end in spans:
+        number = bisect.bisect_left(ends, start)
+        if number in found:
+            continue
+        first = ends[number - 1] + 1 if number else 0
+        last = ends[number] if number < len(ends) else len(text)
+        line = text[first:last].rstrip("\r")
+        found[number] = line if len(line) <= 3 * _AROUND else snippet(line, start - first, min(end, last) - first, _AROUND)
+    return [(number + 1, line) for number, line in found.items()]

@@ -1,0 +1,56 @@
+"""Which workspace a call works in, held open from one call to the next."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from callgate._workspace import Workspace, lexical
+from callgate.builtins._failures import CannotDo
+
+__all__ = ["Workspaces", "folder_key"]
+
+_HELD = 64
+
+
+class Workspaces:
+    """Workspaces by the root that scopes name.
+
+    A root is opened by the first call that names it and stays that folder, whatever takes its name meanwhile; one that was deleted is
+    opened anew. At most 64 are held; the least recently used goes.
+    """
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, Workspace] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, root: str) -> Workspace:
+        """The workspace at this root.
+
+        Raises:
+            CannotDo: The scope names none.
+        """
+        if not root:
+            raise CannotDo(
+                "This run has no workspace, so there are no files to use. Go on without files, or say that a workspace is needed."
+            )
+        with self._lock:
+            found = self._held.get(root)
+            if found is None or found.deleted:
+                found = self._held[root] = Workspace(root)
+            self._held.move_to_end(root)
+            if len(self._held) > _HELD:
+                self._held.popitem(last=False)  # closes when its last call is over
+            return found
+
+
+def folder_key(pattern: object) -> str:
+    """The resource key of the folder that holds everything a glob can match."""
+    name = lexical(pattern) if isinstance(pattern, str) else None
+    names = (name or "").split("/")[:-1]
+    fixed: list[str] = []
+    for part in names:
+        if any(char in part for char in "*?["):
+            break
+        fixed.append(part)
+    return f"file:{'/'.join(fixed)}"

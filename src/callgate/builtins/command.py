@@ -1,0 +1,82 @@
+"""`run_command`: one command in the workspace, its output as it comes, its end as a result.
+
+Runs in the process runner, so that a kill or a deadline ends it and whatever it started. Category `dangerous` and effect `once`,
+because a command can do anything that the process may: what it touches is not declared, so nothing runs beside it. The workspace
+decides where it starts, not what it reaches; which commands run at all is for rules.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from callgate._workspace import Workspace
+from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._pump import Pump
+from callgate.tools import ToolContext, tool
+
+__all__ = ["run_command"]
+
+_MAX_TIMEOUT_S = 3_600.0
+
+
+@tool(category="dangerous", effect="once", runner="process")
+@told
+def run_command(
+    context: ToolContext, command: str | list[str], cwd: str = ".", timeout_s: float = 120.0, stdin: str | None = None
+) -> Result:
+    """Run a command and return its exit code and output. An exit code other than 0 is a result, not an error of this tool.
+
+    Args:
+        command: A program and its arguments as a list (preferred: nothing is expanded), or one line for `sh -c`.
+        cwd: The folder to start in, relative to the workspace.
+        timeout_s: End the command after so many seconds; at most 3600.
+        stdin: What the command reads from standard input. Without it, the input is empty.
+    """
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else [str(part) for part in command]
+    if not argv or not argv[-1].strip() or any("\0" in part for part in argv):
+        raise CannotDo("`command` is empty or holds a NUL. Give a program and its arguments, or one line for the shell.")
+    if not context.workspace:
+        raise CannotDo("This run has no workspace, so there is no folder to run a command in. Go on without, or say that one is needed.")
+    limit_s = min(max(timeout_s, 0.1), _MAX_TIMEOUT_S)
+    with Workspace(context.workspace) as workspace, workspace.folder(cwd) as folder:
+        process = _start(argv, workspace, cwd, folder, with_input=stdin is not None)
+    pump = Pump(process, stdin=(stdin or "").encode("utf-8", "replace"), show=lambda text, stream: context.progress(text, stream=stream))
+    done = pump.run(limit_s)
+    result: Result = {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
+    result |= {"duration_ms": round(done.seconds * 1000), "truncated": done.left_out > 0}
+    if done.exit_code is None:
+        result |= {"timed_out": True, "note": f"The command was ended after {limit_s:g} s; it may have done part of its work."}
+    elif done.exit_code < 0:
+        result["signal"] = _signal_name(-done.exit_code)
+    return result
+
+
+def _start(argv: list[str], workspace: Workspace, cwd: str, folder: int, *, with_input: bool) -> subprocess.Popen[bytes]:
+    # By descriptor, so that the folder that was checked is the one that is used; only Linux names descriptors of folders as paths.
+    place = f"/proc/self/fd/{folder}" if sys.platform.startswith("linux") else os.path.join(workspace.root, workspace.normalise(cwd))
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=place,
+            stdin=subprocess.PIPE if with_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
+    except FileNotFoundError as error:
+        raise CannotDo(f"There is no program {argv[0][:200]!r} here. Check its name, or use another one.") from error
+    except PermissionError as error:
+        raise CannotDo(f"{argv[0][:200]!r} may not be run: it is no program, or the operating system refused it.") from error
+    except (OSError, UnicodeEncodeError) as error:
+        raise CannotDo(f"The command could not be started: {type(error).__name__}. Shorten it or use other characters.") from error
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

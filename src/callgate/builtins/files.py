@@ -1,0 +1,211 @@
+"""File tools: read, write, edit, list, glob and grep in the scope's workspace.
+
+Everything goes through `Workspace`, so no argument reaches anything outside. Plain functions, run in threads. A call's resources are
+its normalised paths: `./a.txt` and `a.txt` never run beside each other where one writes. Knows nothing of policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from callgate._workspace import Workspace, shown
+from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._search import Search
+from callgate.builtins._text import decoded, is_binary, page
+from callgate.builtins._workspaces import Workspaces, folder_key
+from callgate.calls import Scope
+from callgate.tools import Tool, ToolContext, tool
+
+__all__ = ["FileTools"]
+
+_READABLE = 16_777_216
+"""Bytes of a file that read_file and edit_file take."""
+_LISTED = 1_000
+_NEAR = 10
+
+
+class FileTools:
+    """The file tools, with the workspaces that they hold open between calls."""
+
+    def __init__(self) -> None:
+        self._workspaces = Workspaces()
+
+    def tools(self) -> list[Tool]:
+        return [
+            tool(category="safe_chain", effect="none", reads=self._key)(self.read_file),
+            tool(category="dangerous", effect="idempotent", writes=self._key)(self.write_file),
+            tool(category="dangerous", effect="once", reads=self._key, writes=self._key)(self.edit_file),
+            tool(category="safe_chain", effect="none", reads=self._key)(self.list_files),
+            tool(category="safe_chain", effect="none", reads=self._folder_key)(self.glob_files),
+            tool(category="safe_chain", effect="none", reads=self._key)(self.grep_files),
+        ]
+
+    def _key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
+        """The resource that a path names, links resolved, so that two spellings of one file meet."""
+        return (f"file:{self._workspaces.of(scope.workspace).normalise(str(arguments.get('path', '.')))}",)
+
+    def _folder_key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
+        return (folder_key(arguments.get("pattern")),)
+
+    def _workspace(self, context: ToolContext) -> Workspace:
+        return self._workspaces.of(context.workspace)
+
+    @told
+    def read_file(self, context: ToolContext, path: str, offset: int = 0, limit: int = 1000) -> Result:
+        """Read a text file, a page at a time.
+
+        Args:
+            path: The file, relative to the workspace. Taken literally: no `~`, no wildcards.
+            offset: How many lines to skip; continue with the `next_offset` of the page before.
+            limit: How many lines to return at most. A page also ends at 12,000 bytes.
+        """
+        data = self._workspace(context).read_bytes(path, limit=_READABLE)
+        if is_binary(data):
+            raise CannotDo(f"{shown(path)} is not text ({len(data):,} bytes, begins with {data[:8].hex(' ')}). read_file reads text only.")
+        text, undecodable = decoded(data)
+        lines = text.removeprefix("\ufeff").split("\n")
+        lines = [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+        start = max(0, offset)
+        found = page(lines[start:], max(1, limit))
+        after = start + found.lines
+        result: Result = {"path": path, "content": found.text, "offset": start, "lines": found.lines, "total_lines": len(lines)}
+        result["next_offset"] = after if after < len(lines) else None
+        if found.cut_line:
+            result["note"] = (
+                f"Line {start + 1} has {found.cut_line:,} bytes; only its beginning is shown. grep_files finds text further on."
+            )
+        if undecodable:
+            result["undecodable"] = undecodable
+        return result
+
+    @told
+    def write_file(self, context: ToolContext, path: str, content: str) -> Result:
+        """Make `content` the whole content of a file. Replaces what was there; missing folders are made.
+
+        Args:
+            path: The file, relative to the workspace.
+            content: All of the new content.
+        """
+        workspace, data = self._workspace(context), _encoded(content)
+        with workspace.editing:
+            created = workspace.write_bytes(path, data)
+        return {"path": path, "bytes": len(data), "created": created}
+
+    @told
+    def edit_file(self, context: ToolContext, path: str, old: str, new: str, replace_all: bool = False) -> Result:
+        """Replace a piece of a file by another. The piece must occur exactly once, unless all are to be replaced.
+
+        Args:
+            path: The file, relative to the workspace.
+            old: The exact text to replace, white space and line ends included. Add lines around it until it is unique.
+            new: What to put in its place. May be empty.
+            replace_all: Replace every occurrence.
+        """
+        before, after = _encoded(old), _encoded(new)
+        if not before or before == after:
+            raise CannotDo("`old` is empty or the same as `new`, so there is nothing to replace. Give the exact text to replace.")
+        workspace = self._workspace(context)
+        with workspace.editing:
+            data = workspace.read_bytes(path, limit=_READABLE)
+            places = _places(data, before)
+            if not places:
+                raise CannotDo(f"`old` does not occur in {shown(path)}. {_hint(data, before)}")
+            if len(places) > 1 and not replace_all:
+                raise CannotDo(
+                    f"`old` occurs {len(places)} times in {shown(path)}, at lines {_numbers(places)}. Add lines around it to make it"
+                    " unique, or set replace_all."
+                )
+            workspace.write_bytes(path, data.replace(before, after))
+        return {"path": path, "replacements": len(places), "lines": places[:100]}
+
+    @told
+    def list_files(self, context: ToolContext, path: str = ".", depth: int = 1) -> Result:
+        """List what is in a folder. Folders of version control and installed packages are named, but not opened.
+
+        Args:
+            path: The folder, relative to the workspace.
+            depth: 1 for the folder itself, 2 with what its folders hold, and so on.
+        """
+        workspace = self._workspace(context)
+        if workspace.kind(path) == "file":
+            raise CannotDo(f"{shown(path)} is a file, not a folder. Read it with read_file.")
+        found: list[Result] = []
+        truncated = False
+        with workspace.folder(path):
+            for entry in workspace.walk(path, depth=max(1, min(depth, 20)), limit=_LISTED, shallow=True):
+                if entry is None:
+                    truncated = True
+                    break
+                found.append({"path": entry.path, "kind": entry.kind} | ({} if entry.size is None else {"bytes": entry.size}))
+        return {"path": path, "entries": found, "truncated": truncated}
+
+    @told
+    def glob_files(self, context: ToolContext, pattern: str) -> Result:
+        """Find files by name. Leaves out what .gitignore names, version control and installed packages.
+
+        Args:
+            pattern: Relative to the workspace: `*` and `?` stay within one name, `**` spans folders, as in `src/**/*.py`.
+        """
+        found = self._workspace(context).glob(pattern, limit=_LISTED)
+        return {"pattern": pattern, "paths": [entry.path for entry in found.entries], "truncated": found.truncated}
+
+    @told
+    def grep_files(
+        self,
+        context: ToolContext,
+        pattern: str,
+        path: str = ".",
+        glob: str | None = None,
+        regex: bool = False,
+        ignore_case: bool = False,
+        max_matches: int = 100,
+    ) -> Result:
+        """Find text in files. Leaves out what .gitignore names, version control, installed packages, binary and very large files.
+
+        Args:
+            pattern: What to find: the text itself, or a regular expression where `regex` is set.
+            path: The file or folder to search, relative to the workspace.
+            glob: Only files whose path matches, as in `**/*.py`.
+            regex: Take `pattern` as a Python regular expression; `^` and `$` match at lines. Stopped after 10 seconds of matching.
+            ignore_case: Whether capitals and small letters are the same.
+            max_matches: How many matching lines to return at most, up to 500.
+        """
+        if not pattern:
+            raise CannotDo("`pattern` is empty. Give the text to find; glob_files finds files by name.")
+        search = Search(self._workspace(context), stopped=lambda: context.signal.aborted)
+        return search.run(pattern, path, glob=glob, regex=regex, ignore_case=ignore_case, most=max(1, min(max_matches, 500)))
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise CannotDo(f"The text has a lone surrogate at character {error.start}, which no file can hold. Send it without.") from error
+
+
+def _places(data: bytes, piece: bytes) -> list[int]:
+    """The line numbers, from 1, where `piece` begins; not overlapping, as `replace` sees them."""
+    found: list[int] = []
+    line, last = 1, 0
+    at = data.find(piece)
+    while at >= 0:
+        line += data.count(b"\n", last, at)
+        last = at
+        found.append(line)
+        at = data.find(piece, at + len(piece))
+    return found
+
+
+def _numbers(places: list[int]) -> str:
+    return ", ".join(str(line) for line in places[:_NEAR]) + (" …" if len(places) > _NEAR else "")
+
+
+def _hint(data: bytes, piece: bytes) -> str:
+    """Why an exact match may have failed: line ends, white space, or only the first line is right."""
+    if b"\r\n" in data and b"\r\n" not in piece and b"\n" in piece:
+        return "The file ends its lines with \\r\\n and `old` with \\n: use \\r\\n in `old` and `new`."
+    first = next((line.strip() for line in piece.split(b"\n") if line.strip()), b"")
+    near = _places(data, first) if first else []
+    if near and first != piece:
+        return f"Its first line occurs at lines {_numbers(near)}: read the file there and copy the text exactly, white space included."
+    return "Read the file and copy the text exactly, white space included."

@@ -1,0 +1,241 @@
+"""Rules from a TOML file: deny beats ask beats allow, whatever their order; every decision names its rule, file and line.
+
+    default = "deny"
+
+    [[rule]]
+    id = "no-large-refunds"
+    verdict = "deny"
+    tool = "refund"
+    when = { "arguments.amount" = { above = 100 } }
+    reason = "Refunds above 100 need a person. Offer a voucher instead."
+
+A rule matches if its `tool` patterns and every condition of `when` do. A condition is a value (equal), a list (any of them), or a table
+of `is`, `not`, `above`, `below`, `at_least`, `at_most`, `prefix`, `suffix`, `contains`, `glob`. A fact that cannot be established makes
+deny and ask rules match and allow rules not. The file is read strictly: an unknown key is an error, never ignored.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from callgate.errors import UsageError
+from callgate.policy.facts import FACTS, Facts, Missing, Unknown
+from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.route import ValidatedCall
+from callgate.tools import BoundTool
+
+__all__ = ["Rule", "Rules"]
+
+Word = Literal["allow", "ask", "deny"]
+_WORDS: tuple[Word, ...] = ("deny", "ask", "allow")
+_RULE_KEYS = frozenset({"id", "verdict", "tool", "when", "reason"})
+_HEADER = re.compile(r"^\s*\[\[\s*rule\s*\]\]", re.MULTILINE)
+
+
+class Condition(Struct, frozen=True):
+    """One test of one fact."""
+
+    fact: str
+    test: Callable[[object], bool | None]
+    """None where the value is of a kind the test cannot judge; that counts as a fact that cannot be established."""
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """One rule, read and checked."""
+
+    id: str
+    verdict: Word
+    tools: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    reason: str
+    where: str
+    """`file:line` of its header."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.id} ({self.where})"
+
+    def about(self, tool: BoundTool) -> bool:
+        return any(fnmatchcase(tool.name, pattern) for pattern in self.tools)
+
+    def matches(self, facts: Facts) -> bool:
+        return all(self._holds(condition, facts.get(condition.fact)) for condition in self.conditions)
+
+    def _holds(self, condition: Condition, value: object) -> bool:
+        if isinstance(value, Missing):
+            return False
+        held = None if isinstance(value, Unknown) else condition.test(value)
+        return self.verdict != "allow" if held is None else held
+
+
+class Rules:
+    """A policy made of rules."""
+
+    def __init__(self, rules: tuple[Rule, ...], *, default: Word = "allow", where: str = "") -> None:
+        self.rules = rules
+        self.default = default
+        self._where = where
+        self._about: dict[str, tuple[Rule, ...]] = {}
+        self._allow = Allow(rule=f"default ({where})" if where else "default")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Rules:
+        """Read a rule file.
+
+        Raises:
+            UsageError: It cannot be read, or is not a valid rule file; names the file, the line and what is wrong.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"The rule file {path} cannot be read: {error}.") from error
+        return cls.parse(text, where=str(path))
+
+    @classmethod
+    def parse(cls, text: str, *, where: str = "rules") -> Rules:
+        """Read rules from TOML text; `where` names it in decisions and errors."""
+        try:
+            table = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{where} is not valid TOML: {error}.") from error
+        unknown = table.keys() - {"default", "rule"}
+        if unknown:
+            raise UsageError(f"{where} has unknown keys: {', '.join(sorted(unknown))}. It takes 'default' and [[rule]] tables.")
+        default = table.get("default", "allow")
+        if default not in _WORDS:
+            raise UsageError(f"{where}: default is {default!r}; it must be one of 'allow', 'ask', 'deny'.")
+        items = table.get("rule", [])
+        lines = [text.count("\n", 0, match.end()) + 1 for match in _HEADER.finditer(text)]
+        places = [f"{where}:{line}" for line in lines] if len(lines) == len(items) else [where] * len(items)
+        rules = tuple(_rule(item, place) for item, place in zip(items, places, strict=True))
+        _refuse_duplicates(rules)
+        return cls(rules, default=default, where=where)
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        rules = self._about.get(call.tool.identity)
+        if rules is None:
+            rules = self._about[call.tool.identity] = tuple(rule for rule in self.rules if rule.about(call.tool))
+        if not rules:
+            return self._by_default(call)
+        facts = Facts(call)
+        matching = [rule for rule in rules if rule.matches(facts)]
+        if not matching:
+            return self._by_default(call)
+        strictest = min(matching, key=lambda rule: _WORDS.index(rule.verdict))
+        return _verdict(strictest.verdict, call, strictest.reason, strictest.name)
+
+    def explain(self, call: ValidatedCall) -> list[tuple[Rule, bool]]:
+        """Every rule about this tool, and whether it matches this call."""
+        facts = Facts(call)
+        return [(rule, rule.matches(facts)) for rule in self.rules if rule.about(call.tool)]
+
+    def _by_default(self, call: ValidatedCall) -> Verdict:
+        if self.default == "allow":
+            return self._allow
+        return _verdict(self.default, call, "", self._allow.rule)
+
+
+def _verdict(word: Word, call: ValidatedCall, reason: str, rule: str) -> Verdict:
+    match word:
+        case "allow":
+            return Allow(rule=rule)
+        case "ask":
+            return Ask(question=reason or f"May {call.tool.name} run?", rule=rule)
+        case "deny":
+            return Deny(reason=reason or f"a rule forbids it ({rule}). Do not repeat the call; use another way.", rule=rule)
+
+
+def _rule(item: Mapping[str, Any], where: str) -> Rule:
+    unknown = item.keys() - _RULE_KEYS
+    if unknown:
+        raise UsageError(f"{where}: a rule has unknown keys: {', '.join(sorted(unknown))}. It takes {', '.join(sorted(_RULE_KEYS))}.")
+    name, verdict, tools = item.get("id"), item.get("verdict"), item.get("tool", "*")
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"{where}: a rule has no id. Give it a short name; decisions quote it.")
+    if verdict not in _WORDS:
+        raise UsageError(f"{where}: rule '{name}' has verdict {verdict!r}; it must be 'allow', 'ask' or 'deny'.")
+    patterns = (tools,) if isinstance(tools, str) else tuple(tools) if isinstance(tools, list) else ()
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+        raise UsageError(f"{where}: rule '{name}' has tool={tools!r}; it must be a pattern or a list of patterns.")
+    when = item.get("when", {})
+    if not isinstance(when, dict):
+        raise UsageError(f"{where}: rule '{name}' has when={when!r}; it must be a table of facts.")
+    conditions = tuple(_condition(fact, value, f"{where}: rule '{name}'") for fact, value in when.items())
+    return Rule(id=name, verdict=verdict, tools=patterns, conditions=conditions, reason=str(item.get("reason", "")), where=where)
+
+
+def _refuse_duplicates(rules: tuple[Rule, ...]) -> None:
+    seen: dict[str, Rule] = {}
+    for rule in rules:
+        if rule.id in seen:
+            raise UsageError(f"Rule '{rule.id}' is defined twice ({seen[rule.id].where}, {rule.where}). Rename one of them.")
+        seen[rule.id] = rule
+
+
+def _condition(fact: str, value: object, where: str) -> Condition:
+    if fact not in FACTS and not fact.startswith("arguments."):
+        raise UsageError(f"{where} asks for the unknown fact '{fact}'. Facts: arguments.NAME, {', '.join(FACTS)}.")
+    if isinstance(value, dict):
+        tests = [_test(word, operand, where) for word, operand in value.items()]
+        if not tests:
+            raise UsageError(f"{where} has an empty condition for '{fact}'.")
+        return Condition(fact, lambda actual: _all(test(actual) for test in tests))
+    if isinstance(value, list):
+        return Condition(fact, lambda actual: any(_same(actual, item) for item in value))
+    return Condition(fact, lambda actual: _same(actual, value))
+
+
+def _all(found: Iterable[bool | None]) -> bool | None:
+    """True if all hold, False if one does not, None if nobody can tell."""
+    held = list(found)
+    return False if False in held else None if None in held else True
+
+
+def _test(word: str, operand: Any, where: str) -> Callable[[object], bool | None]:
+    if word not in _TESTS:
+        raise UsageError(f"{where} uses the unknown test '{word}'. Tests: {', '.join(_TESTS)}.")
+    expected, test = _TESTS[word]
+    if not isinstance(operand, expected) or (isinstance(operand, bool) and word not in ("is", "not")):
+        raise UsageError(f"{where}: '{word}' cannot be compared with {operand!r}.")
+    return lambda actual: test(actual, operand)
+
+
+def _same(actual: object, expected: object) -> bool:
+    """Equal as JSON values: 1 is 1.0, but true is not 1."""
+    if isinstance(actual, bool) or isinstance(expected, bool):
+        return actual is expected
+    return actual == expected
+
+
+def _differs(actual: object, other: object) -> bool:
+    return not any(_same(actual, item) for item in other) if isinstance(other, list) else not _same(actual, other)
+
+
+def _number(compare: Callable[[float, float], bool]) -> Callable[[object, Any], bool | None]:
+    return lambda actual, bound: compare(actual, bound) if isinstance(actual, (int, float)) and not isinstance(actual, bool) else None
+
+
+def _string(compare: Callable[[str, str], bool]) -> Callable[[object, Any], bool | None]:
+    return lambda actual, text: compare(actual, text) if isinstance(actual, str) else None
+
+
+_SCALAR = (str, int, float, bool)
+_TESTS: dict[str, tuple[Any, Callable[[object, Any], bool | None]]] = {
+    "is": (_SCALAR, _same),
+    "not": ((*_SCALAR, list), _differs),
+    "above": ((int, float), _number(lambda actual, bound: actual > bound)),
+    "below": ((int, float), _number(lambda actual, bound: actual < bound)),
+    "at_least": ((int, float), _number(lambda actual, bound: actual >= bound)),
+    "at_most": ((int, float), _number(lambda actual, bound: actual <= bound)),
+    "prefix": (str, _string(str.startswith)),
+    "suffix": (str, _string(str.endswith)),
+    "contains": (str, _string(lambda actual, text: text in actual)),
+    "glob": (str, _string(fnmatchcase)),
+}

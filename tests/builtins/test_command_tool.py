@@ -1,0 +1,117 @@
+"""`run_command`: what a command wrote and how it ended, without ever waiting for what it left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate.builtins.command import run_command
+from tests.builtins.fakes import Shown, context
+
+
+def run(root: Path | str, command: str | list[str], *, shown: Shown | None = None, **more: Any) -> Any:
+    return run_command.invoke(context(root, shown=shown), {"command": command, **more})
+
+
+def test_a_failing_command_is_a_result(tmp_path: Path) -> None:
+    """E13: a domain outcome is not a failure."""
+    done = run(tmp_path, "echo out; echo err >&2; exit 3")
+    assert (done["exit_code"], done["stdout"], done["stderr"], done["truncated"]) == (3, "out\n", "err\n", False)
+
+
+def test_a_list_of_words_is_run_without_a_shell(tmp_path: Path) -> None:
+    assert run(tmp_path, ["printf", "%s", "$HOME;*"])["stdout"] == "$HOME;*"
+
+
+def test_the_folder_is_one_of_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "root/sub").mkdir(parents=True)
+    (tmp_path / "root/out").symlink_to("..")
+    assert run(tmp_path / "root", "pwd -P", cwd="sub")["stdout"] == f"{(tmp_path / 'root/sub').resolve()}\n"
+    for outside in ("..", "out", "/", "absent"):
+        refused = run(tmp_path / "root", "echo ran", cwd=outside)
+        assert refused["success"] is False
+        assert "stdout" not in refused
+
+
+def test_output_is_shown_by_lines_as_it_comes(tmp_path: Path) -> None:
+    shown: Shown = []
+    run(tmp_path, "echo one; echo two >&2; printf three", shown=shown)
+    assert "".join(text for stream, text in shown if stream == "stdout") == "one\nthree"
+    assert ("stderr", "two\n") in shown
+
+
+def test_input_larger_than_a_pipe_is_fed_while_output_is_read(tmp_path: Path) -> None:
+    text = "x" * 300_000 + "\n"
+    assert run(tmp_path, "cat", stdin=text)["stdout"] == text
+    assert run(tmp_path, "exec true", stdin=text)["exit_code"] == 0
+
+
+def test_without_input_a_reader_sees_the_end_at_once(tmp_path: Path) -> None:
+    assert run(tmp_path, "cat")["stdout"] == ""
+
+
+def test_a_child_that_holds_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
+    """RELIABILITY, KILL shapes: a grandchild holds the pipe."""
+    done = run(tmp_path, ["sh", "-c", "setsid sleep 60 & echo $!; echo started"], timeout_s=30)
+    pid = int(done["stdout"].split()[0])
+    os.kill(pid, signal.SIGKILL)  # still there: leaving the group is the runner's to end
+    assert done["exit_code"] == 0
+    assert done["stdout"].endswith("started\n")
+    assert done["duration_ms"] < 30_000
+
+
+def test_a_command_whose_time_is_up_is_ended_with_its_group_and_keeps_its_output(tmp_path: Path) -> None:
+    done = run(tmp_path, "trap '' TERM; sleep 60 & echo $!; wait; wait; while :; do sleep 1; done", timeout_s=0.3)
+    assert (done["exit_code"], done["timed_out"]) == (None, True)
+    assert _ended(int(done["stdout"]))
+
+
+def _ended(pid: int) -> bool:
+    """Whether a process is gone or a zombie; what was killed needs a moment to be either."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        os.sched_yield()
+    return False
+
+
+def test_a_signal_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, "kill -SEGV $$")
+    assert (done["exit_code"], done["signal"]) == (-signal.SIGSEGV, "SIGSEGV")
+
+
+def test_endless_output_is_kept_as_head_and_tail(tmp_path: Path) -> None:
+    done = run(tmp_path, "echo first; head -c 6000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert done["truncated"] is True
+    assert done["stdout"].startswith("first\nxxx")
+    assert done["stdout"].endswith("xxx\nlast\n")
+    assert "bytes left out" in done["stdout"]
+    assert len(done["stdout"]) < 4_300_000
+
+
+def test_output_that_is_no_utf8_is_still_text(tmp_path: Path) -> None:
+    run(tmp_path, "printf '\\377\\n'")["stdout"].encode()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(["no-such-program-x"], "no program"), ("", "empty"), ([], "empty"), (["echo", "a\0b"], "NUL"), (["/"], "may not be run")],
+)
+def test_what_cannot_be_started_is_said(tmp_path: Path, command: str | list[str], words: str) -> None:
+    refused = run(tmp_path, command)
+    assert refused["success"] is False
+    assert words in refused["error"]
+
+
+def test_without_a_workspace_nothing_runs() -> None:
+    assert "no workspace" in run("", "echo ran")["error"]

@@ -1,0 +1,244 @@
+"""`fetch_url`: what the corpus of URLs demands, and a real server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate.builtins import fetch_tool
+from callgate.builtins._urls import Target
+from callgate.builtins.fetch import Fetcher
+from callgate.errors import Retryable
+from tests.builtins.fakes import context
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "hostile" / "urls.jsonl"
+Row = dict[str, Any]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def _rows() -> list[Row]:
+    return [json.loads(line) for line in DATA.read_text("utf-8").splitlines()] if DATA.exists() else [{"id": "absent"}]
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def serving(serve: Serve) -> AsyncIterator[int]:
+    """A real server on loopback; its connections end with the block."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            await serve(reader, writer)
+        except (ConnectionError, asyncio.CancelledError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def answer(body: bytes, *headers: str, status: str = "200 OK") -> Serve:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines = (f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers)
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+        await writer.drain()
+
+    return serve
+
+
+async def fetch(port: int, path: str = "/", **more: Any) -> Any:
+    arguments = {"url": f"http://127.0.0.1:{port}{path}", **more}
+    tool = fetch_tool(allow=[f"127.0.0.1:{port}"])
+    result: Any = tool.invoke(context(), arguments)
+    return await result
+
+
+class World:
+    """The names, the addresses and the server of one row of the corpus."""
+
+    def __init__(self, row: Row, port: int) -> None:
+        self._dns: dict[str, list[str]] = row.get("dns", {})
+        self._sequence = [list(item) if isinstance(item, list) else [item] for item in _sequence(row)]
+        self._hang = row.get("dns_hang", [])
+        self._many = row.get("dns_many")
+        self._port = port
+        self.connected: list[str] = []
+
+    async def resolve(self, name: str, port: int) -> Sequence[str]:
+        if name in self._hang:
+            await _never()
+        if self._sequence:
+            return self._sequence.pop(0)
+        if name not in self._dns:
+            raise OSError("no such name")
+        return self._dns[name]
+
+    async def connect(self, address: str, target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self.connected.append(address)
+        return await asyncio.open_connection("127.0.0.1", self._port)
+
+
+def _sequence(row: Row) -> list[Any]:
+    found = row.get("dns_sequence", [])
+    return next(iter(found.values())) if isinstance(found, dict) else list(found)
+
+
+def _served(row: Row) -> Serve:
+    redirects = list(row.get("redirects", []))
+    server = row.get("server", {})
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if redirects:
+            writer.write(f"HTTP/1.1 302 Found\r\nLocation: {redirects.pop(0)}\r\nContent-Length: 0\r\n\r\n".encode())
+        elif "stream_bytes" in server:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % server["stream_bytes"])
+            while True:
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+        elif "drip_bps" in server:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nx")
+            await writer.drain()
+            await _never()
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        await writer.drain()
+
+    return serve
+
+
+@pytest.mark.parametrize("row", _rows(), ids=lambda row: str(row["id"]))
+async def test_a_url_gets_the_answer_of_the_corpus_and_only_checked_addresses_are_reached(row: Row) -> None:
+    """urls.jsonl, profile public."""
+    if "url" not in row:
+        pytest.skip("the hostile inputs are not beside this checkout")
+    async with serving(_served(row)) as port:
+        world = World(row, port)
+        fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect, deadline_s=0.3)
+        result: Any = await fetcher.fetch_url(row["url"])
+        word = "deny" if result.get("success") is False else "allow"
+        assert word in row["expect"]["result"], result
+        assert all(address.startswith("203.0.113.") for address in world.connected)
+
+
+async def test_a_page_comes_with_status_type_and_final_url() -> None:
+    async with serving(answer("<p>é</p>".encode(), "Content-Type: text/html; charset=utf-8")) as port:
+        result = await fetch(port, "/a?b=c")
+        assert result == {
+            "url": f"http://127.0.0.1:{port}/a?b=c",
+            "status": 200,
+            "content_type": "text/html; charset=utf-8",
+            "bytes": 9,
+            "truncated": False,
+            "redirects": 0,
+            "text": "<p>é</p>",
+        }
+
+
+async def test_an_error_status_is_a_result() -> None:
+    async with serving(answer(b"gone", status="404 Not Found")) as port:
+        result = await fetch(port)
+        assert (result["status"], result["text"]) == (404, "gone")
+
+
+async def test_a_compressed_page_is_bounded_after_it_is_unpacked() -> None:
+    """Size bound while reading, also after gzip."""
+    async with serving(answer(gzip.compress(b"0" * 50_000_000), "Content-Encoding: gzip")) as port:
+        result = await fetch(port, max_bytes=1000)
+        assert (result["text"], result["truncated"]) == ("0" * 1000, True)
+
+
+async def test_a_chunked_page_is_put_together() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n!\r\n0\r\n\r\n")
+        await writer.drain()
+
+    async with serving(serve) as port:
+        assert (await fetch(port))["text"] == "hello!"
+
+
+async def test_a_page_that_is_not_text_is_named_but_not_shown() -> None:
+    async with serving(answer(b"\x89PNG\0", "Content-Type: image/png")) as port:
+        result = await fetch(port)
+        assert "text" not in result
+        assert result["bytes"] == 5
+
+
+async def test_another_encoding_of_text_is_read() -> None:
+    async with serving(answer("né".encode("latin-1"), "Content-Type: text/plain; charset=ISO-8859-1")) as port:
+        assert (await fetch(port))["text"] == "né"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"],
+    ids=["nothing", "no http", "endless headers", "half a body"],
+)
+async def test_a_broken_answer_is_a_failure_that_may_pass(raw: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(raw)
+        await writer.drain()
+
+    async with serving(serve) as port:
+        with pytest.raises(Retryable):
+            await fetch(port)
+
+
+async def test_a_refused_connection_is_known_not_to_have_started() -> None:
+    async with serving(answer(b"")) as port:
+        pass
+    with pytest.raises(Retryable) as caught:
+        await fetch(port)
+    assert caught.value.not_started
+
+
+async def test_ten_redirects_are_followed_and_no_more() -> None:
+    """urls.jsonl: at most 10 redirects."""
+    hops = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal hops
+        hops += 1
+        writer.write(b"HTTP/1.1 307 Go\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with serving(serve) as port:
+        result = await fetch(port)
+    assert "more than 10 times" in result["error"]
+    assert hops == 11
+
+
+async def test_a_name_is_resolved_once_for_check_and_connection() -> None:
+    """The checked address is the one connected to: a second answer of the resolver is never asked for."""
+    async with serving(answer(b"page")) as port:
+        world = World({"dns_sequence": [["203.0.113.7"], ["127.0.0.1"]]}, port)
+        result: Any = await Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect).fetch_url("http://rebind.test/")
+    assert result["text"] == "page"
+    assert world.connected == ["203.0.113.7"]
+
+
+async def test_an_allowed_place_opens_only_itself() -> None:
+    async with serving(answer(b"private")) as port:
+        tool = fetch_tool(allow=["127.0.0.1:1"])
+        result: Any = await tool.invoke(context(), {"url": f"http://127.0.0.1:{port}/"})  # type: ignore[misc]
+    assert "not on the public internet" in result["error"]

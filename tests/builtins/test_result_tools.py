@@ -1,0 +1,83 @@
+"""Reading and searching what was too large to show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callgate._blobs import DirectoryBlobs, MemoryBlobs
+from callgate.builtins import result_tools
+from tests.builtins.fakes import Box
+
+DATA = {"items": [{"name": f"n{number}", "é/~": None} for number in range(500)], "": 1}
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.text(max_size=3_000), limit=st.integers(1, 700))
+def test_pages_put_together_are_the_whole(text: str, limit: int) -> None:
+    """DESIGN: a 1 MB result loses nothing, and the model can read the rest."""
+    blobs = MemoryBlobs()
+    read = Box(result_tools(blobs))
+    digest = blobs.put(text.encode())
+    whole = ""
+    offset: int | None = 0
+    while offset is not None:
+        page = read("read_result", digest=digest, offset=offset, limit=limit)
+        whole, offset = whole + page["text"], page["next_offset"]
+    assert whole == text
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> DirectoryBlobs:
+    return DirectoryBlobs(tmp_path)
+
+
+def test_a_pointer_reads_one_part_of_a_json_result(blobs: DirectoryBlobs) -> None:
+    read = Box(result_tools(blobs))
+    digest = blobs.put(json.dumps(DATA).encode())
+    assert read("read_result", digest=digest, pointer="/items/3/name")["text"] == '"n3"'
+    assert read("read_result", digest=digest, pointer="/items/3/é~1~0")["text"] == "null"
+    assert read("read_result", digest=digest, pointer="/")["text"] == "1"
+    whole = read("read_result", digest=digest, pointer="")
+    assert (whole["kind"], whole["keys"], whole["next_offset"]) == ("object", ["items", ""], 8000)
+    assert read("read_result", digest=digest, pointer="/items")["length"] == 500
+
+
+@pytest.mark.parametrize("pointer", ["/items/500", "/items/x", "/absent", "items", "/items/-1", "/items/3/name/0"])
+def test_a_pointer_to_nothing_says_what_there_is(blobs: DirectoryBlobs, pointer: str) -> None:
+    result = Box(result_tools(blobs))("read_result", digest=blobs.put(json.dumps(DATA).encode()), pointer=pointer)
+    assert result["success"] is False
+
+
+def test_a_pointer_into_text_is_refused_with_another_way(blobs: DirectoryBlobs) -> None:
+    result = Box(result_tools(blobs))("read_result", digest=blobs.put(b"plain"), pointer="/a")
+    assert "not JSON" in result["error"]
+
+
+def test_a_match_comes_with_its_line_and_an_offset_to_read_from(blobs: DirectoryBlobs) -> None:
+    text = "alpha\n" * 3000 + "the needle é here\n" + "omega\n" * 3000
+    tools, digest = Box(result_tools(blobs)), blobs.put(text.encode())
+    found = tools("search_result", digest=digest, query="needle", context_chars=4)
+    assert found["matches"] == [{"offset": text.index("needle"), "line": 3001, "text": "…the needle é h…"}]
+    assert tools("read_result", digest=digest, offset=found["matches"][0]["offset"], limit=6)["text"] == "needle"
+    assert tools("search_result", digest=digest, query="NEEDLE", ignore_case=True)["matches"]
+    assert tools("search_result", digest=digest, query=r"need\w+", regex=True)["matches"][0]["line"] == 3001
+
+
+def test_a_search_is_bounded_and_finding_nothing_is_a_success(blobs: DirectoryBlobs) -> None:
+    """E13."""
+    tools, digest = Box(result_tools(blobs)), blobs.put(b"x" * 100_000)
+    found = tools("search_result", digest=digest, query="x", max_matches=3)
+    assert (len(found["matches"]), found["truncated"]) == (3, True)
+    assert tools("search_result", digest=digest, query="y") == {"digest": digest, "matches": [], "truncated": False}
+
+
+@pytest.mark.parametrize("digest", ["0" * 64, "../../etc/passwd", "", "not a hash"])
+def test_an_unknown_result_says_where_to_look(blobs: DirectoryBlobs, digest: str) -> None:
+    result = Box(result_tools(blobs))("read_result", digest=digest)
+    assert result["success"] is False
+    assert "call the tool again" in result["error"]

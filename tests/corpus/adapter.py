@@ -1,0 +1,71 @@
+"""callgate's answers in the shapes that the corpora ask in. A few lines over the stages; decides nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from callgate._limits import Limits
+from callgate._pipeline.repair import repair_text
+from callgate._pipeline.resolve import almost
+from callgate._pipeline.validate import validate
+from callgate._schema import CompiledSchema, coerced, compile_schema
+from callgate.calls import RawCall, Scope
+from callgate.errors import ArgumentsInvalid
+from callgate.route import ParsedCall, ResolvedCall
+from callgate.tools import Tool, ToolRegistry
+
+__all__ = ["check_args", "is_valid", "repair", "resolve"]
+
+DIALECTS = {
+    "draft4": "http://json-schema.org/draft-04/schema",
+    "draft6": "http://json-schema.org/draft-06/schema",
+    "draft7": "http://json-schema.org/draft-07/schema",
+    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+}
+
+
+class SchemaTool(Tool):
+    """A tool that is nothing but its schema."""
+
+    name = "subject"
+    description = "Checks arguments."
+    category = "safe_chain"
+    requires_actor = False
+
+    def __init__(self, parameters: Mapping[str, Any], name: str = "subject") -> None:
+        self.parameters = parameters
+        self.name = name
+
+
+def check_args(schema: Mapping[str, Any], arguments: dict[str, object], coerce: bool) -> dict[str, Any]:
+    tool = ToolRegistry().register(SchemaTool(schema))
+    parsed = ParsedCall(uid="u", raw=RawCall(name="subject", arguments=arguments), arguments=arguments)
+    try:
+        call = validate(ResolvedCall(parsed=parsed, tool=tool), Scope(), coerce=coerce)
+    except ArgumentsInvalid as error:
+        return {"ok": False, "arguments": arguments, "errors": [str(error)]}
+    return {"ok": True, "arguments": call.arguments, "errors": []}
+
+
+def is_valid(schema: Mapping[str, Any] | bool, data: object, draft: str, remotes: Mapping[str, Any]) -> bool:
+    whole = schema if isinstance(schema, Mapping) else {} if schema else {"not": {}}
+    return compile_schema(whole, "the schema", any_root=True, dialect=DIALECTS[draft], resources=remotes).is_valid(data)
+
+
+def repair(text: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    certain, value = repair_text(text, Limits())
+    if certain and schema is not None:
+        return _typed(value, compile_schema(schema, "the schema", any_root=True))
+    return {"ok": certain, "value": value}
+
+
+def _typed(value: object, schema: CompiledSchema) -> dict[str, Any]:
+    if isinstance(value, dict) and not schema.is_valid(value):
+        value, _ = coerced(value, schema)
+    return {"ok": schema.is_valid(value), "value": value}
+
+
+def resolve(name: str, names: Iterable[str]) -> str | None:
+    return almost(name, names)

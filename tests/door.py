@@ -1,0 +1,38 @@
+"""What tests say often: a call, its result, the kinds of events it left."""
+
+from __future__ import annotations
+
+import json
+
+from callgate import Answered, Engine, RawCall, Scope, ToolResult
+from callgate.calls import Outcome
+from callgate.events import Event
+
+__all__ = ["bodies", "call", "kinds", "result_of", "said"]
+
+
+def call(name: str, /, *, id: str = "", key: str | None = None, **arguments: object) -> RawCall:
+    return RawCall(name=name, arguments=json.dumps(arguments), id=id, idempotency_key=key)
+
+
+def result_of(outcome: Outcome) -> ToolResult:
+    assert isinstance(outcome, Answered), outcome
+    return outcome.result
+
+
+async def said(engine: Engine, raw: RawCall, scope: Scope | None = None) -> ToolResult:
+    return result_of(await engine.call(raw, scope or Scope()))
+
+
+def kinds(engine: Engine, uid: str | None = None) -> list[str]:
+    return [event.kind for event in engine.journal.read(call=uid)]
+
+
+def bodies(engine: Engine, kind: str) -> list[dict[str, object]]:
+    return [body(event) for event in engine.journal.read() if event.kind == kind]
+
+
+def body(event: Event) -> dict[str, object]:
+    decoded = json.loads(event.body)
+    assert isinstance(decoded, dict)
+    return decoded

@@ -1,0 +1,89 @@
+"""Blob stores: one contract over both, and what each adds."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from callgate._blobs import DirectoryBlobs, MemoryBlobs
+from callgate.protocols import BlobStore
+
+Make = Callable[[Path], BlobStore]
+
+
+def _memory(path: Path) -> BlobStore:
+    return MemoryBlobs()
+
+
+def _directory(path: Path) -> BlobStore:
+    return DirectoryBlobs(path / "blobs")
+
+
+both = pytest.mark.parametrize("make", [_memory, _directory], ids=["memory", "directory"])
+
+
+@both
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(data=st.binary(max_size=5_000))
+def test_what_was_put_is_what_is_got(make: Make, tmp_path: Path, data: bytes) -> None:
+    """protocols.BlobStore: the name is the SHA-256, the bytes are the same."""
+    blobs = make(tmp_path)
+    digest = blobs.put(data)
+    assert digest == hashlib.sha256(data).hexdigest()
+    assert blobs.put(data) == digest
+    assert blobs.get(digest) == data
+
+
+@both
+@pytest.mark.parametrize("digest", ["", "0" * 64, "../../etc/passwd", "0" * 63 + "G", "A" * 64, "0" * 64 + "\n", "ab/" + "0" * 61])
+def test_an_unknown_or_impossible_name_is_nothing(make: Make, tmp_path: Path, digest: str) -> None:
+    assert make(tmp_path).get(digest) is None
+
+
+def test_a_flipped_bit_is_never_served_and_the_next_put_repairs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """DESIGN, "the whole kept by hash": the hash is checked on the way out."""
+    blobs = DirectoryBlobs(tmp_path)
+    digest = blobs.put(b"the whole result")
+    (tmp_path / digest[:2] / digest[2:]).write_bytes(b"the whole resulu")
+    with caplog.at_level(logging.WARNING, "callgate.blobs"):
+        assert blobs.get(digest) is None
+    assert digest in caplog.text
+    blobs.put(b"the whole result")
+    assert blobs.get(digest) == b"the whole result"
+
+
+def test_blob_files_are_for_their_owner_alone_and_leave_no_drafts(tmp_path: Path) -> None:
+    digest = DirectoryBlobs(tmp_path / "b").put(b"x")
+    files = [path for path in (tmp_path / "b").rglob("*") if path.is_file()]
+    assert [path.name for path in files] == [digest[2:]]
+    assert files[0].stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_link_in_a_blobs_place_is_not_followed(tmp_path: Path) -> None:
+    blobs = DirectoryBlobs(tmp_path / "b")
+    digest = blobs.put(b"content")
+    place = tmp_path / "b" / digest[:2] / digest[2:]
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    assert blobs.get(digest) is None
+
+
+def test_a_directory_keeps_blobs_across_stores(tmp_path: Path) -> None:
+    digest = DirectoryBlobs(tmp_path).put(b"kept")
+    assert DirectoryBlobs(tmp_path).get(digest) == b"kept"
+
+
+def test_a_bounded_memory_store_drops_the_oldest_and_counts_it() -> None:
+    """MemoryBlobs: `max_bytes`."""
+    blobs = MemoryBlobs(max_bytes=10)
+    old, new = blobs.put(b"123456"), blobs.put(b"abcdef")
+    assert (blobs.get(old), blobs.get(new), blobs.dropped) == (None, b"abcdef", 1)
+    too_large = blobs.put(b"x" * 11)
+    assert (blobs.get(too_large), blobs.get(new), blobs.dropped) == (None, b"abcdef", 2)

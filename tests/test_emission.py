@@ -1,0 +1,282 @@
+"""All calls of one message: side by side where they may, in order where they must, one outcome each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate import Aborted, Engine, Limits, RawCall, Scope, tool
+from callgate._pipeline.plan import Footprint, Plan, may_run_beside
+from callgate.errors import UsageError
+from callgate.tools import Touched
+from tests.door import call, kinds, result_of
+
+
+class Trace:
+    """When each call began and ended, and how many ran at once."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.running: set[str] = set()
+        self.together: set[frozenset[str]] = set()
+
+    async def visit(self, name: str, turns: int = 5) -> str:
+        self.running.add(name)
+        self.events.append(f"+{name}")
+        for _ in range(turns):
+            self.together.add(frozenset(self.running))
+            await asyncio.sleep(0)
+        self.running.remove(name)
+        self.events.append(f"-{name}")
+        return name
+
+    def met(self, one: str, other: str) -> bool:
+        return any({one, other} <= group for group in self.together)
+
+
+def tools_over(trace: Trace) -> list[Any]:
+    @tool(effect="none")
+    async def read(name: str) -> str:
+        """Read without saying what."""
+        return await trace.visit(name)
+
+    @tool(effect="none", reads="file:{path}")
+    async def read_file(name: str, path: str) -> str:
+        """Read a file."""
+        return await trace.visit(name)
+
+    @tool(effect="idempotent", writes="file:{path}")
+    async def write_file(name: str, path: str) -> str:
+        """Write a file."""
+        return await trace.visit(name)
+
+    @tool
+    async def act(name: str) -> str:
+        """Act on the world."""
+        return await trace.visit(name)
+
+    return [read, read_file, write_file, act]
+
+
+async def run(trace: Trace, *calls: RawCall, **settings: Any) -> list[str]:
+    async with Engine(tools_over(trace), **settings) as engine:
+        return [result_of(outcome).text for outcome in await engine.call_many(calls)]
+
+
+async def test_reads_run_side_by_side_and_results_keep_their_order() -> None:
+    trace = Trace()
+    assert await run(trace, *(call("read", name=name) for name in "abc")) == ["a", "b", "c"]
+    assert trace.met("a", "b")
+    assert trace.met("a", "c")
+
+
+async def test_an_undeclared_effect_is_a_barrier() -> None:
+    trace = Trace()
+    await run(trace, call("read", name="a"), call("act", name="b"), call("read", name="c"))
+    assert trace.events == ["+a", "-a", "+b", "-b", "+c", "-c"]
+
+
+async def test_declared_writes_of_different_files_run_side_by_side() -> None:
+    trace = Trace()
+    await run(trace, call("write_file", name="a", path="x"), call("write_file", name="b", path="y"))
+    assert trace.met("a", "b")
+
+
+@pytest.mark.parametrize("second", ["write_file", "read_file"])
+async def test_calls_that_meet_in_a_resource_run_in_emission_order(second: str) -> None:
+    trace = Trace()
+    await run(trace, call("write_file", name="a", path="dir"), call(second, name="b", path="dir/x"))
+    assert trace.events == ["+a", "-a", "+b", "-b"]
+
+
+async def test_a_read_that_declares_nothing_never_overtakes_a_write() -> None:
+    trace = Trace()
+    await run(trace, call("write_file", name="a", path="x"), call("read", name="b"))
+    assert trace.events == ["+a", "-a", "+b", "-b"]
+
+
+async def test_a_failing_call_cancels_nobody() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        outcomes = await engine.call_many([call("nope"), call("read", name="a"), call("read", wrong=1), call("act", name="b")])
+    assert [result_of(outcome).status for outcome in outcomes] == ["error", "ok", "error", "ok"]
+
+
+async def test_a_nameless_call_ends_the_message_before_anything_happened() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        outcomes = await engine.call_many([call("act", name="a"), RawCall(name="")])
+        ends = [kind for kind in kinds(engine) if kind in ("call.completed", "call.aborted")]
+    assert isinstance(outcomes[1], Aborted)
+    assert result_of(outcomes[0]).failure_class == "not_started"
+    assert trace.events == []
+    assert sorted(ends) == ["call.aborted", "call.completed"]
+
+
+async def test_after_a_stop_what_has_not_started_never_will() -> None:
+    ran = []
+    async with Engine() as engine:
+
+        @tool
+        async def act(n: int) -> str:
+            """Act, and be stopped."""
+            ran.append(n)
+            engine.control.stop("c")
+            return "done"
+
+        engine.register(act)
+        outcomes = await engine.call_many([call("act", n=1), call("act", n=2)], Scope(conversation="c"))
+    assert isinstance(outcomes[0], Aborted)
+    assert outcomes[0].status == "stopped_by_user"
+    assert result_of(outcomes[1]).failure_class == "not_started"
+    assert ran == [1]
+
+
+async def test_equal_empty_and_odd_ids_get_one_answer_each() -> None:
+    trace = Trace()
+    ids = ["x", "x", "", "", "id\r\nX-Evil: 1", "../../etc/x", "$.a') = 1 OR ('1'='1"]
+    async with Engine(tools_over(trace)) as engine:
+        outcomes = await engine.call_many([call("act", id=one, name=f"n{i}") for i, one in enumerate(ids)])
+    assert [result_of(outcome).id for outcome in outcomes] == ids
+    assert [result_of(outcome).text for outcome in outcomes] == [f"n{i}" for i in range(len(ids))]
+    assert len({result_of(outcome).uid for outcome in outcomes}) == len(ids)
+
+
+async def test_identical_effects_in_one_message_are_two_calls_and_the_same_message_again_is_none() -> None:
+    trace = Trace()
+    message = [call("act", id="x", name="a"), call("act", id="x", name="a")]
+    async with Engine(tools_over(trace)) as engine:
+        await engine.call_many(message)
+        again = await engine.call_many(message)
+    assert trace.events == ["+a", "-a", "+a", "-a"]
+    assert all(result_of(outcome).metadata.replayed for outcome in again)
+
+
+async def test_no_more_run_at_once_than_the_limits_say() -> None:
+    trace = Trace()
+    await run(trace, *(call("read", name=str(n)) for n in range(20)), limits=Limits(parallel_calls=3))
+    assert max(len(group) for group in trace.together) == 3
+
+
+async def test_a_tool_may_have_a_limit_of_its_own() -> None:
+    trace = Trace()
+
+    @tool(effect="none", parallel=1)
+    async def one_by_one(name: str) -> str:
+        """One at a time."""
+        return await trace.visit(name)
+
+    async with Engine([one_by_one]) as engine:
+        await engine.call_many([call("one_by_one", name=name) for name in "abc"])
+    assert trace.events == ["+a", "-a", "+b", "-b", "+c", "-c"]
+
+
+async def test_five_thousand_calls_get_five_thousand_answers_in_order() -> None:
+    @tool(effect="none")
+    async def echo(text: str) -> str:
+        """Echo."""
+        return text
+
+    async with Engine([echo]) as engine:
+        outcomes = await engine.call_many([call("echo", text=str(n)) for n in range(5000)])
+    assert [result_of(outcome).text for outcome in outcomes] == [str(n) for n in range(5000)]
+
+
+async def test_a_read_starts_before_the_message_is_complete_and_an_effect_does_not() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission()
+        emission.add(call("read", name="a"))
+        emission.add(call("act", name="b"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert trace.events == ["+a", "-a"]
+        emission.add(call("read", name="c"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert trace.events == ["+a", "-a"]
+        outcomes = await emission.seal()
+    assert [result_of(outcome).text for outcome in outcomes] == ["a", "b", "c"]
+    assert trace.events == ["+a", "-a", "+b", "-b", "+c", "-c"]
+
+
+async def test_early_start_is_off_by_one_setting() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission(early=False)
+        emission.add(call("read", name="a"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert trace.events == []
+        await emission.seal()
+    assert trace.events == ["+a", "-a"]
+
+
+async def test_a_call_that_only_its_message_can_prove_complete_does_not_start_early() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission()
+        emission.add(RawCall(name="read", arguments='{"name": "a"}', closed="finished"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert trace.events == []
+        await emission.discard("the stream dropped")
+    assert trace.events == []
+
+
+async def test_a_discarded_message_ends_what_started_early_and_says_so() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission()
+        emission.add(call("read", name="a"))
+        emission.add(call("act", name="b"))
+        await emission.discard("the stream dropped")
+        assert "emission.discarded" in kinds(engine)
+        with pytest.raises(UsageError, match="over"):
+            emission.add(call("read", name="c"))
+    assert "+b" not in trace.events
+
+
+async def test_cancelling_the_caller_ends_every_call_of_the_message() -> None:
+    started = asyncio.Event()
+
+    @tool(effect="none")
+    async def hang() -> None:
+        """Hang."""
+        started.set()
+        await asyncio.Event().wait()
+
+    async with Engine([hang]) as engine:
+        task = asyncio.create_task(engine.call_many([call("hang"), call("hang")]))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert kinds(engine).count("call.completed") == 2
+
+
+keys = st.sampled_from(["file:a", "file:a/b", "file:c", "db:x"]).map(lambda key: frozenset({key}))
+footprints = st.builds(
+    Footprint,
+    st.booleans(),
+    st.none() | st.builds(Touched, st.just(frozenset()) | keys, st.just(frozenset()) | keys),
+).map(lambda f: Footprint(f.reads_only, Touched(f.touched.reads, frozenset()) if f.reads_only and f.touched else f.touched))
+
+
+@given(st.lists(footprints, max_size=12))
+def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(calls: list[Footprint]) -> None:
+    """The plan is exactly as strict as the rule: directly or through others, the later one waits for the earlier."""
+    plan = Plan()
+    before: list[set[int]] = []
+    for index, one in enumerate(calls):
+        waits = plan.add(one)
+        assert all(earlier < index for earlier in waits)
+        before.append(set(waits).union(*(before[earlier] for earlier in waits)))
+    for later in range(len(calls)):
+        for earlier in range(later):
+            if not may_run_beside(calls[earlier], calls[later]):
+                assert earlier in before[later]

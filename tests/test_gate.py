@@ -1,0 +1,235 @@
+"""Who may call what: policies, hooks, limits, humans. Everything that fails, fails closed."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate import Allow, Ask, Deny, Engine, Limits, Modify, Scope, Suspended, Tool, before_call, tool
+from callgate.errors import UsageError
+from callgate.protocols import Policy, Verdict
+from callgate.route import ValidatedCall
+from tests.door import bodies, call, kinds, result_of, said
+from tests.ledger import Ledger
+
+
+class Always:
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        self.asked = 0
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        self.asked += 1
+        return self.verdict
+
+
+class Raising:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        raise RuntimeError("the rule server is down")
+
+
+class Silent:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return None  # type: ignore[return-value]
+
+
+def paying(ledger: Ledger) -> Tool:
+    @tool
+    async def pay(to: str, amount: int) -> str:
+        """Pay somebody."""
+        ledger.write(f"{to} {amount}")
+        return f"paid {amount} to {to}"
+
+    return pay
+
+
+@pytest.mark.parametrize(
+    "policy", [Always(Deny(reason="payments are off; offer a voucher")), Raising(), Silent()], ids=["denied", "failed", "silent"]
+)
+async def test_a_call_nobody_allows_never_runs(policy: Policy, ledger: Ledger) -> None:
+    """Error and silence of a policy are a deny."""
+    async with Engine([paying(ledger)], policies=[policy]) as engine:
+        result = await said(engine, call("pay", to="ann", amount=5))
+        verdicts = bodies(engine, "call.verdict")
+    assert (result.failure_class, result.metadata.attempts) == ("denied", 0)
+    assert [verdict["verdict"] for verdict in verdicts] == ["deny"]
+    assert ledger.lines() == []
+
+
+async def test_the_reason_of_a_deny_reaches_the_model() -> None:
+    @tool
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    async with Engine([pay], policies=[Always(Deny(reason="offer a voucher instead", rule="r1"))]) as engine:
+        result = await said(engine, call("pay", amount=1))
+    assert "offer a voucher instead" in result.text
+    assert result.code == "policy_denied"
+
+
+async def test_a_deny_of_any_policy_beats_an_allow_and_a_question(ledger: Ledger) -> None:
+    policies = [Always(Allow()), Always(Ask(question="sure?")), Always(Deny(reason="no"))]
+    async with Engine([paying(ledger)], policies=policies) as engine:
+        assert (await said(engine, call("pay", to="a", amount=1))).failure_class == "denied"
+
+
+async def test_changed_arguments_are_validated_again_and_the_model_is_told(ledger: Ledger) -> None:
+    class Cap:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            if call.arguments["amount"] == 500:
+                return Modify(arguments={**call.arguments, "amount": 100}, reason="100 is the most", rule="cap")
+            return Allow(rule="ok")
+
+    async with Engine([paying(ledger)], policies=[Cap()]) as engine:
+        result = await said(engine, call("pay", to="ann", amount=500))
+    assert ledger.lines() == ["ann 100"]
+    assert "100 is the most" in result.text
+    assert "amount" in result.text
+    assert [note.kind for note in result.metadata.notes] == ["modified"]
+
+
+async def test_a_change_that_breaks_the_schema_is_a_deny(ledger: Ledger) -> None:
+    policy = Always(Modify(arguments={"to": "ann", "amount": "lots"}, reason="more"))
+    async with Engine([paying(ledger)], policies=[policy]) as engine:
+        result = await said(engine, call("pay", to="ann", amount=1))
+    assert (result.failure_class, result.code) == ("denied", "modification_invalid")
+    assert ledger.lines() == []
+
+
+async def test_changes_without_end_are_a_deny_after_three_rounds(ledger: Ledger) -> None:
+    class Restless:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            amount = call.arguments["amount"]
+            assert isinstance(amount, int)
+            return Modify(arguments={**call.arguments, "amount": amount + 1}, reason="one more")
+
+    async with Engine([paying(ledger)], policies=[Restless()]) as engine:
+        result = await said(engine, call("pay", to="ann", amount=1))
+    assert result.code == "policy_unstable"
+    assert ledger.lines() == []
+
+
+async def test_a_change_by_a_hook_is_judged_by_the_policies(ledger: Ledger) -> None:
+    @before_call("pay", kind="transform")
+    def to_mallory(call: ValidatedCall) -> dict[str, object] | None:
+        return {**call.arguments, "to": "mallory"}
+
+    class NoMallory:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Deny(reason="not mallory") if call.arguments["to"] == "mallory" else Allow()
+
+    async with Engine([paying(ledger)], policies=[NoMallory()], hooks=[to_mallory]) as engine:
+        assert (await said(engine, call("pay", to="ann", amount=1))).failure_class == "denied"
+    assert ledger.lines() == []
+
+
+async def test_a_question_suspends_the_call_and_nothing_waits(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?", rule="big"))]) as engine:
+        outcome = await engine.call(call("pay", to="ann", amount=1))
+        assert isinstance(outcome, Suspended)
+        assert outcome.question == "Pay?"
+        assert kinds(engine) == ["call.received", "call.verdict", "call.suspended"]
+    assert ledger.lines() == []
+
+
+async def test_an_approval_lets_exactly_this_call_run_once(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
+        first = await engine.call(call("pay", to="ann", amount=1))
+        assert isinstance(first, Suspended)
+        engine.answer(first.approval_id, allow=True, by="bob")
+        other = await engine.call(call("pay", to="ann", amount=2))
+        assert isinstance(other, Suspended)
+        result = await said(engine, call("pay", to="ann", amount=1))
+        assert result.success
+        assert "bob" in result.metadata.rule
+        assert isinstance(await engine.call(call("pay", to="ann", amount=1)), Suspended)
+    assert ledger.lines() == ["ann 1"]
+
+
+async def test_key_order_is_no_change_but_another_run_or_principal_is(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
+        first = await engine.call(call("pay", to="ann", amount=1))
+        assert isinstance(first, Suspended)
+        engine.answer(first.approval_id, allow=True)
+        assert isinstance(await engine.call(call("pay", to="ann", amount=1), Scope(principal="eve")), Suspended)
+        assert isinstance(await engine.call(call("pay", to="ann", amount=1), Scope(run="other")), Suspended)
+        assert result_of(await engine.call(call("pay", amount=1, to="ann"))).success
+
+
+async def test_a_refused_or_guessed_approval_is_no_approval(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
+        first = await engine.call(call("pay", to="ann", amount=1))
+        assert isinstance(first, Suspended)
+        engine.answer(first.approval_id, allow=False)
+        with pytest.raises(UsageError, match="open"):
+            engine.answer(first.approval_id, allow=True)
+        with pytest.raises(UsageError, match="open"):
+            engine.answer("0" * 16, allow=True)
+        assert isinstance(await engine.call(call("pay", to="ann", amount=1)), Suspended)
+
+
+async def test_nobody_is_asked_for_what_a_limit_will_refuse() -> None:
+    @tool(category="dangerous")
+    async def drop() -> str:
+        """Drop it."""
+        return "dropped"
+
+    policy = Always(Ask(question="Drop?"))
+    async with Engine([drop], policies=[policy], limits=Limits(dangerous_per_tick=0)) as engine:
+        assert (await said(engine, call("drop"))).failure_class == "dangerous_limit"
+
+
+class Speak(Tool):
+    name = "speak"
+    description = "Say something."
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    category = "terminal"
+
+    async def execute(self, actor: str, **params: object) -> dict[str, object]:
+        return {"success": True, "data": f"{actor}: {params['text']}"}
+
+
+async def test_a_tool_class_needs_an_actor_and_a_function_does_not() -> None:
+    @tool(effect="none")
+    async def ping() -> str:
+        """Ping."""
+        return "pong"
+
+    async with Engine([Speak(), ping]) as engine:
+        refused = await said(engine, call("speak", text="hi"))
+        assert refused.failure_class == "requires_actor"
+        assert (await said(engine, call("speak", text="hi"), Scope(actor="ann"))).data == "ann: hi"
+        assert (await said(engine, call("ping"))).success
+
+
+async def test_a_second_dangerous_call_in_a_tick_is_refused_and_safe_ones_go_on() -> None:
+    ran = []
+
+    @tool(category="dangerous")
+    async def execute(command: str) -> str:
+        """Execute."""
+        ran.append(command)
+        return "done"
+
+    @tool(category="safe_chain")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async with Engine([execute, look], limits=Limits(dangerous_per_tick=1)) as engine:
+        assert (await said(engine, call("execute", command=7), Scope(turn=1))).failure_class == "invalid_parameters"
+        assert (await said(engine, call("execute", command="a"), Scope(turn=1))).success
+        assert (await said(engine, call("execute", command="b"), Scope(turn=1, iteration=1))).failure_class == "dangerous_limit"
+        assert (await said(engine, call("look"), Scope(turn=1))).success
+        assert (await said(engine, call("execute", command="c"), Scope(turn=2))).success
+    assert ran == ["a", "c"]
+
+
+async def test_without_a_limit_dangerous_calls_are_not_counted() -> None:
+    @tool(category="dangerous")
+    async def execute(n: int) -> str:
+        """Execute."""
+        return "done"
+
+    async with Engine([execute]) as engine:
+        assert all([(await said(engine, call("execute", n=n))).success for n in range(3)])

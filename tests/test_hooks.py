@@ -1,0 +1,151 @@
+"""The user's code around a call: ordered, matched, bounded; observers isolated, the others failing closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from callgate import Engine, Limits, after_call, before_call, tool
+from callgate.route import Checked, ValidatedCall
+from tests.door import call, kinds, said
+
+
+@tool(effect="none")
+async def read(path: str) -> str:
+    """Read."""
+    return f"secret of {path}"
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+async def test_hooks_run_in_order_of_priority_and_only_for_what_they_match() -> None:
+    seen: list[str] = []
+
+    @before_call("re*", priority=200)
+    def second(call: ValidatedCall) -> None:
+        seen.append("second")
+
+    @before_call(priority=10)
+    async def first(call: ValidatedCall) -> None:
+        seen.append("first")
+
+    @before_call("pay")
+    def other(call: ValidatedCall) -> None:
+        seen.append("other")
+
+    @after_call()
+    def last(call: ValidatedCall, result: Checked) -> None:
+        seen.append(f"after {result.value}")
+
+    async with Engine([read, pay], hooks=[second, first, other, last]) as engine:
+        await said(engine, call("read", path="p"))
+    assert seen == ["first", "second", "after secret of p"]
+
+
+async def test_a_broken_observer_is_recorded_and_changes_nothing() -> None:
+    @before_call()
+    def breaks(call: ValidatedCall) -> None:
+        raise RuntimeError("metrics are down")
+
+    @after_call()
+    async def breaks_too(call: ValidatedCall, result: Checked) -> None:
+        raise RuntimeError("metrics are down")
+
+    async with Engine([read], hooks=[breaks, breaks_too]) as engine:
+        assert (await said(engine, call("read", path="p"))).success
+        assert kinds(engine).count("hook.failed") == 2
+
+
+async def test_a_transformer_changes_what_the_model_sees() -> None:
+    @after_call("read", kind="transform")
+    def redact(call: ValidatedCall, result: Checked) -> str:
+        return str(result.value).replace("secret", "[hidden]")
+
+    async with Engine([read], hooks=[redact]) as engine:
+        assert (await said(engine, call("read", path="p"))).text == "[hidden] of p"
+
+
+async def test_what_a_hook_returns_is_checked_again() -> None:
+    @after_call("read", kind="transform")
+    def nonsense(call: ValidatedCall, result: Checked) -> object:
+        return object()
+
+    async with Engine([read], hooks=[nonsense]) as engine:
+        result = await said(engine, call("read", path="p"))
+    assert not result.success
+    assert "secret" not in result.text
+
+
+async def test_a_rejected_result_is_neither_shown_nor_stored() -> None:
+    @after_call("read", kind="reject")
+    def no_secrets(call: ValidatedCall, result: Checked) -> str | None:
+        return "it contains a secret" if "secret" in str(result.value) else None
+
+    async with Engine([read], hooks=[no_secrets]) as engine:
+        result = await said(engine, call("read", path="p"))
+        stored = b"".join(event.body for event in engine.journal.read())
+    assert result.failure_class == "rejected_by_hook"
+    assert "it contains a secret" in result.text
+    assert b"secret of p" not in stored
+
+
+async def test_a_broken_rejecter_or_transformer_keeps_the_result_back() -> None:
+    for kind in ("reject", "transform"):
+
+        @after_call("read", kind=kind)
+        def breaks(call: ValidatedCall, result: Checked) -> None:
+            raise RuntimeError("down")
+
+        async with Engine([read], hooks=[breaks]) as engine:
+            assert (await said(engine, call("read", path="p"))).failure_class == "rejected_by_hook"
+
+
+async def test_a_broken_rejecter_before_the_call_is_a_deny() -> None:
+    @before_call("pay", kind="reject")
+    def breaks(call: ValidatedCall) -> None:
+        raise RuntimeError("down")
+
+    async with Engine([pay], hooks=[breaks]) as engine:
+        result = await said(engine, call("pay", amount=1))
+    assert (result.failure_class, result.code) == ("denied", "hook_failed")
+
+
+async def test_a_rejecter_before_the_call_keeps_it_from_running() -> None:
+    @before_call("pay", kind="reject")
+    def closed(call: ValidatedCall) -> str:
+        return "the bank is closed; come back at nine"
+
+    async with Engine([pay], hooks=[closed]) as engine:
+        result = await said(engine, call("pay", amount=1))
+        assert "call.started" not in kinds(engine)
+    assert "come back at nine" in result.text
+
+
+async def test_a_hook_has_a_time_limit() -> None:
+    @before_call("pay", kind="reject")
+    async def slow(call: ValidatedCall) -> None:
+        await asyncio.Event().wait()
+
+    async with Engine([pay], hooks=[slow], limits=Limits(hook_timeout_s=0.05)) as engine:
+        assert (await said(engine, call("pay", amount=1))).code == "hook_failed"
+
+
+async def test_hooks_see_failures_of_calls_that_ran_and_no_refused_ones() -> None:
+    seen: list[str] = []
+
+    @tool(effect="none")
+    async def fail() -> None:
+        """Fail."""
+        raise ValueError("no")
+
+    @after_call()
+    def watch(call: ValidatedCall, result: Checked) -> None:
+        seen.append(f"{call.name} {result.status}")
+
+    async with Engine([fail, pay], hooks=[watch]) as engine:
+        await said(engine, call("fail"))
+        await said(engine, call("pay", amount="x"))
+    assert seen == ["fail error"]

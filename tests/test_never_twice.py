@@ -1,0 +1,293 @@
+"""Retries, repeats and doubt: nothing with an effect starts twice, and what nobody knows is said."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, Verified, tool
+from callgate.errors import UsageError
+from callgate.tools import is_retryable_error
+from tests.door import bodies, call, said
+from tests.ledger import Ledger
+
+QUICK = RetryPolicy(base_s=0.0, max_s=0.0)
+
+
+class Flaky:
+    """A service that fails so many times, then answers."""
+
+    def __init__(self, failures: int, error: Exception) -> None:
+        self.failures = failures
+        self.error = error
+        self.keys: list[str] = []
+
+    def answer(self, ctx: ToolContext) -> str:
+        self.keys.append(ctx.idempotency_key)
+        if len(self.keys) <= self.failures:
+            raise self.error
+        return "answered"
+
+
+def tool_over(service: Flaky, **settings: Any) -> Any:
+    @tool(name="ask", retry=QUICK, **settings)
+    async def ask(ctx: ToolContext) -> str:
+        """Ask the service."""
+        return service.answer(ctx)
+
+    return ask
+
+
+@pytest.mark.parametrize("effect", ["none", "idempotent"])
+async def test_a_failure_that_passes_is_retried_with_the_same_key(effect: str) -> None:
+    service = Flaky(3, ConnectionError("connection reset"))
+    async with Engine([tool_over(service, effect=effect)]) as engine:
+        result = await said(engine, call("ask"))
+    assert result.success
+    assert (result.metadata.attempts, result.metadata.retry_count) == (4, 3)
+    assert len(set(service.keys)) == 1
+
+
+async def test_there_are_at_most_four_attempts() -> None:
+    service = Flaky(9, ConnectionError("connection reset"))
+    async with Engine([tool_over(service, effect="none")]) as engine:
+        result = await said(engine, call("ask"))
+        assert [body["status"] for body in bodies(engine, "call.attempt_failed")] == ["raised"] * 3
+    assert (len(service.keys), result.metadata.retry_count) == (4, 3)
+    assert "4 times" in result.text
+
+
+async def test_a_failure_that_does_not_pass_is_not_retried() -> None:
+    service = Flaky(9, ValueError("no such account"))
+    async with Engine([tool_over(service, effect="none")]) as engine:
+        assert (await said(engine, call("ask"))).metadata.attempts == 1
+
+
+async def test_a_once_call_is_never_started_again_after_it_may_have_started() -> None:
+    service = Flaky(9, ConnectionError("connection reset"))
+    async with Engine([tool_over(service)]) as engine:
+        assert (await said(engine, call("ask"))).metadata.attempts == 1
+
+
+async def test_a_failure_that_proves_nothing_started_is_retried_for_every_effect() -> None:
+    service = Flaky(2, Retryable("refused before the request left", not_started=True))
+    async with Engine([tool_over(service)]) as engine:
+        result = await said(engine, call("ask"))
+    assert (result.success, result.metadata.attempts) == (True, 3)
+
+
+async def test_a_tool_can_say_that_it_is_never_retried() -> None:
+    service = Flaky(9, ConnectionError("reset"))
+    async with Engine([tool_over(service, effect="none", retryable=False)]) as engine:
+        assert (await said(engine, call("ask"))).metadata.attempts == 1
+
+
+@given(st.integers(1, 12), st.floats(0, 1, exclude_max=True))
+def test_the_backoff_doubles_from_one_second_to_ten_with_jitter(failures: int, chance: float) -> None:
+    policy = RetryPolicy()
+    full = min(10.0, 1.0 * 2.0 ** (failures - 1))
+    assert (policy.attempts, policy.base_s, policy.max_s, policy.multiplier, policy.jitter) == (4, 1.0, 10.0, 2.0, True)
+    assert full / 2 <= policy.delay_s(failures, chance) <= full
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (TimeoutError(), True),
+        (ConnectionResetError("reset"), True),
+        ("network is unreachable", True),
+        ("temporary failure in name resolution", True),
+        ("Rate limit exceeded", True),
+        ("please try again later", True),
+        ("no such file", False),
+        (KeyError("x"), False),
+    ],
+)
+def test_what_counts_as_passing(error: Exception | str, passes: bool) -> None:
+    assert is_retryable_error(error) is passes
+
+
+async def test_a_timed_out_attempt_is_retried_while_the_deadline_allows() -> None:
+    attempts = []
+
+    @tool(effect="none", timeout_s=0.05, retry=QUICK)
+    async def ask() -> str:
+        """Ask."""
+        attempts.append(1)
+        if len(attempts) < 3:
+            await asyncio.Event().wait()
+        return "answered"
+
+    async with Engine([ask]) as engine:
+        result = await said(engine, call("ask"))
+    assert (result.success, result.metadata.attempts) == (True, 3)
+
+
+async def test_without_a_limit_of_its_own_a_timeout_is_final() -> None:
+    @tool(effect="none")
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    async with Engine([hang], timeout_s=0.05) as engine:
+        result = await said(engine, call("hang"))
+    assert (result.status, result.failure_class, result.metadata.attempts) == ("error", "timeout", 1)
+    assert "timed out" in str(result.error)
+
+
+async def test_a_timed_out_call_with_an_effect_is_unknown_and_says_what_to_check() -> None:
+    @tool
+    async def pay() -> None:
+        """Pay."""
+        await asyncio.Event().wait()
+
+    async with Engine([pay], timeout_s=0.05) as engine:
+        result = await said(engine, call("pay"))
+    assert (result.status, result.failure_class) == ("unknown", "timeout")
+    assert "may have taken effect" in result.text
+    assert "try again" not in result.text
+
+
+async def test_the_deadline_is_fresh_for_every_call() -> None:
+    @tool(effect="none")
+    async def quick() -> str:
+        """Quick."""
+        await asyncio.sleep(0.03)
+        return "done"
+
+    async with Engine([quick], timeout_s=0.1) as engine:
+        assert all([(await said(engine, call("quick", id=str(n)))).success for n in range(5)])
+
+
+def paying(ledger: Ledger, hang: asyncio.Event | None = None, verify: Any = None) -> Any:
+    @tool(verify=verify)
+    async def pay(to: str, amount: float) -> str:
+        """Pay somebody."""
+        ledger.write(f"{to} {amount:g}")
+        if hang is not None:
+            await hang.wait()
+        return f"paid {to}"
+
+    return pay
+
+
+async def test_the_same_key_again_gets_the_stored_result(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        first = await said(engine, call("pay", id="c1", key="k1", to="ann", amount=5))
+        again = await said(engine, call("pay", id="c2", key="k1", to="ann", amount=5))
+    assert (first.metadata.replayed, again.metadata.replayed) == (False, True)
+    assert (again.id, again.text) == ("c2", first.text)
+    assert ledger.lines() == ["ann 5"]
+
+
+async def test_the_same_key_for_another_call_is_a_conflict(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        await said(engine, call("pay", key="k1", to="ann", amount=5))
+        result = await said(engine, call("pay", key="k1", to="bob", amount=5))
+    assert result.code == "idempotency_conflict"
+    assert ledger.lines() == ["ann 5"]
+
+
+async def test_a_key_counts_within_its_principal(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        await said(engine, call("pay", key="k1", to="ann", amount=5), Scope(principal="one"))
+        assert (await said(engine, call("pay", key="k1", to="ann", amount=5), Scope(principal="two"))).success
+    assert ledger.lines() == ["ann 5", "ann 5"]
+
+
+async def test_the_same_call_id_again_has_no_second_effect(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        await said(engine, call("pay", id="c1", to="ann", amount=5))
+        assert (await said(engine, call("pay", id="c1", to="ann", amount=5))).metadata.replayed
+    assert ledger.lines() == ["ann 5"]
+
+
+async def test_an_id_that_a_later_message_uses_again_is_another_call(ledger: Ledger) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        for iteration in range(2):
+            assert (await said(engine, call("pay", id="call_0", to="ann", amount=5), Scope(iteration=iteration))).success
+    assert len(ledger.lines()) == 2
+
+
+async def test_the_same_call_while_it_runs_joins_it(ledger: Ledger) -> None:
+    released = asyncio.Event()
+    async with Engine([paying(ledger, released)]) as engine:
+        first = asyncio.create_task(engine.call(call("pay", key="k", to="ann", amount=1)))
+        while not ledger.lines():
+            await asyncio.sleep(0)
+        second = asyncio.create_task(engine.call(call("pay", key="k", to="ann", amount=1)))
+        await asyncio.sleep(0)
+        released.set()
+        results = [outcome.result for outcome in await asyncio.gather(first, second)]  # type: ignore[union-attr]
+    assert [result.metadata.joined for result in results] == [False, True]
+    assert ledger.lines() == ["ann 1"]
+
+
+async def test_a_denied_call_may_be_handed_in_again() -> None:
+    ran = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        """Pay."""
+        ran.append(amount)
+        return "paid"
+
+    async with Engine([pay]) as engine:
+        engine.control.stop("c")
+        await engine.call(call("pay", key="k", amount=1), Scope(conversation="c"))
+        engine.control.end_turn("c")
+        assert (await said(engine, call("pay", key="k", amount=1), Scope(conversation="c"))).success
+    assert ran == [1]
+
+
+async def test_while_an_outcome_is_unknown_the_same_call_is_not_dispatched(ledger: Ledger) -> None:
+    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05) as engine:
+        first = await said(engine, call("pay", id="a", to="ann", amount=5))
+        again = await said(engine, call("pay", id="b", to="ann", amount=5))
+        assert (first.status, again.status, again.code) == ("unknown", "unknown", "outcome_unknown")
+        assert first.uid in again.text
+        assert ledger.lines() == ["ann 5"]
+        await said(engine, call("pay", id="c", to="bob", amount=5))
+        await said(engine, call("pay", id="d", to="ann", amount=5), Scope(run="another"))
+        assert ledger.lines() == ["ann 5", "bob 5", "ann 5"]
+
+
+async def test_once_the_fact_is_settled_the_call_may_be_sent_again(ledger: Ledger) -> None:
+    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05) as engine:
+        first = await said(engine, call("pay", id="a", to="ann", amount=5))
+        engine.settle(first.uid, happened=False)
+        await said(engine, call("pay", id="b", to="ann", amount=5))
+        with pytest.raises(UsageError, match="in doubt"):
+            engine.settle("nobody/0/0", happened=True)
+    assert ledger.lines() == ["ann 5", "ann 5"]
+
+
+@pytest.mark.parametrize(("happened", "effects"), [(True, 1), (False, 2), (None, 1)])
+async def test_a_tool_that_can_verify_decides(happened: bool | None, effects: int, ledger: Ledger) -> None:
+    def verify(arguments: dict[str, object], key: str) -> Verified:
+        return Verified(happened=happened, result="paid before" if happened else None)
+
+    async with Engine([paying(ledger, asyncio.Event(), verify)], timeout_s=0.05) as engine:
+        await said(engine, call("pay", id="a", to="ann", amount=5))
+        again = await said(engine, call("pay", id="b", to="ann", amount=5))
+    assert len(ledger.lines()) == effects
+    if happened:
+        assert again.text == "paid before"
+
+
+async def test_a_new_engine_on_the_same_journal_gives_the_stored_result(tmp_path: Path, ledger: Ledger) -> None:
+    path = tmp_path / "journal.db"
+    scope = Scope(run="order-1")
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        first = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        again = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
+        conflict = await said(engine, call("pay", key="k", to="bob", amount=5), scope)
+    assert (again.metadata.replayed, again.text) == (True, first.text)
+    assert conflict.code == "idempotency_conflict"
+    assert ledger.lines() == ["ann 5"]

@@ -1,0 +1,313 @@
+"""One call, the whole route, through the library's door."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from callgate import Aborted, Engine, Limits, RawCall, Scope, Tool, ToolContext, tool
+from callgate.errors import FAILURE_CLASSES, UsageError
+from callgate.messages import function_response, history_entry, openai_message
+from tests.door import bodies, call, kinds, result_of, said
+
+
+@tool(effect="none")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="none")
+async def find(text: str) -> list[str]:
+    """Find lines."""
+    return []
+
+
+@tool(effect="none")
+async def broken() -> None:
+    """Fail."""
+    raise ValueError("no such account")
+
+
+async def test_a_valid_call_gets_one_result_in_one_shape() -> None:
+    async with Engine([add]) as engine:
+        result = await said(engine, call("add", id="call_1", a=2, b=3))
+    assert (result.id, result.name, result.status, result.success) == ("call_1", "add", "ok", True)
+    assert result.structured == 5
+    assert result.text == "5"
+    assert (result.metadata.bytes, result.metadata.truncated, result.metadata.mime) == (1, False, "application/json")
+    assert result.error is None
+    assert result.failure_class is None
+
+
+async def test_a_failure_has_the_same_shape_with_a_reason() -> None:
+    async with Engine([broken]) as engine:
+        result = await said(engine, call("broken", id="x"))
+    assert (result.id, result.status, result.failure_class, result.code) == ("x", "error", "exception", "tool_raised")
+    assert "no such account" in str(result.reason)
+    assert "Traceback" not in result.text
+    assert json.loads(result.text)["error"] == result.error
+
+
+async def test_results_of_every_ending_have_the_same_keys() -> None:
+    async with Engine([add, broken]) as engine:
+        results = [
+            await said(engine, call("add", a=1, b=2)),
+            await said(engine, call("add", a="no", b=2)),
+            await said(engine, call("broken")),
+            await said(engine, call("unknown_thing")),
+        ]
+    assert len({type(result).__struct_fields__ for result in results}) == 1
+    assert {result.failure_class for result in results[1:]} <= FAILURE_CLASSES
+
+
+async def test_found_nothing_is_a_success() -> None:
+    async with Engine([find]) as engine:
+        result = await said(engine, call("find", text="x"))
+    assert result.success
+    assert result.text == "[]"
+
+
+async def test_an_unknown_tool_is_a_failure_the_model_can_act_on() -> None:
+    async with Engine([add, find]) as engine:
+        result = await said(engine, call("ad", a=1, b=2))
+    assert (result.failure_class, result.code) == ("unknown_tool", "unknown_tool")
+    assert "add" in result.text
+
+
+async def test_a_call_without_a_name_aborts_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with Engine([add]) as engine:
+        with caplog.at_level(logging.WARNING, logger="callgate"):
+            outcome = await engine.call(RawCall(name="", arguments="{}"))
+        assert isinstance(outcome, Aborted)
+        assert outcome.status == "error"
+        assert kinds(engine) == ["call.received", "call.aborted"]
+    assert "aborted" in caplog.text
+
+
+async def test_every_call_leaves_its_events_with_causal_parents() -> None:
+    async with Engine([add]) as engine:
+        result = await said(engine, call("add", a=1, b=1))
+        events = list(engine.journal.read(call=result.uid))
+    assert [event.kind for event in events] == ["call.received", "call.verdict", "call.started", "call.completed"]
+    assert [event.parents for event in events[1:]] == [(event.position,) for event in events[:-1]]
+    assert [event.seq for event in events] == [1, 2, 3, 4]
+
+
+async def test_the_decision_and_the_duration_are_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    async with Engine([add]) as engine:
+        with caplog.at_level(logging.INFO, logger="callgate"):
+            await said(engine, RawCall(name="add", arguments='{"a": 1, "b": 2}', reasoning="to know the sum"))
+    assert "add to know the sum" in caplog.text
+    assert "Function call completed: add (" in caplog.text
+    assert "ms)" in caplog.text
+
+
+async def test_a_call_written_as_tool_and_parameters_is_understood() -> None:
+    async with Engine([add]) as engine:
+        raw = RawCall.from_dict({"tool": "add", "parameters": {"a": 1, "b": 2}, "reasoning": "sum"})
+        result = await said(engine, raw)
+    assert result.structured == 3
+    assert raw.reasoning == "sum"
+
+
+async def test_parameters_at_top_level_are_lifted_and_that_is_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    async with Engine([add]) as engine:
+        with caplog.at_level(logging.WARNING, logger="callgate"):
+            result = await said(engine, RawCall.from_dict({"tool": "add", "a": 1, "b": 2}))
+    assert result.structured == 3
+    assert [note.kind for note in result.metadata.notes] == ["lifted"]
+    assert "top level" in caplog.text
+
+
+async def test_missing_parameters_and_reasoning_default_to_empty() -> None:
+    @tool(effect="none")
+    async def ping() -> str:
+        """Ping."""
+        return "pong"
+
+    async with Engine([ping]) as engine:
+        raw = RawCall.from_dict({"tool": "ping"})
+        assert (raw.reasoning, (await said(engine, raw)).text) == ("", "pong")
+
+
+async def test_an_openai_tool_call_is_understood_and_answered_in_kind() -> None:
+    item = {"id": "call_9", "type": "function", "function": {"name": "add", "arguments": '{"a": 20, "b": 22}'}}
+    async with Engine([add]) as engine:
+        result = await said(engine, RawCall.from_openai(item))
+    assert openai_message(result) == {"role": "tool", "tool_call_id": "call_9", "content": "42"}
+
+
+async def test_a_message_cut_by_length_never_runs_its_calls(ledger: object) -> None:
+    ran = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        """Pay."""
+        ran.append(amount)
+        return "paid"
+
+    item = {"id": "c", "function": {"name": "pay", "arguments": '{"amount": 1}'}}
+    async with Engine([pay]) as engine:
+        result = await said(engine, RawCall.from_openai(item, finish_reason="length"))
+    assert result.failure_class == "truncated_arguments"
+    assert ran == []
+
+
+async def test_the_function_response_carries_data_or_an_error_object() -> None:
+    class Look(Tool):
+        name = "look"
+        description = "Look around."
+        parameters = {"type": "object", "properties": {"at": {"type": "string"}}}
+        category = "safe_chain"
+
+        async def execute(self, actor: str, **params: object) -> dict[str, object]:
+            found = params["at"] == "door"
+            picture = {"mime": "image/png"}
+            return (
+                {"success": found, "data": {"seen": "a door"}, "image_metadata": picture} if found else {"success": False, "error": "dark"}
+            )
+
+    async with Engine([Look()]) as engine:
+        scope = Scope(actor="ann")
+        raw = call("look", at="door")
+        seen, dark = await said(engine, raw, scope), await said(engine, call("look", at="cellar"), scope)
+    assert function_response(seen) == {"name": "look", "response": {"result": {"seen": "a door"}}}
+    assert function_response(dark)["name"] == "look"
+    assert "dark" in str(function_response(dark))
+    entry = history_entry(raw, seen)
+    assert entry.function_call["name"] == entry.function_response["name"] == "look"
+    assert entry.image_metadata == {"mime": "image/png"}
+    assert (seen.failure_class, dark.failure_class) == (None, "tool_declared")
+
+
+async def test_a_tool_sees_one_context_with_everything_the_scope_says() -> None:
+    seen: list[ToolContext] = []
+
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        seen.append(ctx)
+        return ctx.locale
+
+    live = {"webhook": object(), "context_items": [1]}
+    scope = Scope(
+        conversation="c1",
+        principal="p",
+        actor="ann",
+        workspace="/w",
+        locale="de",
+        provider="openai",
+        iteration=20,
+        surface_errors=False,
+        extra=live,
+    )
+    async with Engine([look]) as engine:
+        await said(engine, call("look", id="model-id"), scope)
+        context = seen[0]
+        assert (context.conversation, context.principal, context.actor, context.workspace) == ("c1", "p", "ann", "/w")
+        assert (context.locale, context.provider, context.call_id, context.attempt) == ("de", "openai", "model-id", 1)
+        assert context.extra is live
+        assert context.suppress_progress_notices
+        assert context.show_kill_hint
+        assert context.signal is engine.control.signal("c1")
+        await said(engine, call("look"), Scope(iteration=19))
+    assert not seen[1].show_kill_hint
+    assert not seen[1].suppress_progress_notices
+
+
+async def test_a_result_that_enriches_the_context_leaves_no_result() -> None:
+    taken: list[object] = []
+
+    @tool(effect="none")
+    async def watch(url: str) -> dict[str, str]:
+        """Watch a video."""
+        return {"type": "context_restart_video", "item": url}
+
+    async def restart(data: object) -> bool:
+        taken.append(data)
+        return True
+
+    async with Engine([watch, add], restart=restart) as engine:
+        outcome = await engine.call(call("watch", url="u"))
+        assert type(outcome).__name__ == "Restarted"
+        assert kinds(engine)[-1] == "call.restarted"
+        assert result_of(await engine.call(call("add", a=1, b=1))).success
+    assert taken == [{"type": "context_restart_video", "item": "u"}]
+
+
+async def test_successes_are_counted_and_failures_are_not() -> None:
+    async with Engine([add, broken]) as engine:
+        await said(engine, call("add", a=1, b=1))
+        await said(engine, call("broken"))
+        await said(engine, call("add", a="x", b=1))
+        assert engine.activity_since_wake == 1
+
+
+async def test_the_latest_success_is_the_conversations_current_call() -> None:
+    async with Engine([add, broken]) as engine:
+        assert engine.current_tool_call("c") is None
+        await said(engine, call("add", id="one", a=1, b=1), Scope(conversation="c"))
+        await said(engine, call("broken", id="two"), Scope(conversation="c"))
+        current = engine.current_tool_call("c")
+    assert current is not None
+    assert current.id == "one"
+
+
+async def test_plain_code_calls_by_call_sync_and_a_running_loop_is_refused() -> None:
+    engine = Engine([add])
+    with pytest.raises(UsageError, match="running event loop"):
+        engine.call_sync(call("add", a=1, b=2))
+    engine.close_sync()
+
+
+def test_call_sync_runs_on_a_loop_of_the_engines_own() -> None:
+    engine = Engine([add])
+    try:
+        assert result_of(engine.call_sync(call("add", a=1, b=2))).structured == 3
+    finally:
+        engine.close_sync()
+
+
+async def test_many_engines_live_in_one_process_without_sharing_anything() -> None:
+    async with Engine([add]) as one, Engine([find]) as other:
+        assert (await said(one, call("add", a=1, b=2))).success
+        assert not (await said(other, call("add", a=1, b=2))).success
+        assert len(kinds(one)) == 4
+
+
+async def test_a_closed_engine_says_so() -> None:
+    engine = Engine([add])
+    await engine.close()
+    await engine.close()
+    with pytest.raises(UsageError, match="closed"):
+        await engine.call(call("add", a=1, b=2))
+
+
+async def test_a_journal_that_cannot_be_written_stops_the_call_before_it_runs() -> None:
+    ran = []
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        ran.append(1)
+        return "paid"
+
+    async with Engine([pay]) as engine:
+        engine.journal.append = _full  # type: ignore[method-assign, assignment]
+        result = await said(engine, call("pay"))
+    assert result.failure_class == "record_failed"
+    assert ran == []
+
+
+def _full(draft: object) -> object:
+    raise OSError("no space left")
+
+
+async def test_the_received_event_keeps_the_text_as_it_came() -> None:
+    async with Engine([add], limits=Limits()) as engine:
+        await said(engine, RawCall(name="add", arguments='{"a": 1, "b": 2 }', id="i", origin="openai.chat"))
+        received = bodies(engine, "call.received")[0]
+    assert (received["arguments"], received["id"], received["origin"]) == ('{"a": 1, "b": 2 }', "i", "openai.chat")

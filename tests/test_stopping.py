@@ -1,0 +1,242 @@
+"""Stop, kill, deadline: what ends a call, and what is said of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callgate import Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, tool
+from callgate._limits import timeout_from_environment
+from tests.door import bodies, call, kinds, result_of, said
+
+HERE = Scope(conversation="here")
+
+
+async def test_a_pending_stop_aborts_before_any_tool_runs() -> None:
+    ran = []
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        ran.append(1)
+        return "paid"
+
+    async with Engine([pay]) as engine:
+        engine.control.stop("here")
+        outcome = await engine.call(call("pay"), HERE)
+        assert isinstance(outcome, Aborted)
+        assert outcome.status == "stopped_by_user"
+        assert (await said(engine, call("pay"), Scope(conversation="elsewhere"))).success
+    assert ran == [1]
+
+
+async def test_a_kill_ends_a_running_tool_at_once_and_aborts() -> None:
+    running = asyncio.Event()
+
+    @tool(effect="none")
+    async def hang(ctx: ToolContext) -> None:
+        """Hang."""
+        running.set()
+        await asyncio.Event().wait()
+
+    async with Engine([hang]) as engine:
+        task = asyncio.create_task(engine.call(call("hang"), HERE))
+        await running.wait()
+        engine.control.kill("here")
+        outcome = await task
+        assert isinstance(outcome, Aborted)
+        assert outcome.status == "stopped_by_user"
+        assert kinds(engine)[-1] == "call.aborted"
+        assert bodies(engine, "call.aborted")[0]["details"] is not None
+
+
+async def test_a_kill_ends_the_wait_between_two_attempts() -> None:
+    failed = asyncio.Event()
+
+    @tool(effect="none", retry=RetryPolicy(base_s=60, jitter=False))
+    async def ask() -> None:
+        """Ask."""
+        failed.set()
+        raise ConnectionError("reset")
+
+    async with Engine([ask]) as engine:
+        task = asyncio.create_task(engine.call(call("ask"), HERE))
+        await failed.wait()
+        await asyncio.sleep(0)
+        engine.control.kill("here")
+        assert isinstance(await task, Aborted)
+
+
+async def test_a_signal_of_the_hosts_own_gives_a_killed_result() -> None:
+    from callgate._signals import AbortController
+
+    running = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        running.set()
+        await asyncio.Event().wait()
+
+    controller = AbortController()
+    async with Engine([hang]) as engine:
+        task = asyncio.create_task(engine.call(call("hang"), signal=controller.signal))
+        await running.wait()
+        controller.abort("the page was closed")
+        result = result_of(await task)
+    assert (result.status, result.failure_class) == ("unknown", "killed")
+    assert "the page was closed" in result.text
+
+
+async def test_a_tool_can_hand_the_abort_signal_on() -> None:
+    seen = []
+
+    @tool(effect="none")
+    async def fetch(ctx: ToolContext) -> str:
+        """Fetch."""
+        ctx.signal.on_abort(lambda: seen.append(ctx.signal.reason))
+        await ctx.signal.wait()
+        return "stopped by itself"
+
+    async with Engine([fetch]) as engine:
+        task = asyncio.create_task(engine.call(call("fetch"), HERE))
+        while not kinds(engine).count("call.started"):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        engine.control.kill("here", "enough")
+        await task
+    assert seen == ["enough"]
+
+
+async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_message() -> None:
+    release = asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        await release.wait()
+        return "paid"
+
+    async with Engine([pay]) as engine:
+        task = asyncio.create_task(engine.call(call("pay"), HERE))
+        while not kinds(engine).count("call.started"):
+            await asyncio.sleep(0)
+        engine.control.stop("here")
+        release.set()
+        assert isinstance(await task, Aborted)
+        assert bodies(engine, "call.aborted")[0]["details"] == {"status": "ok", "attempts": 1, "error": None}
+
+
+async def test_a_coroutine_that_will_not_stop_is_abandoned_and_its_late_answer_discarded() -> None:
+    release = asyncio.Event()
+
+    @tool
+    async def stubborn() -> str:
+        """Refuse to stop."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await release.wait()
+        return "too late"
+
+    async with Engine([stubborn], timeout_s=0.05) as engine:
+        result = await said(engine, call("stubborn"))
+        assert (result.status, result.failure_class) == ("unknown", "timeout")
+        release.set()
+        while "call.late" not in kinds(engine):
+            await asyncio.sleep(0)
+
+
+async def test_a_cancelled_error_nobody_asked_for_is_a_failure_of_the_tool() -> None:
+    @tool(effect="none")
+    async def odd() -> None:
+        """Raise what only the engine may."""
+        raise asyncio.CancelledError
+
+    async with Engine([odd]) as engine:
+        assert (await said(engine, call("odd"))).failure_class == "exception"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), MemoryError(), GeneratorExit()], ids=lambda e: type(e).__name__)
+async def test_no_exception_of_a_tool_takes_the_engine_down(error: BaseException) -> None:
+    @tool(effect="none")
+    async def odd() -> None:
+        """Raise."""
+        raise error
+
+    @tool(effect="none")
+    def odd_too() -> None:
+        """Raise in a thread."""
+        raise error
+
+    async with Engine([odd, odd_too]) as engine:
+        assert (await said(engine, call("odd"))).code == "tool_raised"
+        assert (await said(engine, call("odd_too"))).code == "tool_raised"
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(None, 300), ("", 300), ("abc", 300), ("1.5", 300), ("5", 10), ("-3", 10), ("10000", 10), ("450000", 450)]
+)
+def test_the_environment_sets_the_deadline_and_is_clamped(value: str | None, seconds: float) -> None:
+    environ = {} if value is None else {"TOOL_EXECUTION_TIMEOUT_MS": value}
+    assert timeout_from_environment(environ) == seconds
+
+
+async def test_an_explicit_deadline_is_any_positive_number() -> None:
+    @tool(effect="none")
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    async with Engine([hang], timeout_s=0.01) as engine:
+        assert (await said(engine, call("hang"))).failure_class == "timeout"
+
+
+async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -> None:
+    @tool(effect="none")
+    async def inner(n: int) -> str:
+        """Inner."""
+        return f"inner {n}"
+
+    @tool(effect="none")
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    @tool(effect="none")
+    async def outer(ctx: ToolContext) -> list[str]:
+        """Outer."""
+        good = await ctx.call("inner", {"n": 1})
+        bad = await ctx.call("inner", {"n": "x"})
+        return [good.text, str(bad.code)]
+
+    @tool(effect="none")
+    async def patient(ctx: ToolContext) -> str:
+        """Wait for something that never ends."""
+        return str((await ctx.call("hang", {})).failure_class)
+
+    async with Engine([inner, hang, outer, patient], timeout_s=0.2) as engine:
+        result = await said(engine, call("outer"))
+        assert result.structured == ["inner 1", "schema_invalid"]
+        parents = [body.get("parent") for body in bodies(engine, "call.received")]
+        assert parents == [None, result.uid, result.uid]
+        late = await said(engine, call("patient"))
+        assert late.failure_class == "timeout"
+
+
+async def test_a_parent_holds_no_slot_while_it_waits_for_its_child() -> None:
+    from callgate import Limits
+
+    @tool(effect="none")
+    async def inner() -> str:
+        """Inner."""
+        return "done"
+
+    @tool(effect="none")
+    async def outer(ctx: ToolContext) -> str:
+        """Outer."""
+        return (await ctx.call("inner", {})).text
+
+    async with Engine([inner, outer], limits=Limits(parallel_calls=1)) as engine:
+        assert (await said(engine, RawCall(name="outer"))).text == "done"

@@ -1,0 +1,6 @@
+"""Say clearly when the Python that runs this is too old."""
+
+import sys
+
+if sys.version_info < (3, 11):
+    sys.exit(f"callgate needs Python 3.11 or newer; this is {sys.version.split()[0]}. Say which to use: make PYTHON=python3.12 ...")
