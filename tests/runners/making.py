@@ -36,12 +36,14 @@ class Made:
         self.uid = f"run-{os.getpid()}-{next(_numbers)}/0/0"
         arguments = arguments or {}
         scope = scope or Scope()
+        bound = ToolRegistry([tool]).get(tool.name)
+        assert bound is not None
         call = ValidatedCall(
             uid=self.uid,
             raw=RawCall(name=tool.name),
-            tool=ToolRegistry([tool]).get(tool.name),
+            tool=bound,
             scope=scope,
-            arguments=arguments,  # type: ignore[arg-type]
+            arguments=arguments,
         )
         context = ToolContext(
             scope=scope,
@@ -59,7 +61,6 @@ class Made:
             timeout_s=timeout_s,
             grace_s=grace_s,
             kill=self.kill.signal,
-            progress=self._report,
         )
 
     def _report(self, text: str, stream: str) -> None:

@@ -12,9 +12,9 @@ from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._runners import Runners
 from callgate.protocols import Execution, Runner
-from runners import fixture_tools
-from runners.fixture_tools import pick
-from runners.making import Made, marked, soon
+from tests.runners import fixture_tools
+from tests.runners.fixture_tools import pick
+from tests.runners.making import Made, marked, soon
 
 KINDS = [
     pytest.param(("inline", "async"), id="inline"),

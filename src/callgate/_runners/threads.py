@@ -167,7 +167,7 @@ class _Job:
         for text, stream in pieces:
             self.tail.add(text)
             if self.listening:
-                self.request.progress(text, stream)
+                self.request.context.progress(text, stream=stream)
 
     def _finish(self, answer: Execution | Awaitable[object]) -> None:
         self._show()

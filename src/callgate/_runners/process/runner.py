@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._limits import Limits
-from callgate._runners.failure import describe, not_started
+from callgate._runners.failure import describe, failed, not_started
 from callgate._runners.output import Tail
 from callgate._runners.process.limits import ProcessLimits
 from callgate._runners.process.link import Link
@@ -60,7 +60,7 @@ class ProcessRunner:
         try:
             body = encode(self._call(request))
         except Exception as error:
-            return not_started(describe(error)[1])
+            return failed(error)  # the tool cannot be found by another process, or the scope holds text that is no Unicode
         since = time.monotonic()
         link = self._pool.take()
         if link is None:
@@ -173,7 +173,7 @@ class _Attempt:
     def _show(self, text: str, stream: str) -> None:
         self._tail.add(text)
         if not self.wait.over and text:
-            self._request.progress(text, stream)
+            self._request.context.progress(text, stream=stream)
 
     def _end(self, body: bytes, *, clean: bool) -> None:
         self.open = False

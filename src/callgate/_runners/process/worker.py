@@ -20,8 +20,8 @@ from types import FrameType
 
 from msgspec.structs import replace
 
-from callgate import _json
-from callgate._runners.failure import clean, describe, failed, not_started
+from callgate._json import decode, to_jsonable
+from callgate._runners.failure import clean, describe, failed
 from callgate._runners.output import LiveText
 from callgate._runners.process.hygiene import Baseline
 from callgate._runners.process.supervisor.frames import frame, split
@@ -183,7 +183,8 @@ class _Worker:
             tool = self._load(call.target)
         except BaseException as error:
             kind, text = describe(error)
-            return encode(not_started(f"the worker process could not load {call.target}: {kind}: {text}")), []
+            text = f"the worker process could not load the tool from {call.target}: {kind}: {text}"
+            return encode(Execution(status="raised", error_type=kind, error=text)), []
         baseline = Baseline()
         os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")
         _limit_cpu(call.cpu_s)
@@ -203,7 +204,7 @@ class _Worker:
         running = _Running(call, self._channel)
         try:
             self._running = running
-            value = tool.invoke(running.context(), _json.decode(call.arguments))
+            value = tool.invoke(running.context(), decode(call.arguments))
             if inspect.isawaitable(value):
                 value = self._await(value, running)
             execution = Execution(status="returned", value=value)
@@ -250,23 +251,15 @@ class _Worker:
 
 
 def _packed(execution: Execution, max_bytes: int) -> bytes:
+    """The execution as it travels: the value as plain JSON data, and in `details` what was changed to make it that."""
     try:
-        body = encode(replace(execution, value=_pack(execution.value)))
+        value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
+        return encode(replace(execution, value=value, details={"changes": changes} if changes else None))
     except ResultNotSerializable as error:
-        return encode(failed(error))
+        return encode(replace(failed(error), details={"code": error.code}))
     except BaseException as error:
         kind, text = describe(error)
         return encode(Execution(status="raised", error_type="ResultNotSerializable", error=f"the result is not JSON: {kind}: {text}"))
-    if len(body) > max_bytes:
-        text = f"the result has {len(body)} bytes; {max_bytes} is the limit. Return less, or a path to a file."
-        return encode(Execution(status="raised", error_type="ResultTooLarge", error=text))
-    return body
-
-
-def _pack(value: object) -> object:
-    """Plain JSON data for what a tool returned."""
-    to_jsonable = getattr(_json, "to_jsonable", None)
-    return to_jsonable(value) if to_jsonable is not None else value
 
 
 def _limit_cpu(cpu_s: int | None) -> None:
