@@ -70,6 +70,8 @@ class Link:
         self._loop.add_reader(self._socket, self._on_readable)
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
+        if self._socket.fileno() < 0:
+            return  # it has ended; `gone` is on its way
         self._unsent += frame(kind, body)
         self._flush()
 
@@ -106,7 +108,7 @@ class Link:
 
     def stop(self, grace_s: float) -> None:
         """Tell everything to stop, and end it after the grace. `gone` follows, at the latest half a second later, for certain."""
-        if self.stopping:
+        if self.stopping or self.gone.done():
             return
         self.stopping = True
         self.send(b"K", str(max(0.0, grace_s)).encode())
