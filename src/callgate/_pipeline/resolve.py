@@ -91,7 +91,7 @@ def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
     offered = f"Use one of these instead: {_listed(allowed)}." if allowed else "No tool is offered in this turn; answer without one."
     details: dict[str, object] = {
         "status": "blocked_by_deliberate_tool_mode",
-        "function_name": name[:_MAX_NAME],
+        "function_name": name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode(),
         "allowed_tools": allowed,
     }
     return ToolBlocked(f"{clip(name)} was not run: this turn does not offer it. {offered}", details=details)

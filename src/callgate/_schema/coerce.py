@@ -27,6 +27,7 @@ __all__ = ["coerced", "whole_numbers"]
 _ROUNDS = 4
 """How often text may turn out to hold text that has to be undone in turn."""
 _MAX_NOTES = 50
+_MAX_FLOATS = 1_000
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
@@ -179,7 +180,7 @@ def whole_numbers(value: dict[str, object], schema: CompiledSchema) -> tuple[dic
     """
     probe = copy.deepcopy(value)
     places = list(_make_fractional(probe, ()))
-    if not places:
+    if not places or len(places) > _MAX_FLOATS:
         return value, ()
     refused = {tuple(e.instance_path) for e in schema.errors(probe) if e is not None and _wants_integer(e)}
     found = [place for place in places if place in refused]

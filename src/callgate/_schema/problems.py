@@ -102,7 +102,7 @@ def _problem(error: Any, expected: str, got: str, passes: object, *, below: tupl
         expected=expected,
         got=got,
         passes=passes,
-        keyword=error.kind.name,
+        keyword="backtracking" if type(error.kind).__name__ == "BacktrackLimitExceeded" else error.kind.name,
     )
 
 
@@ -191,6 +191,12 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
     if name in _SIZES:
         return _SIZES[name][0].format(kind.limit), None
     match name:
+        case "Required":
+            return f"an object with {clip(kind.property)}", None
+        case "AdditionalProperties" | "UnevaluatedProperties":
+            return f"an object without {', '.join(clip(key, 30) for key in kind.unexpected[:5])}", None
+        case "AnyOf" | "OneOfNotValid":
+            return "one of several alternatives", None
         case "Type":
             return " or ".join(_TYPES.get(item, item) for item in kind.types), None
         case "Enum":
