@@ -43,10 +43,10 @@ def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> Resolve
         tool = _meant(name, registry)
         if tool is not None:
             notes = (*notes, Note(kind="name", text=f"The name came as {clip(name)} and was taken for {tool.name!r}."))
-    if gate is not None and not (tool is not None and _is_allowed(tool, gate)):
+    if gate is not None and not (_is_allowed(tool, gate) if tool is not None else name in gate):
         raise _blocked(tool.name if tool is not None else name, gate)
     if tool is None:
-        raise _unknown(name, registry.names())
+        raise _unknown(name, [one for one in registry.names() if gate is None or one in gate])
     return ResolvedCall(parsed=parsed, tool=tool, notes=notes)
 
 
