@@ -16,7 +16,7 @@ from callgate.tools import Tool, ToolRegistry
 
 class Named(Tool):
     description = "Does nothing."
-    parameters = {"type": "object"}  # noqa: RUF012 - as authors write it
+    parameters = {"type": "object"}
     category = "safe_chain"
 
     def __init__(self, name: str, *aliases: str) -> None:

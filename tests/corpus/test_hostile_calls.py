@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from adapter import SchemaTool
-from material import build, rows, same
 
 from callgate._json import canonical
 from callgate._limits import Limits
@@ -19,6 +17,8 @@ from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, CallFailed, UsageError
 from callgate.route import ValidatedCall
 from callgate.tools import ToolRegistry
+from tests.corpus.adapter import SchemaTool
+from tests.corpus.material import build, rows, same
 
 FINISHED = ("stop", "tool_calls")
 MEANS = {"truncated": {"truncated", "invalid_json"}, "call_aborted": {"unknown_tool"}}

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from adapter import check_args, is_valid, repair, resolve
-from material import rows, same
 
 from callgate._json import ends_inside
 from callgate._schema import compile_schema
+from tests.corpus.adapter import check_args, is_valid, repair, resolve
+from tests.corpus.material import rows, same
 
 
 @pytest.mark.parametrize("row", rows("json_schema/suite.jsonl"))
