@@ -21,7 +21,7 @@ from tests.corpus.adapter import SchemaTool
 from tests.corpus.material import build, rows, same
 
 FINISHED = ("stop", "tool_calls")
-MEANS = {"truncated": {"truncated", "invalid_json"}, "call_aborted": {"unknown_tool"}}
+MEANS = {"call_aborted": {"unknown_tool"}}
 """A cut text is no JSON either, and a call without a name names no tool."""
 
 
