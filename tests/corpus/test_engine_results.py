@@ -48,8 +48,7 @@ def module_with(body: str, folder: Path) -> Any:
 
 
 def as_tool(function: Any, runner: str) -> FunctionTool:
-    made = FunctionTool(function, runner=RUNNERS[runner], effect="once")
-    return made
+    return FunctionTool(function, runner=RUNNERS[runner], effect="once")
 
 
 def word_for(result: ToolResult) -> set[str]:
