@@ -448,3 +448,36 @@ def test_the_validator_is_loaded_with_the_first_schema_only() -> None:
     code = "import sys, callgate._schema, callgate._json, callgate._pipeline.validate; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"jsonschema_rs", "docstring_parser", "pydantic", "json_repair"} & set(loaded)
+
+
+KEYWORDS = [
+    "type",
+    "properties",
+    "required",
+    "enum",
+    "anyOf",
+    "oneOf",
+    "not",
+    "items",
+    "pattern",
+    "$ref",
+    "$defs",
+    "$id",
+    "maximum",
+    "additionalProperties",
+]
+soup = st.recursive(
+    st.sampled_from(["object", "integer", "#", "#/$defs/a", "(", "a+", 5, True, None, "true", "9"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*KEYWORDS, "a"]), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYWORDS), soup, max_size=4), st.dictionaries(st.sampled_from("ab"), anything, max_size=2))
+def test_a_strange_schema_is_refused_or_works(source: Schema, value: Schema) -> None:
+    """A stranger's schema raises nothing but the refusal; what compiles explains whatever it refuses."""
+    try:
+        made = compile_schema(source, WHERE)
+    except UsageError:
+        return
+    assert bool(made.problems(value)) is not made.is_valid(value)

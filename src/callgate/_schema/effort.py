@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from callgate._schema.patterns import cost, patterns
 from callgate._schema.references import METASCHEMA, References
-from callgate._schema.walk import IN_PLACE, Schema, subschemas
+from callgate._schema.walk import IN_PLACE, Schema, mapping, subschemas
 
 __all__ = ["ENDLESS", "Effort", "EndlessSchema"]
 
@@ -127,7 +127,7 @@ class Effort:
                     self._enter(target)
                     waiting.append(target)
                 place.append(self._numbers[id(target)])
-            for name, inner in (current.get("properties") or {}).items():
+            for name, inner in mapping(current, "properties").items():
                 if isinstance(inner, dict) and self._looks_inside(current):
                     if id(inner) not in self._numbers:
                         self._enter(inner)
