@@ -143,7 +143,7 @@ class Effort:
         keys = sum(map(cost, named)) if isinstance(named, dict) else 0
         names = schema.get("propertyNames")
         keys += sum(map(cost, patterns(names))) if isinstance(names, dict) else 0
-        self._nodes.append(_Node(here=1 + (len(options) if isinstance(options, list) else 0), text=text, keys=keys))
+        self._nodes.append(_Node(here=1 + (len(options) // 8 if isinstance(options, list) else 0), text=text, keys=keys))
 
     def _looks_inside(self, schema: Schema) -> bool:
         return self._siblings_count or not isinstance(schema.get("$ref"), str)
