@@ -53,7 +53,7 @@ def as_tool(function: Any, runner: str) -> FunctionTool:
 
 def word_for(result: ToolResult) -> set[str]:
     """The result in the rows' words: all that are true of it."""
-    words = {"tool_error" if result.status == "error" else result.status}
+    words: set[str] = {"tool_error" if result.status == "error" else result.status}
     if result.success and any(note.kind == "normalised" for note in result.metadata.notes):
         words.add("ok_normalised")
     if result.failure_class in ("timeout", "killed"):
