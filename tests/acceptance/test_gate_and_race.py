@@ -1,0 +1,330 @@
+"""Deliberate mode's gate, and the race of a running tool against its deadline, a stop and a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Aborted, Answered, Engine, RawCall, Restarted, Rules, Scope, ToolContext, tool
+from callgate.events import KINDS, Event
+from callgate.messages import history_entry, openai_message
+from tests.acceptance.process_tools import RUNNERS, hangs, run_by
+from tests.door import bodies, call, kinds, result_of, said
+from tests.ledger import Ledger
+
+HERE = Scope(conversation="here")
+
+
+def paying(ledger: Ledger) -> Any:
+    @tool(aliases=("transfer",))
+    async def pay(to: str) -> str:
+        """Pay."""
+        ledger.write(to)
+        return "paid"
+
+    return pay
+
+
+@pytest.mark.parametrize(
+    ("deliberate", "allowed", "runs"),
+    [
+        (True, frozenset({"look"}), False),
+        (True, frozenset(), False),
+        (True, frozenset({"pay"}), True),
+        (True, None, True),
+        (False, frozenset({"look"}), True),
+        (False, None, True),
+    ],
+)
+async def test_the_gate_needs_the_mode_an_allowlist_and_a_name_outside_it(
+    deliberate: bool, allowed: frozenset[str] | None, runs: bool, ledger: Ledger
+) -> None:
+    async with Engine([paying(ledger)]) as engine:
+        result = await said(engine, call("pay", to="ann"), Scope(deliberate=deliberate, allowed_tools=allowed))
+    assert (result.success, ledger.lines()) == ((True, ["ann"]) if runs else (False, []))
+
+
+@pytest.mark.parametrize("name", ["pay", "PAY", "functions.pay", "transfer", "no_such_tool"])
+async def test_a_blocked_call_is_not_dispatched_and_tells_the_model_what_is_allowed(
+    name: str, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the registry: whether the tool exists makes no difference. For the model alone: nothing a user would be shown."""
+    async with Engine([paying(ledger)]) as engine:
+        with caplog.at_level(logging.WARNING, logger="callgate"):
+            outcome = await engine.call(call(name, id="c1", to="ann"), Scope(deliberate=True, allowed_tools=frozenset({"look", "find"})))
+        assert not {"call.verdict", "call.started"} & set(kinds(engine))
+    result = result_of(outcome)
+    told = json.loads(result.text)
+    assert (result.failure_class, result.code) == ("blocked_deliberate", "blocked_by_deliberate_tool_mode")
+    assert result.structured == {
+        "status": "blocked_by_deliberate_tool_mode",
+        "function_name": name if name == "no_such_tool" else "pay",
+        "allowed_tools": ["find", "look"],
+    }
+    assert told["allowed_tools"] == ["find", "look"]
+    assert told["status"] == "blocked_by_deliberate_tool_mode"
+    message = openai_message(result)
+    assert (message["role"], message["tool_call_id"]) == ("tool", "c1")
+    assert not result.end_turn
+    assert caplog.records == []
+    assert ledger.lines() == []
+
+
+async def test_no_door_reaches_a_tool_around_the_route(ledger: Ledger) -> None:
+    """Every effect, whichever door the call came by, has its own intent and its own verdict on record before it."""
+    witness = paying(ledger)
+
+    @tool
+    async def pay_twice(ctx: ToolContext) -> str:
+        """Pay by nested calls."""
+        return f"{(await ctx.call('pay', {'to': 'nested'})).text} {(await ctx.call('pay', {'to': 'again'})).text}"
+
+    async with Engine([witness, pay_twice]) as engine:
+        await engine.call(call("pay", to="single"))
+        await engine.call_many([call("pay", to="one"), call("pay", to="two")])
+        emission = engine.emission()
+        emission.add(call("pay", to="streamed"))
+        await emission.seal()
+        await engine.call(call("pay_twice"))
+        events = [event for event in engine.journal.read() if event.kind in ("call.verdict", "call.started")]
+    assert sorted(ledger.lines()) == ["again", "nested", "one", "single", "streamed", "two"]
+    seen: dict[str, list[str]] = {}
+    for event in events:
+        seen.setdefault(event.call, []).append(event.kind)
+    assert len(seen) == 7
+    assert set(map(tuple, seen.values())) == {("call.verdict", "call.started")}
+
+
+def test_only_the_gate_builds_what_may_run() -> None:
+    source = Path(__file__).parents[2] / "src" / "callgate"
+    builders = {path.name for path in source.rglob("*.py") if "ApprovedCall(" in path.read_text(encoding="utf-8").replace("class ", "")}
+    assert builders - {"route.py"} == {"gate.py"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("runner", RUNNERS[1:])
+async def test_a_deadline_ends_the_wait_and_gives_a_value(runner: str) -> None:
+    async with Engine([run_by(hangs, runner)], timeout_s=1.5) as engine:
+        began = time.monotonic()
+        outcome = await engine.call(call("hangs"), HERE)
+        took = time.monotonic() - began
+    assert isinstance(outcome, Answered)
+    result = outcome.result
+    assert (result.success, result.failure_class) == (False, "timeout")
+    assert "timed out" in str(result.error)
+    assert took < 2.5
+    entry = history_entry(call("hangs"), result)
+    assert not entry.success
+    assert "timed out" in str(entry.function_response)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("runner", RUNNERS[1:])
+async def test_a_kill_ends_the_wait_at_once_and_leaves_no_result(runner: str) -> None:
+    """Nothing of the killed call reaches a history: no result, no completed event, nothing on the bus, no current call."""
+    heard: list[str] = []
+    begun = asyncio.Event()
+    async with Engine([run_by(hangs, runner)]) as engine:
+        engine.bus.subscribe(lambda topic, item: heard.append(topic), "tool.completed", "call.completed")
+        engine.bus.subscribe(lambda topic, item: begun.set(), "call.progress")
+        task = asyncio.create_task(engine.call(call("hangs"), HERE))
+        await asyncio.wait_for(begun.wait(), 20)
+        began = time.monotonic()
+        engine.control.kill("here")
+        outcome = await task
+        took = time.monotonic() - began
+        assert kinds(engine) == ["call.received", "call.verdict", "call.started", "call.aborted"]
+        assert engine.current_tool_call("here") is None
+    assert outcome == Aborted("stopped_by_user", "killed by the user")
+    assert took < 1.0
+    assert heard == []
+
+
+async def test_a_stop_during_the_run_aborts_and_the_result_is_not_fed_back() -> None:
+    heard: list[str] = []
+
+    async with Engine() as engine:
+
+        @tool(effect="none")
+        async def fail(ctx: ToolContext) -> None:
+            """Be stopped, and fail."""
+            engine.control.stop(ctx.conversation)
+            raise ValueError("the half-done work")
+
+        engine.register(fail)
+        engine.bus.subscribe(lambda topic, item: heard.append(topic), "tool.completed", "call.completed")
+        outcome = await engine.call(call("fail"), HERE)
+    assert isinstance(outcome, Aborted)
+    assert outcome.status == "stopped_by_user"
+    assert "half-done" not in outcome.reason
+    assert heard == []
+
+
+async def test_a_chain_of_fast_calls_is_not_timed_out_by_their_sum() -> None:
+    @tool(effect="none")
+    async def quick(n: int) -> int:
+        """Quick."""
+        await asyncio.sleep(0.1)
+        return n
+
+    async with Engine([quick], timeout_s=0.8) as engine:
+        results = [await said(engine, call("quick", n=n)) for n in range(12)]
+    assert [result.structured for result in results] == list(range(12))
+
+
+async def test_a_call_is_dispatched_at_most_once(ledger: Ledger) -> None:
+    """Whatever comes of it: an answer, a failure, a timeout, or a refusal before it."""
+
+    @tool
+    async def act(how: str) -> str:
+        """Act, and end in some way."""
+        ledger.write(how)
+        if how == "fail":
+            raise ConnectionError("connection reset; try again")
+        if how == "hang":
+            await asyncio.Event().wait()
+        return "done"
+
+    async with Engine([act], timeout_s=0.1) as engine:
+        for how in ("answer", "fail", "hang"):
+            await engine.call(call("act", how=how))
+        await engine.call(call("act", how="blocked"), Scope(deliberate=True, allowed_tools=frozenset()))
+        await engine.call(call("act", how=["invalid"]))
+    assert ledger.lines() == ["answer", "fail", "hang"]
+
+
+async def test_the_response_carries_the_data_or_an_error_object_and_the_entry_pairs_both() -> None:
+    @tool(effect="none")
+    async def draw(what: str) -> dict[str, Any]:
+        """Draw."""
+        if what == "nothing":
+            raise ValueError("an empty page")
+        return {"success": True, "data": {"drawn": what}, "imageMetadata": {"mime": "image/png"}, "endTurn": True}
+
+    async with Engine([draw]) as engine:
+        raw = call("draw", what="a door")
+        drawn, empty = await said(engine, raw), await said(engine, call("draw", what="nothing"))
+    entry, failure = history_entry(raw, drawn, {"what": "a door"}), history_entry(raw, empty)
+    assert entry.function_call == {"name": "draw", "args": {"what": "a door"}}
+    assert entry.function_response == {"name": "draw", "response": {"result": {"drawn": "a door"}}}
+    assert (entry.image_metadata, entry.success, entry.end_turn) == ({"mime": "image/png"}, True, True)
+    error: Any = failure.function_response["response"]
+    assert set(error["result"]) >= {"status", "error", "code", "tool_name"}
+    assert (error["result"]["status"], error["result"]["tool_name"]) == ("error", "draw")
+    assert "an empty page" in error["result"]["error"]
+    assert (failure.success, failure.image_metadata) == (False, None)
+
+
+async def test_a_result_has_success_data_error_message_end_turn_and_image_metadata() -> None:
+    @tool(effect="none")
+    async def do(fail: bool) -> dict[str, Any]:
+        """Do."""
+        if fail:
+            return {"success": False, "error": "the door is locked", "data": {"door": 1}}
+        return {"success": True, "data": [1], "message": "done", "end_turn": True, "image_metadata": {"w": 1}}
+
+    async with Engine([do]) as engine:
+        good, bad = await said(engine, call("do", fail=False)), await said(engine, call("do", fail=True))
+    assert (good.success, good.data, good.error, good.message, good.end_turn, good.image_metadata) == (
+        True,
+        [1],
+        None,
+        "done",
+        True,
+        {"w": 1},
+    )
+    assert (bad.success, bad.data, bad.error, bad.message, bad.end_turn) == (False, {"door": 1}, "the door is locked", None, False)
+
+
+@pytest.mark.parametrize("consumed", [True, False])
+async def test_a_restart_leaves_no_result_and_a_handler_that_declines_leaves_one(consumed: bool) -> None:
+    given: list[object] = []
+    heard: list[str] = []
+
+    @tool(effect="none")
+    async def watch(kind: str) -> dict[str, str]:
+        """Watch."""
+        return {"type": kind, "item": "v1"}
+
+    async def restart(data: object) -> bool:
+        given.append(data)
+        return consumed
+
+    async with Engine([watch], restart=restart) as engine:
+        engine.bus.subscribe(lambda topic, item: heard.append(topic), "call.completed", "call.restarted", "tool.completed")
+        outcome = await engine.call(call("watch", kind="context_restart_video"), HERE)
+        assert (engine.current_tool_call("here") is None) is consumed
+        assert isinstance(await engine.call(call("watch", kind="other")), Answered)
+    assert isinstance(outcome, Restarted if consumed else Answered)
+    assert given == [{"type": "context_restart_video", "item": "v1"}]
+    assert heard[:1] == ["call.restarted" if consumed else "call.completed"]
+
+
+async def test_the_other_calls_of_a_message_keep_their_results_beside_a_restart() -> None:
+    @tool(effect="none")
+    async def watch() -> dict[str, str]:
+        """Watch."""
+        return {"type": "context_restart_video"}
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async def restart(data: object) -> bool:
+        return True
+
+    async with Engine([watch, look], restart=restart) as engine:
+        outcomes = await engine.call_many([call("look"), call("watch"), call("look")])
+    assert [type(outcome) for outcome in outcomes] == [Answered, Restarted, Answered]
+
+
+async def test_every_verdict_is_on_record_with_the_call_it_is_about() -> None:
+    rules = """
+    [[rule]]
+    id = "no"
+    verdict = "deny"
+    tool = "pay"
+    when = { "arguments.to" = "mallory" }
+    [[rule]]
+    id = "perhaps"
+    verdict = "ask"
+    tool = "pay"
+    when = { "arguments.to" = "bob" }
+    """
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        return "paid"
+
+    async with Engine([pay], policies=[Rules.parse(rules)]) as engine:
+        for to in ("ann", "bob", "mallory"):
+            await engine.call(call("pay", to=to))
+        verdicts = [event for event in engine.journal.read() if event.kind == "call.verdict"]
+        received = {event.position: event.call for event in engine.journal.read() if event.kind == "call.received"}
+        said_so = [body["verdict"] for body in bodies(engine, "call.verdict")]
+    assert said_so == ["allow", "ask", "deny"]
+    assert [received[event.parents[0]] for event in verdicts] == [event.call for event in verdicts]
+
+
+async def test_the_record_has_normalised_arguments_the_result_and_what_caused_what() -> None:
+    @tool(effect="none")
+    async def add(a: int, b: int = 2) -> int:
+        """Add."""
+        return a + b
+
+    events: list[Event] = []
+    async with Engine([add]) as engine:
+        engine.bus.subscribe(lambda topic, item: events.append(item), *KINDS)  # type: ignore[arg-type]
+        await said(engine, RawCall(name=" Add ", arguments='{"a": "40"}'))
+        verdict, completed = bodies(engine, "call.verdict")[0], bodies(engine, "call.completed")[0]
+    assert verdict["arguments"] == {"a": 40, "b": 2}
+    assert completed["structured"] == 42
+    assert [event.parents for event in events[1:]] == [(event.position,) for event in events[:-1]]

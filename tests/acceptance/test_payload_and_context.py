@@ -1,0 +1,333 @@
+"""What a call must have, what stops it before it runs, and what its tool gets to see."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+import re
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from callgate import Aborted, Engine, RawCall, Scope, Tool, ToolContext, tool
+from callgate.builtins import fetch_tool
+from tests.acceptance.process_tools import RUNNERS, facts, run_by
+from tests.door import call, kinds, result_of, said
+from tests.ledger import Ledger
+
+
+class Bot(Struct):
+    """What a host of the origin's kind hands through to its tools."""
+
+    client: object
+    message: object
+    user_id: str
+    guild_id: str
+    state: dict[str, Any]
+    streaming: object
+    webhook: object
+    persona_name: str
+    persona_avatar_url: str
+    persona_id: str
+    is_impersonation: bool
+    impersonated_user_id: str
+    context_items: list[str]
+    message_ids: dict[str, str]
+
+
+def a_bot() -> Bot:
+    return Bot(
+        client=object(),
+        message=object(),
+        user_id="u1",
+        guild_id="g1",
+        state={"mood": "calm"},
+        streaming=object(),
+        webhook=object(),
+        persona_name="Nova",
+        persona_avatar_url="https://example.com/nova.png",
+        persona_id="p7",
+        is_impersonation=True,
+        impersonated_user_id="u2",
+        context_items=["first"],
+        message_ids={"1": "one"},
+    )
+
+
+@pytest.mark.parametrize("raw", [RawCall.from_openai({}), RawCall.from_openai({"function": {}}), RawCall.from_dict({}), RawCall(name=" ")])
+async def test_a_call_without_payload_or_name_aborts_with_an_error_and_is_logged(
+    raw: RawCall, ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        ledger.write("paid")
+        return "paid"
+
+    async with Engine([pay]) as engine:
+        with caplog.at_level(logging.WARNING, logger="callgate"):
+            outcome = await engine.call(raw)
+    assert isinstance(outcome, Aborted)
+    assert outcome.status == "error"
+    assert "no name" in outcome.reason
+    assert any(record.levelno == logging.WARNING and "no name" in record.getMessage() for record in caplog.records)
+    assert ledger.lines() == []
+
+
+async def test_a_stop_counts_in_its_own_conversation_and_before_the_tool(ledger: Ledger) -> None:
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        ledger.write(to)
+        return "paid"
+
+    async with Engine([pay]) as engine:
+        engine.control.stop("here")
+        stopped = await engine.call(call("pay", to="ann"), Scope(conversation="here"))
+        assert isinstance(stopped, Aborted)
+        assert stopped.status == "stopped_by_user"
+        assert "call.started" not in kinds(engine)
+        assert (await said(engine, call("pay", to="bob"), Scope(conversation="there"))).success
+    assert ledger.lines() == ["bob"]
+
+
+async def test_a_tool_gets_one_context_with_the_scope_and_the_hosts_own_objects_untouched() -> None:
+    seen: list[ToolContext] = []
+
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        seen.append(ctx)
+        return "seen"
+
+    bot = a_bot()
+    async with Engine([look]) as engine:
+        await said(engine, call("look"), Scope(conversation="c1", locale="de", provider="openai", extra=bot))
+    (context,) = seen
+    assert (context.conversation, context.locale, context.provider) == ("c1", "de", "openai")
+    assert isinstance(context.provider, str)
+    host = context.extra
+    assert isinstance(host, Bot)
+    assert host is bot
+    assert host.client is bot.client
+    assert host.message is bot.message
+    assert host.streaming is bot.streaming
+    assert host.webhook is bot.webhook
+    assert (host.user_id, host.guild_id, host.state) == ("u1", "g1", {"mood": "calm"})
+    assert (host.persona_name, host.persona_avatar_url) == ("Nova", "https://example.com/nova.png")
+    assert (host.persona_id, host.is_impersonation, host.impersonated_user_id) == ("p7", True, "u2")
+
+
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+async def test_what_the_host_adds_while_a_tool_runs_is_seen_by_the_tool(runner: Any) -> None:
+    bot = a_bot()
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def read(ctx: ToolContext) -> list[object]:
+        """Read the host's lists twice."""
+        before = list(ctx.extra.context_items)  # type: ignore[attr-defined]
+        started.set()
+        await release.wait()
+        return [before, ctx.extra.context_items, ctx.extra.message_ids]  # type: ignore[attr-defined]
+
+    async with Engine([tool(effect="none", runner=runner)(read)]) as engine:
+        task = asyncio.create_task(said(engine, call("read"), Scope(extra=bot)))
+        await started.wait()
+        bot.context_items.append("second")
+        bot.message_ids["2"] = "two"
+        release.set()
+        result = await task
+    assert result.structured == [["first"], ["first", "second"], {"1": "one", "2": "two"}]
+
+
+@pytest.mark.parametrize(("iteration", "hint"), [(0, False), (19, False), (20, True), (35, True)])
+async def test_the_kill_hint_appears_from_the_twentieth_iteration_on(iteration: int, hint: bool) -> None:
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> bool:
+        """Look."""
+        return ctx.show_kill_hint
+
+    async with Engine([look]) as engine:
+        assert (await said(engine, call("look"), Scope(iteration=iteration))).structured is hint
+
+
+@pytest.mark.parametrize("surface", [True, False])
+async def test_notices_are_suppressed_where_the_host_does_not_show_errors(surface: bool) -> None:
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> bool:
+        """Look."""
+        return ctx.suppress_progress_notices
+
+    async with Engine([look]) as engine:
+        assert (await said(engine, call("look"), Scope(surface_errors=surface))).structured is not surface
+
+
+async def test_the_signal_of_a_tool_is_the_turns_and_outlives_the_message() -> None:
+    """Two messages of one turn see one signal; the next turn has a fresh one."""
+    seen: list[Any] = []
+
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        seen.append(ctx.signal)
+        return "seen"
+
+    async with Engine([look]) as engine:
+        for iteration in range(2):
+            await said(engine, call("look"), Scope(conversation="c", iteration=iteration))
+        engine.control.end_turn("c")
+        await said(engine, call("look"), Scope(conversation="c", turn=1))
+        assert seen[0] is seen[1]
+        assert seen[2] is engine.control.signal("c")
+        assert seen[2] is not seen[0]
+
+
+class HangingServer:
+    """Accepts, reads the request, never answers, and notices when the client goes."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def __aenter__(self) -> HangingServer:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.asked.set()
+        await reader.read()
+        self.left.set()
+        writer.close()
+
+
+async def test_a_tool_that_hands_the_signal_on_has_its_http_request_cancelled_by_a_kill() -> None:
+    """In a thread, where nothing but the signal can reach the request."""
+
+    @tool(effect="none")
+    def fetch(port: int, ctx: ToolContext) -> str:
+        """Fetch."""
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.connect()
+        ctx.signal.on_abort(lambda: connection.sock.shutdown(2))
+        try:
+            connection.request("GET", "/")
+            return connection.getresponse().read().decode()
+        finally:
+            connection.close()
+
+    async with HangingServer() as server, Engine([fetch]) as engine:
+        task = asyncio.create_task(engine.call(call("fetch", port=server.port), Scope(conversation="c")))
+        await asyncio.wait_for(server.asked.wait(), 10)
+        engine.control.kill("c")
+        assert isinstance(await task, Aborted)
+        await asyncio.wait_for(server.left.wait(), 10)
+
+
+async def test_the_built_in_fetch_hands_the_signal_on() -> None:
+    async with HangingServer() as server, Engine([fetch_tool(allow=[f"127.0.0.1:{server.port}"])]) as engine:
+        raw = call("fetch_url", url=f"http://127.0.0.1:{server.port}/")
+        task = asyncio.create_task(engine.call(raw, Scope(conversation="c")))
+        await asyncio.wait_for(server.asked.wait(), 10)
+        engine.control.kill("c")
+        assert isinstance(await task, Aborted)
+        await asyncio.wait_for(server.left.wait(), 10)
+
+
+CONTEXT = {
+    *("actor", "attempt", "call", "call_id", "conversation", "deadline", "extra", "idempotency_key", "locale", "principal"),
+    *("progress", "provider", "reporting_to", "scope", "show_kill_hint", "signal", "suppress_progress_notices", "tool", "uid", "workspace"),
+}
+
+
+@pytest.mark.process
+async def test_the_context_has_the_same_shape_for_every_tool() -> None:
+    """A contract: what is added here is added for all tools."""
+    for runner in RUNNERS:
+        async with Engine([run_by(facts, runner)]) as engine:
+            seen: Any = (await said(engine, call("facts"))).structured
+        assert set(seen["names"]) == CONTEXT, runner
+
+
+async def test_the_environment_sets_the_deadline_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> float:
+        """Look."""
+        return ctx.deadline - asyncio.get_running_loop().time()
+
+    for given, expected in ((None, 300), ("5", 10), ("-3", 10), ("abc", 300), ("450000", 450)):
+        if given is None:
+            monkeypatch.delenv("TOOL_EXECUTION_TIMEOUT_MS", raising=False)
+        else:
+            monkeypatch.setenv("TOOL_EXECUTION_TIMEOUT_MS", given)
+        async with Engine([look]) as engine:
+            left = (await said(engine, call("look"))).structured
+        assert isinstance(left, float)
+        assert left == pytest.approx(expected, abs=5), given
+
+
+async def test_an_explicit_deadline_is_not_clamped() -> None:
+    @tool(effect="none")
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    async with Engine([hang], timeout_s=0.02) as engine:
+        assert result_of(await engine.call(call("hang"))).failure_class == "timeout"
+
+
+async def test_a_call_of_the_tick_kind_runs_for_its_session_and_its_actor() -> None:
+    """`{"tool", "parameters", "reasoning"}` for a conversation and an actor: one call, one result."""
+
+    class Say(Tool):
+        name = "say"
+        description = "Say something."
+        parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+        category = "terminal"
+
+        async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+            return {"success": True, "data": f"{actor} says {params['text']}"}
+
+    async with Engine([Say()]) as engine:
+        raw = RawCall.from_dict({"tool": "say", "parameters": {"text": "hello"}, "reasoning": "to greet"})
+        result = await said(engine, raw, Scope(conversation="session-1", actor="ann"))
+        current = engine.current_tool_call("session-1")
+    assert result.data == "ann says hello"
+    assert current is not None
+    assert current.uid == result.uid
+
+
+async def test_the_decision_is_logged_at_info_with_tool_and_reasoning(caplog: pytest.LogCaptureFixture) -> None:
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async with Engine([look]) as engine:
+        with caplog.at_level(logging.INFO, logger="callgate"):
+            await said(engine, RawCall.from_dict({"tool": "look", "reasoning": "to know what is there"}))
+    told = [record for record in caplog.records if "to know what is there" in record.getMessage()]
+    assert [(record.levelno, "look" in record.getMessage()) for record in told] == [(logging.INFO, True)]
+
+
+async def test_the_duration_is_logged_at_info_in_milliseconds(caplog: pytest.LogCaptureFixture) -> None:
+    @tool(effect="none")
+    async def nap() -> str:
+        """Sleep a little."""
+        await asyncio.sleep(0.03)
+        return "rested"
+
+    async with Engine([nap]) as engine:
+        with caplog.at_level(logging.INFO, logger="callgate"):
+            await said(engine, call("nap"))
+    found = [(r.levelno, re.fullmatch(r"Function call completed: nap \((\d+)ms\)", r.getMessage())) for r in caplog.records]
+    ((level, match),) = [(level, match) for level, match in found if match]
+    assert level == logging.INFO
+    assert int(match[1]) >= 25

@@ -1,0 +1,213 @@
+"""Attempts and the waits between them, cached results, and what a success leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Engine, RetryPolicy, Scope, SqliteJournal, TableCache, Tool, ToolContext, ToolResult, tool
+from callgate.testing import ManualClock
+from callgate.tools import is_retryable_error
+from tests.door import bodies, call, said
+from tests.ledger import Ledger
+
+
+async def told(engine: Engine, clock: ManualClock, name: str) -> ToolResult:
+    """A call's result, with the clock going on whenever it waits."""
+    task = asyncio.create_task(said(engine, call(name)))
+    while not task.done():
+        await asyncio.sleep(0)
+        if clock.sleeping:
+            clock.advance(0.01)
+    return await task
+
+
+def failing(error: Exception, **settings: Any) -> Any:
+    @tool(name="ask", effect="none", **settings)
+    async def ask() -> None:
+        """Ask a service that is down."""
+        raise error
+
+    return ask
+
+
+async def waits(clock: ManualClock, **settings: Any) -> list[object]:
+    async with Engine([failing(ConnectionError("reset"), **settings)], clock=clock) as engine:
+        await told(engine, clock, "ask")
+        return [body["wait_s"] for body in bodies(engine, "call.attempt_failed")]
+
+
+async def test_by_default_there_are_four_attempts_with_waits_of_one_two_and_four_seconds() -> None:
+    assert await waits(ManualClock(jitter=1.0)) == [1.0, 2.0, 4.0]
+
+
+async def test_a_wait_never_exceeds_ten_seconds() -> None:
+    assert await waits(ManualClock(jitter=1.0), retry=RetryPolicy(attempts=8)) == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
+
+
+async def test_chance_shortens_a_wait_by_up_to_half() -> None:
+    """So that many callers do not return together."""
+    assert await waits(ManualClock(jitter=0.0)) == [0.5, 1.0, 2.0]
+    assert await waits(ManualClock(jitter=0.5)) == [0.75, 1.5, 3.0]
+
+
+async def test_the_wait_is_really_waited() -> None:
+    clock, started = ManualClock(jitter=1.0), []
+
+    @tool(effect="none")
+    async def ask() -> str:
+        """Fail once."""
+        started.append(clock.monotonic())
+        if len(started) == 1:
+            raise TimeoutError("the service did not answer")
+        return "answered"
+
+    async with Engine([ask], clock=clock) as engine:
+        result = await told(engine, clock, "ask")
+    assert (result.success, result.metadata.attempts) == (True, 2)
+    assert started[1] - started[0] == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (TimeoutError("slow"), 4),
+        (RuntimeError("request timed out"), 4),
+        (ConnectionResetError("reset by peer"), 4),
+        (RuntimeError("connection closed"), 4),
+        (OSError("network is unreachable"), 4),
+        (RuntimeError("temporary failure"), 4),
+        (RuntimeError("429 rate limit"), 4),
+        (RuntimeError("busy, try again"), 4),
+        (ValueError("no such account"), 1),
+        (PermissionError("not yours"), 1),
+    ],
+)
+async def test_a_failure_that_passes_is_tried_again_and_any_other_is_not(error: Exception, attempts: int) -> None:
+    clock = ManualClock()
+    async with Engine([failing(error)], clock=clock) as engine:
+        result = await told(engine, clock, "ask")
+    assert (result.failure_class, result.metadata.attempts, result.metadata.retry_count) == ("exception", attempts, attempts - 1)
+    assert is_retryable_error(error) is (attempts > 1)
+
+
+async def test_the_error_comes_with_the_number_of_retries() -> None:
+    clock = ManualClock()
+    async with Engine([failing(ConnectionError("reset"))], clock=clock) as engine:
+        result = await told(engine, clock, "ask")
+        recorded: Any = bodies(engine, "call.completed")[0]["metadata"]
+    assert "reset" in str(result.error)
+    assert "tried 4 times" in result.text
+    assert (result.metadata.retry_count, recorded["attempts"]) == (3, 4)
+
+
+@pytest.mark.parametrize("flavour", ["sync", "async"])
+async def test_sync_and_async_tools_get_a_timeout_per_attempt_and_a_result_for_it(flavour: str) -> None:
+    def wait() -> None:
+        """Wait."""
+        time.sleep(1.5)
+
+    async def wait_async() -> None:
+        """Wait."""
+        await asyncio.sleep(1.5)
+
+    settings: Any = {"name": "wait", "effect": "none", "timeout_s": 0.1, "retryable": False}
+    async with Engine([tool(**settings)(wait if flavour == "sync" else wait_async)]) as engine:
+        began = time.monotonic()
+        result = await said(engine, call("wait"))
+    assert (result.failure_class, result.metadata.attempts) == ("timeout", 1)
+    assert "did not end within 0.1 s" in str(result.error)
+    assert time.monotonic() - began < 1.2
+
+
+class Look(Tool):
+    """A cacheable tool that says how often it has run."""
+
+    name = "look"
+    description = "Look."
+    parameters = {"type": "object", "properties": {"at": {"type": "string"}}}
+    category = "safe_chain"
+    requires_actor = False
+    cacheable = True
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+        self.runs += 1
+        return {"success": True, "data": self.runs}
+
+
+async def test_a_cached_result_is_found_by_tool_and_arguments() -> None:
+    class Peek(Look):
+        name = "peek"
+
+    look, peek = Look(), Peek()
+    async with Engine([look, peek]) as engine:
+        first = await said(engine, call("look", at="door"))
+        again = await said(engine, call("look", at="door"))
+        await said(engine, call("look", at="wall"))
+        other = await said(engine, call("peek", at="door"))
+    assert (first.data, again.data, again.metadata.cached, again.metadata.attempts) == (1, 1, "tick", 0)
+    assert (look.runs, peek.runs, other.metadata.cached) == (2, 1, None)
+
+
+@pytest.mark.parametrize(("scope", "turns", "engines"), [("tick", 2, 4), ("session", 1, 2), ("persistent", 1, 1)])
+async def test_a_result_lives_as_long_as_its_scope(scope: Any, turns: int, engines: int, tmp_path: Path) -> None:
+    """The same call in two turns of two engines; `turns` and `engines` say how many runs there have been by then."""
+    look = Look()
+    look.cache_scope = scope
+    async with Engine([look], persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+        for turn in (1, 1, 2, 2):
+            assert (await said(engine, call("look"), Scope(turn=turn))).success
+    assert look.runs == turns
+    async with Engine([look], persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+        for turn in (1, 1, 2, 2):
+            await said(engine, call("look"), Scope(turn=turn))
+    assert look.runs == engines
+
+
+async def test_success_is_cached_and_counted_and_a_hit_is_not_counted_again() -> None:
+    look = Look()
+    async with Engine([look, failing(ValueError("no"))]) as engine:
+        for _ in range(3):
+            await said(engine, call("look"))
+        await said(engine, call("ask"))
+        assert (look.runs, engine.activity_since_wake) == (1, 1)
+        engine.activity_since_wake = 0
+        await said(engine, call("look", at="wall"))
+        assert engine.activity_since_wake == 1
+
+
+async def test_the_conversations_latest_success_is_known_to_the_next_process(tmp_path: Path) -> None:
+    path, scope = tmp_path / "journal.db", Scope(conversation="c1")
+    async with Engine([Look(), failing(ValueError("no"))], journal=SqliteJournal(path)) as engine:
+        await said(engine, call("look", id="good", at="door"), scope)
+        await said(engine, call("ask", id="bad"), scope)
+    async with Engine([Look()], journal=SqliteJournal(path)) as engine:
+        current = engine.current_tool_call("c1")
+        assert engine.current_tool_call("c2") is None
+    assert current is not None
+    assert (current.id, current.name, current.data) == ("good", "look", 1)
+
+
+async def test_attempts_share_one_key_and_end_with_the_first_success(ledger: Ledger) -> None:
+    clock = ManualClock()
+
+    @tool(effect="idempotent")
+    async def ask(ctx: ToolContext) -> str:
+        """Fail once."""
+        ledger.write(f"{ctx.attempt} {ctx.idempotency_key}")
+        if ctx.attempt < 2:
+            raise ConnectionError("reset")
+        return "answered"
+
+    async with Engine([ask], clock=clock) as engine:
+        result = await told(engine, clock, "ask")
+    assert (result.text, result.metadata.attempts) == ("answered", 2)
+    first, second = (line.split() for line in ledger.lines())
+    assert (first[0], second[0], first[1]) == ("1", "2", second[1])
