@@ -328,3 +328,40 @@ async def test_the_record_has_normalised_arguments_the_result_and_what_caused_wh
     assert verdict["arguments"] == {"a": 40, "b": 2}
     assert completed["structured"] == 42
     assert [event.parents for event in events[1:]] == [(event.position,) for event in events[:-1]]
+
+
+@pytest.mark.parametrize(("workspace", "runs"), [("/work/public", True), ("/work/private", False)])
+async def test_a_rule_can_allow_a_tool_in_one_workspace_only(workspace: str, runs: bool, ledger: Ledger) -> None:
+    rules = """
+    default = "deny"
+    [[rule]]
+    id = "public"
+    verdict = "allow"
+    tool = "pay"
+    when = { workspace = "/work/public" }
+    """
+    async with Engine([paying(ledger)], policies=[Rules.parse(rules)]) as engine:
+        result = await said(engine, call("pay", to="ann"), Scope(workspace=workspace))
+    assert (result.success, ledger.lines()) == ((True, ["ann"]) if runs else (False, []))
+
+
+async def test_what_a_redactor_knows_is_neither_recorded_nor_shown() -> None:
+    class Redactor:
+        def redact(self, body: bytes) -> bytes:
+            return body.replace(b"hunter2", b"[hidden]")
+
+    seen: list[str] = []
+
+    @tool
+    async def login(password: str) -> str:
+        """Log in."""
+        seen.append(password)
+        return f"logged in with {password}"
+
+    async with Engine([login], redactor=Redactor()) as engine:
+        result = await said(engine, call("login", password="hunter2"))
+        record = b"".join(event.body for event in engine.journal.read())
+    assert seen == ["hunter2"]
+    assert result.text == "logged in with [hidden]"
+    assert b"hunter2" not in record
+    assert record.count(b"[hidden]") >= 3

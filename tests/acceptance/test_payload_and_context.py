@@ -231,7 +231,7 @@ async def test_a_tool_that_hands_the_signal_on_has_its_http_request_cancelled_by
         await asyncio.wait_for(server.left.wait(), 10)
 
 
-async def test_the_built_in_fetch_hands_the_signal_on() -> None:
+async def test_a_kill_cuts_off_the_request_of_the_built_in_fetch() -> None:
     async with HangingServer() as server, Engine([fetch_tool(allow=[f"127.0.0.1:{server.port}"])]) as engine:
         raw = call("fetch_url", url=f"http://127.0.0.1:{server.port}/")
         task = asyncio.create_task(engine.call(raw, Scope(conversation="c")))

@@ -1,0 +1,66 @@
+"""The list of promises is whole, and each proof that it names exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.requirements import OPEN, REQUIREMENTS, Requirement
+
+ROOT = Path(__file__).parents[1]
+LIST = ROOT.parent / "shared" / "ACCEPTANCE.md"
+COUNTS = {"A": 59, "B": 24, "C": 76, "D": 44, "E": 20}
+IDS = [f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)]
+
+
+def test_every_number_is_there_once_and_in_order() -> None:
+    assert [requirement.id for requirement in REQUIREMENTS] == IDS
+
+
+def test_the_numbers_are_those_of_the_list_they_came_from() -> None:
+    if not LIST.exists():
+        pytest.skip("the list that the numbers came from is not beside this repository")
+    first_part = LIST.read_text(encoding="utf-8").split("\n# Part 2", 1)[0]
+    assert re.findall(r"^- ([A-E]\d+) ", first_part, re.MULTILINE) == IDS
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: requirement.id)
+def test_a_promise_is_one_sentence_and_its_proofs_exist(requirement: Requirement) -> None:
+    assert re.fullmatch(r"[A-Z`].*\.", requirement.promise), "a sentence"
+    assert not re.search(r"\.\s+[A-Z]", requirement.promise), "one sentence"
+    assert len(set(requirement.tests)) == len(requirement.tests)
+    for name in requirement.tests:
+        path, _, function = name.partition("::")
+        assert function in proofs_in(path), f"{name} is stale"
+
+
+@cache
+def proofs_in(path: str) -> frozenset[str]:
+    """The test functions of a file, read without running it."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    functions = (node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return frozenset(node.name for node in functions if node.name.startswith("test_"))
+
+
+def test_each_line_says_what_it_is() -> None:
+    """One line each, with the number in quotes and either a test or the word OPEN."""
+    lines = (ROOT / "tests/requirements.py").read_text(encoding="utf-8").splitlines()
+    said = {match[1]: line for line in lines if (match := re.match(r'    Requirement\("([A-E]\d+)", ', line))}
+    assert list(said) == IDS
+    for requirement in REQUIREMENTS:
+        line = said[requirement.id]
+        assert ("::test_" in line) is not line.endswith(", OPEN),")
+        assert bool(requirement.tests) is ("::test_" in line)
+
+
+def test_how_many_are_open(capsys: pytest.CaptureFixture[str]) -> None:
+    opened = Counter(requirement.id[0] for requirement in REQUIREMENTS if requirement.tests is OPEN)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{opened.total()} of {len(REQUIREMENTS)} promises are open: {dict(sorted(opened.items()))}\n")
+    assert opened.total() < len(REQUIREMENTS)
