@@ -19,6 +19,7 @@ from callgate._journal import open_reader, read_events
 from callgate.events import KINDS, Draft
 from callgate.protocols import Journal
 from tests.door import call, said
+from tests.ledger import Ledger
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -193,6 +194,25 @@ async def test_a_result_is_on_disk_before_it_is_shown(tmp_path: Path) -> None:
         reader = open_reader(path)
         assert [event.kind for event in read_events(reader)][-1] == "call.completed"
         reader.close()
+
+
+async def test_a_result_that_cannot_be_kept_is_not_told_as_a_success(tmp_path: Path, ledger: Ledger) -> None:
+    async with Engine(journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+
+        @tool
+        async def act() -> str:
+            """Act while the disk fills up."""
+            ledger.write("acted")
+            engine.journal._fail(OSError("no space left"))  # type: ignore[attr-defined]
+            return "done"
+
+        engine.register(act)
+        result = await said(engine, call("act"))
+        assert (result.status, result.code) == ("unknown", "record_failed")
+        assert "Do not repeat" in result.text
+        refused = await said(engine, call("act"))
+        assert (refused.status, refused.failure_class) == ("error", "record_failed")
+    assert ledger.lines() == ["acted"]
 
 
 async def test_the_current_call_of_a_conversation_survives_the_engine(tmp_path: Path) -> None:
