@@ -19,6 +19,7 @@ HEARTBEAT_S = 1.0
 STOPPING_S = 0.02
 PATIENCE_S = 5.0
 """How long killing is repeated before survivors are reported."""
+EXIT_S = 0.1
 PR_SET_CHILD_SUBREAPER = 36
 WORKER_FD = 230
 """High, so that a tool that closes the first few descriptors does not meet it."""
@@ -126,10 +127,17 @@ class Supervisor:
         except ChildProcessError:
             return
 
+    def _exits(self) -> bool:
+        """Whether the worker, whose channel has closed, is ending by itself: the kernel closes files a moment before it tells the parent."""
+        until = time.monotonic() + EXIT_S
+        while self._status is None and time.monotonic() < until:
+            self._reap()
+            time.sleep(0.0005)
+        return self._status is not None
+
     def _end(self) -> None:
         """End the whole tree, say how the worker ended, and go."""
-        self._reap()
-        lost = self._status is None and self._worker.ended
+        lost = self._worker.ended and not self._engine.ended and not self._exits()
         left = self._kill()
         self._reap()
         if self._engine.ended:
