@@ -9,7 +9,6 @@ from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._runners.process import ProcessLimits, ProcessRunner
 
-
 LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, workers=1, environment=("TEST_MARKER",))
 
 

@@ -24,7 +24,7 @@ from callgate._runners.process.link import Link
 from callgate._runners.process.pool import Pool
 from callgate._runners.process.strength import require_support
 from callgate._runners.process.target import process_target
-from callgate._runners.process.wire import Call, Exit, decode_execution, decode_piece, encode
+from callgate._runners.process.wire import LOST_CHANNEL, Call, Exit, decode_execution, decode_piece, encode
 from callgate._runners.strays import OnLate
 from callgate._runners.waiting import Wait
 from callgate.protocols import Execution, RunRequest
@@ -225,7 +225,7 @@ def _explain(exit: Exit | None) -> tuple[str, dict[str, object]]:
     if exit is None:
         return "its supervisor was killed, and the tool's process with it", {"supervisor": "killed"}
     details: dict[str, object] = {"survivors": exit.survivors} if exit.survivors else {}
-    if exit.closed_channel:
+    if exit.closed_channel or exit.code == LOST_CHANNEL:
         return "the tool closed the channel to the engine and was ended", details | {"channel": "closed"}
     if exit.code >= 0:
         return f"the tool ended its process with exit code {exit.code}", details | {"exit_code": exit.code}

@@ -128,7 +128,7 @@ class Supervisor:
             return
 
     def _exits(self) -> bool:
-        """Whether the worker, whose channel has closed, is ending by itself: the kernel closes files a moment before it tells the parent."""
+        """Whether the worker, whose channel has closed, is ending by itself: the kernel closes files first and tells the parent then."""
         until = time.monotonic() + EXIT_S
         while self._status is None and time.monotonic() < until:
             self._reap()
