@@ -12,6 +12,7 @@ import signal
 import time
 from weakref import WeakKeyDictionary
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -157,6 +158,12 @@ class _Attempt:
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
 
     def heard(self, kind: bytes, body: bytes) -> None:
+        try:
+            self._take(kind, body)
+        except msgspec.DecodeError:
+            self._runner.replace(self._link)  # no words of the worker's own: its tool has written to the channel
+
+    def _take(self, kind: bytes, body: bytes) -> None:
         match kind:
             case b"B":
                 self._begun = True
@@ -176,8 +183,8 @@ class _Attempt:
             self._request.context.progress(text, stream=stream)
 
     def _end(self, body: bytes, *, clean: bool) -> None:
-        self.open = False
         execution = _read(body)
+        self.open = False
         if execution.status == "raised":
             execution = replace(execution, partial=self._tail.text())
         if not self.wait.finish(execution) and execution.status == "returned":
@@ -216,7 +223,7 @@ class _Attempt:
 def _read(body: bytes) -> Execution:
     try:
         return decode_execution(body)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
         text = f"the result cannot be read back: {describe(error)[1]}"
         return Execution(status="raised", error_type="ResultNotSerializable", error=text)
 
