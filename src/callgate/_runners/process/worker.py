@@ -26,7 +26,7 @@ from callgate._runners.output import LiveText
 from callgate._runners.process.hygiene import Baseline
 from callgate._runners.process.supervisor.frames import frame, split
 from callgate._runners.process.target import load_target
-from callgate._runners.process.wire import Call, Piece, decode_call, encode
+from callgate._runners.process.wire import LOST_CHANNEL, Call, Piece, decode_call, encode
 from callgate._signals import AbortController
 from callgate.errors import ResultNotSerializable
 from callgate.protocols import Execution
@@ -74,9 +74,12 @@ class _Channel:
             return
         with self._lock:
             self.writing = threading.get_ident()
-            data = memoryview(frame(kind, body))
-            while data:
-                data = data[os.write(self._fd, data) :]
+            try:
+                data = memoryview(frame(kind, body))
+                while data:
+                    data = data[os.write(self._fd, data) :]
+            except OSError:
+                os._exit(LOST_CHANNEL)
             self.writing = 0
 
 
@@ -113,6 +116,7 @@ class _Running:
         self._live = LiveText()
         self._seq = 0
         self._lock = threading.Lock()
+        self._thread = threading.get_ident()
         self._overdue = False
 
     def context(self) -> ToolContext:
@@ -142,18 +146,22 @@ class _Running:
         for text, stream in pieces:
             self._seq += 1
             self._channel.write(b"P", encode(Piece(self._seq, clean(text, len(text)), stream)))
-        if self._overdue:
-            raise _Stopped
+        if self._overdue and threading.get_ident() == self._thread:
+            self._interrupt()
 
     def tell(self) -> None:
         """In the signal handler, between two steps of whatever the main thread does."""
         self.stop.abort("the call is over: its deadline has passed, or it was killed")
-        if self._channel.writing == threading.get_ident():
+        if self._channel.writing == self._thread:
             self._overdue = True  # not in the middle of a frame: right after it
-        elif self.task is None:
-            raise _Stopped
         else:
-            self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        self._overdue = False
+        if self.task is None:
+            raise _Stopped
+        self.task.get_loop().call_soon_threadsafe(self.task.cancel)
 
 
 class _Worker:
