@@ -1,0 +1,80 @@
+"""Demonstration 1: a tool can really be stopped, and what happens inside one stays inside it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from callgate.calls import Scope
+from callgate.demo import tools
+from callgate.demo._findings import Finding, finding
+from callgate.demo._stage import Stage, calls_in, raw
+from callgate.demo._witness import Ledger
+from callgate.engine import Engine
+from callgate.events import Event
+
+__all__ = ["stop"]
+
+_WITHIN_S = 2.0
+"""For `within a second` on a busy machine."""
+_TICK_S = 0.02
+
+
+async def stop(stage: Stage) -> list[Finding]:
+    """Let four tools misbehave at once, kill a fifth, and use the same engine afterwards."""
+    bad = [tools.call_exit, tools.legacy_export, tools.crash, tools.spin]
+    async with stage.engine([*bad, tools.order_history]) as engine:
+        pulse = asyncio.create_task(_longest_gap())
+        calls = [raw("call_exit"), raw("legacy_export", customer="C-17"), raw("crash"), raw("spin")]
+        await engine.call_many(calls, stage.scope())
+        engine.control.end_turn(stage.name)
+        await _kill_a_spinning_one(engine, stage.scope(iteration=1), stage.ledger)
+        engine.control.end_turn(stage.name)
+        await engine.call(raw("order_history", customer="C-17", orders=3), stage.scope(iteration=2))
+        pulse.cancel()
+        gap = (await asyncio.gather(pulse, return_exceptions=True))[0]
+    return _findings(stage, gap if isinstance(gap, float) else 0.0)
+
+
+async def _longest_gap() -> float:
+    """How long the event loop was ever held up, until cancelled."""
+    longest, last = 0.0, time.monotonic()
+    try:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = time.monotonic()
+            longest, last = max(longest, now - last - _TICK_S), now
+    except asyncio.CancelledError:
+        return longest
+
+
+async def _kill_a_spinning_one(engine: Engine, scope: Scope, ledger: Ledger) -> None:
+    """Kill the conversation once its tool has started a process that wants to stay."""
+    begun: list[str] = []
+    end = engine.bus.subscribe(lambda topic, item: begun.append(item.call) if isinstance(item, Event) else None, "call.started")
+    call = asyncio.create_task(engine.call(raw("spin"), scope))
+    while not call.done() and not (begun and sum(entry.call == begun[-1] for entry in ledger.entries("process")) == 2):
+        await asyncio.sleep(_TICK_S)
+    engine.control.kill(scope.conversation, "killed by the user")
+    await call
+    end()
+
+
+def _findings(stage: Stage, gap: float) -> list[Finding]:
+    calls = calls_in(stage.journal)
+    exits, hard, crashed, spun, killed, after = calls
+    late = (spun.ended or 0.0) - (spun.starts[0] if spun.starts else 0.0) - 1.0
+    noted, left, running = stage.ledger.entries("process"), stage.ledger.entries("left"), stage.ledger.running()
+    gone = not left and not running and len(noted) == 6
+    return [
+        finding("sys.exit in a tool is a result", exits.status == "error", exits.error),
+        finding("a hard exit in a tool is a result", hard.status == "error" and "exit code 3" in hard.error, hard.error),
+        finding("a segmentation fault in a tool is a result", crashed.status == "error" and "SIGSEGV" in crashed.error, crashed.error),
+        finding("an endless C loop ends at its deadline", spun.failure_class == "timeout" and late < _WITHIN_S, f"{late:.2f} s after it"),
+        finding("a kill ends a C loop", killed.status == "aborted" and killed.duration_ms < 5_000, f"at {killed.duration_ms:,.0f} ms"),
+        finding(
+            "no process survived its call, not even in a session of its own", gone, f"{len(noted)} noted", [f"{e.pid} left" for e in left]
+        ),
+        finding("the engine goes on", after.status == "ok", f"the next call answered in {after.duration_ms:,.0f} ms"),
+        finding("the event loop was never held up", gap < 0.5, f"longest gap {gap * 1000:,.0f} ms"),
+    ]
