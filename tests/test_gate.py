@@ -182,7 +182,7 @@ async def test_nobody_is_asked_for_what_a_limit_will_refuse() -> None:
 class Speak(Tool):
     name = "speak"
     description = "Say something."
-    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}  # noqa: RUF012
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     category = "terminal"
 
     async def execute(self, actor: str, **params: object) -> dict[str, object]:

@@ -95,7 +95,7 @@ async def test_a_rejected_result_is_neither_shown_nor_stored() -> None:
 async def test_a_broken_rejecter_or_transformer_keeps_the_result_back() -> None:
     for kind in ("reject", "transform"):
 
-        @after_call("read", kind=kind)  # type: ignore[arg-type]
+        @after_call("read", kind=kind)
         def breaks(call: ValidatedCall, result: Checked) -> None:
             raise RuntimeError("down")
 

@@ -160,13 +160,15 @@ async def test_the_function_response_carries_data_or_an_error_object() -> None:
     class Look(Tool):
         name = "look"
         description = "Look around."
-        parameters = {"type": "object", "properties": {"at": {"type": "string"}}}  # noqa: RUF012
+        parameters = {"type": "object", "properties": {"at": {"type": "string"}}}
         category = "safe_chain"
 
         async def execute(self, actor: str, **params: object) -> dict[str, object]:
             found = params["at"] == "door"
             picture = {"mime": "image/png"}
-            return {"success": found, "data": {"seen": "a door"}, "image_metadata": picture} if found else {"success": False, "error": "dark"}
+            return (
+                {"success": found, "data": {"seen": "a door"}, "image_metadata": picture} if found else {"success": False, "error": "dark"}
+            )
 
     async with Engine([Look()]) as engine:
         scope = Scope(actor="ann")
@@ -192,7 +194,15 @@ async def test_a_tool_sees_one_context_with_everything_the_scope_says() -> None:
 
     live = {"webhook": object(), "context_items": [1]}
     scope = Scope(
-        conversation="c1", principal="p", actor="ann", workspace="/w", locale="de", provider="openai", iteration=20, surface_errors=False, extra=live
+        conversation="c1",
+        principal="p",
+        actor="ann",
+        workspace="/w",
+        locale="de",
+        provider="openai",
+        iteration=20,
+        surface_errors=False,
+        extra=live,
     )
     async with Engine([look]) as engine:
         await said(engine, call("look", id="model-id"), scope)
@@ -286,7 +296,7 @@ async def test_a_journal_that_cannot_be_written_stops_the_call_before_it_runs() 
         return "paid"
 
     async with Engine([pay]) as engine:
-        engine.journal.append = _full  # type: ignore[method-assign]
+        engine.journal.append = _full  # type: ignore[method-assign, assignment]
         result = await said(engine, call("pay"))
     assert result.failure_class == "record_failed"
     assert ran == []

@@ -141,7 +141,7 @@ class Scope(Struct, frozen=True, kw_only=True):
     """The host's own live context, handed to tools untouched (the same object, never a copy)."""
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class Note(Struct, frozen=True, kw_only=True, gc=False):
     """One thing that was changed on the way, so that nothing changes silently."""
 
     kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "normalised", "warning", "empty"]
@@ -151,7 +151,7 @@ class Note(Struct, frozen=True, kw_only=True):
     """Where in the arguments, as a JSON pointer. Empty: the call as a whole."""
 
 
-class Text(Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
+class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
     text: str
 
 
@@ -181,7 +181,7 @@ Part = Text | Image | Audio | Link | Resource
 """One part of a result's content, in MCP's JSON shape."""
 
 
-class Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Facts about a result that are not its content."""
 
     bytes: int = 0

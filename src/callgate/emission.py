@@ -165,9 +165,10 @@ class Emission:
         for slot in self._slots:
             if slot.task is None and slot.call is not None:
                 self._start(slot)
+        await self._ended(self._slots)
         for slot in self._slots:
             if slot.task is not None:
-                await slot.task
+                slot.task.result()  # a bug of ours must not hide in a task
         return self._outcomes()
 
     async def _abort(self, why: str) -> list[Outcome]:
@@ -189,4 +190,4 @@ class Emission:
 
 
 def _footprint(call: ValidatedCall) -> Footprint:
-    return Footprint(call.tool.effect == "none", call.tool.touched(call.arguments))
+    return Footprint(call.tool.effect == "none", call.tool.touched(call.arguments, call.scope))

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
@@ -35,20 +35,23 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.record import Reason, Writer
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.run import run
-from callgate._pipeline.sync import LoopThread
+from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
 from callgate._signals import AbortSignal, Control, settled
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, CallgateError, CallNotStarted, OutcomeUnknown, UsageError
+from callgate.errors import CallAborted, CallFailed, CallgateError, CallNotStarted, OutcomeUnknown, RecordFailed, UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
+
+if TYPE_CHECKING:
+    from callgate._runners.process import ProcessLimits
 
 __all__ = ["Engine"]
 
@@ -70,6 +73,7 @@ class Engine:
         blobs: Where large results are kept; None: in memory.
         persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
         limits: Every bound.
+        process_limits: Of the worker processes that run process tools; None: the defaults.
         timeout_s: Of a whole call, retries and waits included; None: from `TOOL_EXECUTION_TIMEOUT_MS`, or 300.
         coerce: Put arguments of a wrong type right where nothing is lost (`"5"` → `5`), and note it.
         repair: Repair complete but malformed JSON arguments, and note it; cut-off ones are refused either way.
@@ -88,6 +92,7 @@ class Engine:
         blobs: BlobStore | None = None,
         persistent_cache: CacheStore | None = None,
         limits: Limits = _DEFAULTS,
+        process_limits: ProcessLimits | None = None,
         timeout_s: float | None = None,
         coerce: bool = True,
         repair: bool = False,
@@ -125,7 +130,7 @@ class Engine:
         self._endings = Endings(
             journal=self.journal, bus=self.bus, clock=self.clock, limits=limits, approvals=self._approvals, restart=restart
         )
-        self._runners = Runners(limits, on_late=self._desk.late)
+        self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._closed = False
@@ -149,6 +154,7 @@ class Engine:
         Raises:
             UsageError: Inside a running event loop.
         """
+        refuse_inside_loop()
         if self._thread is None:
             self._thread = LoopThread()
         return self._thread.run(self.call(raw, scope))
@@ -163,14 +169,15 @@ class Engine:
         """The first half of the route, pure but for the record: what the call is, and whether it can be one."""
         name = flight.raw.name
         try:
-            flight.record.received(flight.raw, flight.scope, flight.parent.uid if flight.parent else "")
+            flight.received()
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
             for note in parsed.notes:
                 log.warning("Tool call %s: %s", name, note.text)
             self._check_stop(flight)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
-            log.info("Tool call: %s %s", name, flight.raw.reasoning)
+            if log.isEnabledFor(logging.INFO):
+                log.info("Tool call: %s %s", name, flight.raw.reasoning)
             return validate(resolved, flight.scope, coerce=self._coerce)
         except CallgateError as error:
             return self._endings.ended(flight, error, name)
@@ -189,11 +196,14 @@ class Engine:
                 return await self._endings.answered(flight, known.result)
         except CallgateError as error:
             return self._endings.ended(flight, error, call.tool.name)
+        except asyncio.CancelledError:
+            self._endings.cancelled(flight)
+            raise
 
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
         approved = await gate(call, hooks.before, self._desk, key)
-        flight.record.approved(approved)
+        flight.approved(approved)
         try:
             if call.tool.cache_scope is None:
                 checked = await self._execute(flight, approved)
@@ -214,29 +224,39 @@ class Engine:
         tool = approved.call.tool
         if flight.before_start is not None:
             await flight.before_start(approved)
-        happened = await rule_out_repeat(flight.state, approved, self._desk)
-        if happened is not None:
-            return happened
-        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments)
-        await flight.take(self._desk.slots(tool))
+        if flight.state.uncertain:
+            happened = await rule_out_repeat(flight.state, approved, self._desk)
+            if happened is not None:
+                return happened
+        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
+        slots = self._desk.slots(tool)
+        if not flight.take_nowait(slots):
+            await flight.take(slots)
         began = self.clock.monotonic()
         try:
             self._desk.take_dangerous(approved.call)
             self._cache.written(touched)
+            flight.started = True
             ran = await run(
                 approved,
                 self._desk.context(flight, approved),
                 runner=self._runners.pick(tool.runner),
-                record=flight.record,
+                record=flight,
                 clock=self.clock,
                 kill=flight.kill,
                 deadline=flight.start_clock(began, self._timeout_s),
                 grace_s=self.limits.grace_s,
             )
+        except RecordFailed:
+            flight.started = False
+            raise
+        except asyncio.CancelledError:
+            flight.state.now_uncertain(approved)
+            raise
         finally:
             self._cache.written(touched)
             flight.give()
-        flight.started = ran.attempts > 0
+        flight.started = ran.entered
         checked = check(approved, ran, self.clock.monotonic() - began)
         if checked.status == "unknown":
             flight.state.now_uncertain(approved)
@@ -252,7 +272,7 @@ class Engine:
             raise OutcomeUnknown(
                 f"{call.tool.name} was handed in again while {known.uid} was running, and that call has no result. Check it first."
             )
-        flight.record.write("call.replayed", Reason(reason="joined" if joined else "replayed", details={"uid": known.uid}))
+        flight.write("call.replayed", Reason(reason="joined" if joined else "replayed", details={"uid": known.uid}))
         return await self._endings.answered(flight, again(known.result, flight.raw, flight.uid, joined=joined))
 
     def _check_stop(self, flight: Flight, checked: Checked | None = None) -> None:

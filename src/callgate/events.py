@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
-__all__ = ["KINDS", "TERMINAL", "Bus", "Draft", "Event", "Progress"]
+__all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress"]
 
 KINDS: Final[dict[str, str]] = {
     "call.received": "the model's call, as it came, cut to the record's limit",
@@ -38,21 +38,46 @@ TERMINAL: Final = frozenset({"call.completed", "call.restarted", "call.aborted",
 """Exactly one of these ends each call."""
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class Encodable(Protocol):
+    """A frozen body that becomes bytes when somebody needs them."""
+
+    def encode(self) -> bytes: ...
+
+
+Body = bytes | Encodable
+
+
+class Draft(Struct, frozen=True, kw_only=True, gc=False):
     """An event before the journal has given it a place."""
 
     kind: str
     run: str
-    body: bytes
-    """Canonical JSON, redacted."""
+    body: Body
+    """Canonical JSON, redacted; or what it is made from."""
     call: str = ""
     """The call's uid; empty for events of the run."""
     attempt: int = 0
     parents: tuple[int, ...] = ()
     """Positions of the events that caused this one; all smaller than its own."""
 
+    def sealed(self, *, position: int, seq: int, at_ns: int, mono: float) -> Event:
+        """The event in its place."""
+        body = self.body if isinstance(self.body, bytes) else self.body.encode()
+        return Event(
+            position=position,
+            run=self.run,
+            seq=seq,
+            kind=self.kind,
+            call=self.call,
+            attempt=self.attempt,
+            parents=self.parents,
+            at_ns=at_ns,
+            mono=mono,
+            body=body,
+        )
 
-class Event(Struct, frozen=True, kw_only=True):
+
+class Event(Struct, frozen=True, kw_only=True, gc=False):
     """One row of the record."""
 
     position: int
@@ -97,25 +122,25 @@ class Bus:
     Topics: each kind of `KINDS` with its `Event`, `tool.completed` with a `ToolResult`, `call.progress` with a `Progress`.
     """
 
-    __slots__ = ("_listeners", "failures")
+    __slots__ = ("_listeners", "busy", "failures")
 
     def __init__(self) -> None:
         self._listeners: list[tuple[Listener, frozenset[str] | None]] = []
+        self.busy = False
+        """Whether anybody listens."""
         self.failures = 0
         """How often a listener has raised."""
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._listeners)
 
     def subscribe(self, listener: Listener, *topics: str) -> Callable[[], None]:
         """Call `listener(topic, item)` for these topics, or for all. Returns a function that ends the subscription."""
         entry = (listener, frozenset(topics) or None)
         self._listeners.append(entry)
+        self.busy = True
 
         def end() -> None:
             with suppress(ValueError):
                 self._listeners.remove(entry)
+            self.busy = bool(self._listeners)
 
         return end
 

@@ -131,8 +131,8 @@ class Journal(Protocol):
     strength: str
     """What survives: `memory` nothing, `full` power loss."""
 
-    def append(self, draft: Draft) -> Event:
-        """Give the event its place and return it so. Never waits."""
+    def append(self, draft: Draft) -> int:
+        """Give the event its place and return its position. Never waits."""
         ...
 
     async def durable(self, position: int) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import Shown, context
 
 from callgate.builtins.command import run_command
+from tests.builtins.fakes import Shown, context
 
 
 def run(root: Path | str, command: str | list[str], *, shown: Shown | None = None, **more: Any) -> Any:

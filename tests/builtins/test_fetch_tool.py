@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import context
 
 from callgate.builtins import fetch_tool
 from callgate.builtins._urls import Target
 from callgate.builtins.fetch import Fetcher
 from callgate.errors import Retryable
+from tests.builtins.fakes import context
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "hostile" / "urls.jsonl"
 Row = dict[str, Any]

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import Box, context
 
+from callgate import Scope
 from callgate._blobs import MemoryBlobs
 from callgate._signals import AbortController
 from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
 from callgate.tools import Touched, conflict
 from callgate.tools.registry import ToolRegistry
+from tests.builtins.fakes import Box, context
 
 
 @pytest.fixture
@@ -275,22 +276,29 @@ def test_a_root_that_was_deleted_and_made_again_is_opened_anew(files: Box, root:
         (("read_file", "a.txt"), ("read_file", "a.txt"), False),
     ],
 )
-def test_calls_on_one_file_meet_however_it_is_written(one: tuple[str, str], other: tuple[str, str], meets: bool) -> None:
-    """ACCEPTANCE, "side by side": a read never overtakes a conflicting write."""
+def test_calls_on_one_file_meet_however_it_is_written(one: tuple[str, str], other: tuple[str, str], meets: bool, tmp_path: Path) -> None:
+    """A read never overtakes a conflicting write."""
+    scope = Scope(workspace=str(tmp_path))
     tools = {tool.name: tool for tool in workspace_tools()}
 
     def touched(name: str, path: str) -> Touched:
-        found = Touched.of({"path": path}, tools[name].reads, tools[name].writes)
-        assert found is not None
-        return found
+        found = Touched.of({"path": path}, scope, tools[name].reads, tools[name].writes)
+        return found if found is not None else Touched(writes=frozenset({"file:"}))  # undeclared: a barrier
 
     assert conflict(touched(*one), touched(*other)) is meets
 
 
+def test_a_link_and_the_file_it_leads_to_are_one_resource(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a", encoding="utf-8")
+    (tmp_path / "link").symlink_to("a.txt")
+    read = next(tool for tool in workspace_tools() if tool.name == "read_file")
+    assert Touched.of({"path": "link"}, Scope(workspace=str(tmp_path)), read.reads, None) == Touched(reads=frozenset({"file:a.txt"}))
+
+
 def test_a_glob_reads_the_folder_that_holds_its_matches() -> None:
     glob = next(tool for tool in workspace_tools() if tool.name == "glob_files")
-    assert Touched.of({"pattern": "src/**/*.py"}, glob.reads, None) == Touched(reads=frozenset({"file:src"}))
-    assert Touched.of({"pattern": "*.py"}, glob.reads, None) == Touched(reads=frozenset({"file:"}))
+    assert Touched.of({"pattern": "src/**/*.py"}, Scope(), glob.reads, None) == Touched(reads=frozenset({"file:src"}))
+    assert Touched.of({"pattern": "*.py"}, Scope(), glob.reads, None) == Touched(reads=frozenset({"file:"}))
 
 
 def test_importing_callgate_loads_no_tool_nor_its_libraries() -> None:

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes import Box
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
 from callgate.builtins import result_tools
+from tests.builtins.fakes import Box
 
 DATA = {"items": [{"name": f"n{number}", "é/~": None} for number in range(500)], "": 1}
 

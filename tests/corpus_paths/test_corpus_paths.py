@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import Row, need, outside, prepare, rows, tree, value
 
 from callgate._workspace import PathNotFound, PathRefused, Workspace, strength
 from callgate._workspace.beneath import Opener, open_by_kernel, open_by_walk
+from tests.corpus_paths.hostile import Row, need, outside, prepare, rows, tree, value
 
 ROUNDS = 2000
 SKIPPED_OPS = {"undo"}

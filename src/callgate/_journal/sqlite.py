@@ -67,27 +67,16 @@ class SqliteJournal:
         self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
         self._thread.start()
 
-    def append(self, draft: Draft) -> Event:
+    def append(self, draft: Draft) -> int:
         with self._guard:
             self._refuse_if_broken()
             self._position += 1
             seq = self._seq[draft.run] = self._next_seq(draft.run)
-            event = Event(
-                position=self._position,
-                run=draft.run,
-                seq=seq,
-                kind=draft.kind,
-                call=draft.call,
-                attempt=draft.attempt,
-                parents=draft.parents,
-                at_ns=self._clock.wall_ns(),
-                mono=self._clock.monotonic(),
-                body=draft.body,
-            )
+            event = draft.sealed(position=self._position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
             self._pending.append(event)
             if len(self._pending) == 1:
                 self._guard.notify()
-        return event
+        return event.position
 
     async def durable(self, position: int) -> None:
         if position <= self._written:
@@ -238,7 +227,8 @@ def read_events(
         wheres.append("run = ?")
     if call is not None:
         wheres.append("call = ?")
-    query = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position {'DESC' if newest_first else 'ASC'} LIMIT ?"
+    order = "DESC" if newest_first else "ASC"
+    query = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position {order} LIMIT ?"
     for row in connection.execute(query, (*(value for value in values if value is not None), -1 if limit is None else limit)):
         yield event_of(row)
 

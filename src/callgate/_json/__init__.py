@@ -6,23 +6,27 @@ schemas or calls.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from callgate._json.plain import to_jsonable
 from callgate._json.strict import strict_object, strict_value
 from callgate._json.text import ends_inside
 
-__all__ = ["canonical", "decode", "ends_inside", "json_text", "strict_object", "strict_value", "to_jsonable"]
+__all__ = ["canonical", "decode", "ends_inside", "json_text", "plain_bytes", "strict_object", "strict_value", "to_jsonable"]
 
-_encode = msgspec.json.Encoder(order="deterministic").encode
-decode = msgspec.json.Decoder().decode
+canonical: Callable[[object], bytes] = msgspec.json.Encoder(order="deterministic").encode
+"""Encode plain JSON data, Structs included: no white space, keys sorted, the same bytes for the same value."""
 
+plain_bytes: Callable[[object], bytes] = msgspec.json.Encoder().encode
+"""The same in the value's own order."""
 
-def canonical(value: object) -> bytes:
-    """Encode plain JSON data, Structs included: no white space, keys sorted, the same bytes for the same value."""
-    return _encode(value)
+decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
+"""Read JSON that callgate wrote."""
 
 
 def json_text(value: object) -> str:
     """Plain JSON data as text, in its own order."""
-    return msgspec.json.encode(value).decode()
+    return plain_bytes(value).decode()

@@ -79,7 +79,7 @@ _SCALARS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = 
     (int, int.__int__),
     (float, float.__float__),
     ((datetime.date, datetime.time), lambda value: value.isoformat()),
-    (datetime.timedelta, lambda value: value.total_seconds()),
+    (datetime.timedelta, msgspec.to_builtins),
     ((uuid.UUID, pathlib.PurePath), str),
     (decimal.Decimal, _decimal),
     ((bytes, bytearray, memoryview), _base64),

@@ -32,6 +32,8 @@ def to_jsonable(
     Raises:
         ResultNotSerializable: With code `non_serializable` or `output_too_large`; names the path and the Python type.
     """
+    if _is_plain(value):
+        return (value if type(value) is not dict else value.copy()), ()
     maker = Maker(max_depth, max_values, max_bytes)
     try:
         return maker.plain(value, 0), tuple(maker.notes.values())
@@ -44,6 +46,25 @@ def to_jsonable(
         raise ResultNotSerializable(
             "The tool's result nests too deep or contains itself. Return a flatter value.", code="non_serializable"
         ) from None
+
+
+def _is_plain(value: object) -> bool:
+    """Whether this is the ordinary case: one small scalar, or a small dict of them. Says no where it would take longer to know."""
+    if type(value) is dict:
+        if len(value) > 16:
+            return False
+        for key, item in value.items():
+            kind = type(item)
+            if type(key) is not str or not key.isascii() or not (kind is int or kind is bool or item is None or _is_plain_text(item)):
+                return False
+            if kind is int and not -(2**63) <= item < 2**64:
+                return False
+        return True
+    return value is None or type(value) is bool or _is_plain_text(value)
+
+
+def _is_plain_text(value: object) -> bool:
+    return type(value) is str and len(value) < 4096 and value.isascii()
 
 
 class NotJson(Exception):

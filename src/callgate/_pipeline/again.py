@@ -161,7 +161,7 @@ class RunState:
         hashed = arguments_hash(canonical(call.arguments))
         known = Known(tool=call.tool.name, arguments=hashed, uid=call.uid, running=future)
         self._known[key] = known
-        flight.record.asked_hash = hashed
+        flight.asked_hash = hashed
         try:
             yield known
         finally:
@@ -188,6 +188,9 @@ class RunState:
         return self.uncertain.get((approved.call.tool.name, arguments_hash(approved.encoded))) if self.uncertain else None
 
     def now_uncertain(self, approved: ApprovedCall) -> None:
+        """Nobody knows what came of this call; one without effect leaves no doubt."""
+        if approved.call.tool.effect == "none":
+            return
         fact = (approved.call.tool.name, arguments_hash(approved.encoded))
         self.uncertain[fact] = Uncertain(approved.call.uid, approved.key)
 

@@ -94,7 +94,7 @@ class Cache:
 
     def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, checked: Checked) -> None:
         tool = approved.call.tool
-        touched = tool.touched(approved.call.arguments)
+        touched = tool.touched(approved.call.arguments, approved.call.scope)
         value = _encode(checked)
         if self._redactor is not None:
             value = self._redactor.redact(value)

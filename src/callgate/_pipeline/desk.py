@@ -16,14 +16,14 @@ from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.normalise import failed
-from callgate._pipeline.record import CallRecord, Reason, Writer
+from callgate._pipeline.record import Reason, Writer
 from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallNotStarted, DangerousLimitReached
 from callgate.events import Progress
 from callgate.hooks import Hook
-from callgate.protocols import Policy
+from callgate.protocols import Execution, Policy
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -89,22 +89,7 @@ class Desk:
         occurrence: int = 0,
     ) -> Flight:
         """Give a call its place in its run."""
-        state = self.state(scope.run)
-        uid = state.next_uid(scope.iteration)
-        record = CallRecord(self._writer, scope.run, uid, parent.record.last if parent else state.position)
-        deadline = parent.deadline if parent else None
-        return Flight(
-            raw,
-            scope,
-            state,
-            record,
-            uid=uid,
-            kill=kill,
-            began=self._clock.monotonic(),
-            deadline=deadline,
-            parent=parent,
-            occurrence=occurrence,
-        )
+        return Flight(raw, scope, self.state(scope.run), self._writer, kill, self._clock.monotonic(), parent, occurrence)
 
     def settle(self, uid: str, reason: str) -> bool:
         """Record that a call in doubt was settled; tells whether it was in doubt."""
@@ -194,11 +179,13 @@ class Desk:
                 why = "its result was consumed"
         return failed(raw, flight.uid, name, CallNotStarted(f"{name} gave no result: {why}."), self._limits)
 
-    def late(self, uid: str, status: str) -> None:
+    def late(self, uid: str, execution: Execution) -> None:
         """An answer came after its call had ended: recorded, never used."""
         log.warning("A late answer of %s was discarded", uid)
         run = uid.rsplit("/", 2)[0]
-        self._writer.write("call.late", Reason(reason="the call had ended before its tool answered", status=status), run=run, call=uid)
+        self._writer.write(
+            "call.late", Reason(reason="the call had ended before its tool answered", status=execution.status), run=run, call=uid
+        )
 
 
 def _tick(scope: Scope) -> str:

@@ -42,15 +42,16 @@ class Endings:
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
         """The call has a result: recorded, and durable before anybody sees it."""
         if self._restart is not None and result.success and await self._restarts(result):
-            flight.record.write("call.restarted", Reason(reason="the result enriched the context"))
+            flight.write("call.restarted", Reason(reason="the result enriched the context"))
             return Restarted(flight.uid)
         body = encoded(result, self._limits)
-        position = flight.record.completed(body)
+        position = flight.write("call.completed", body)
         if self._survives:
-            await flight.record.durable(position)
+            await flight.durable(position)
         if result.success and flight.scope.conversation:
-            flight.record.remember(flight.scope.conversation, body)
-        log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)
+            flight.remember(body)
+        if log.isEnabledFor(logging.INFO):
+            log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
@@ -71,6 +72,11 @@ class Endings:
             return self._refused(flight, error, name)
         raise error
 
+    def cancelled(self, flight: Flight) -> None:
+        """The caller was cancelled: nobody takes the outcome, but the record has the end."""
+        status = "unknown" if flight.started else "not_started"
+        flight.write("call.aborted", Reason(reason="the caller was cancelled", status=status))
+
     def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """The result that says why there is no other."""
         notes = approved.call.notes if approved else ()
@@ -81,8 +87,8 @@ class Endings:
         try:
             if isinstance(error, CallDenied):
                 rule = str((error.details or {}).get("rule", ""))
-                flight.record.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
-            flight.record.completed(encoded(result, self._limits))
+                flight.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
+            flight.write("call.completed", encoded(result, self._limits))
         except RecordFailed as unwritable:  # it did not run; the caller must hear of it all the same
             log.error("%s", unwritable)
             result = self.result_of(flight, unwritable, name, None)
@@ -93,13 +99,13 @@ class Endings:
 
     def _suspended(self, flight: Flight, question: ApprovalNeeded, name: str) -> Suspended:
         approval_id, expires_at = self._approvals.ask(question.binding)
-        flight.record.write("call.verdict", Verdict(verdict="ask", tool=name, rule=question.rule, reason=question.question))
-        flight.record.write("call.suspended", Reason(reason=question.question, details={"approval": approval_id, "expires_at": expires_at}))
+        flight.write("call.verdict", Verdict(verdict="ask", tool=name, rule=question.rule, reason=question.question))
+        flight.write("call.suspended", Reason(reason=question.question, details={"approval": approval_id, "expires_at": expires_at}))
         return Suspended(approval_id, expires_at, question.question, flight.uid)
 
     def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
         log.warning("Tool call aborted: %s", end)
-        flight.record.write("call.aborted", Reason(reason=str(end), status=end.status, details=end.details))
+        flight.write("call.aborted", Reason(reason=str(end), status=end.status, details=end.details))
         return Aborted(end.status, str(end))
 
     async def _restarts(self, result: ToolResult) -> bool:

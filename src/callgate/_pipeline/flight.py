@@ -1,33 +1,37 @@
-"""One call on its way: what the stages of the route hand along beside the call itself."""
+"""One call on its way: its record, and what the stages hand along beside the call itself."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
 from callgate._pipeline.again import RunState
-from callgate._pipeline.record import CallRecord
+from callgate._pipeline.record import AttemptFailed, ReceivedCall, Started, Verdict, Writer, arguments_hash, conversation_run
 from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
+from callgate.events import Body
+from callgate.protocols import Execution
 from callgate.route import ApprovedCall
 
 __all__ = ["Flight"]
 
 
 class Flight:
-    """Mutable, private to the engine, gone when the call has its outcome."""
+    """Mutable, private to the engine, gone when the call has its outcome. Each event it writes is caused by the one before."""
 
     __slots__ = (
+        "_writer",
+        "asked_hash",
         "before_start",
         "began",
         "deadline",
         "held",
         "kill",
+        "last",
         "occurrence",
         "parent",
         "progressed",
         "raw",
-        "record",
         "scope",
         "started",
         "state",
@@ -39,28 +43,28 @@ class Flight:
         raw: RawCall,
         scope: Scope,
         state: RunState,
-        record: CallRecord,
-        *,
-        uid: str,
+        writer: Writer,
         kill: AbortSignal,
         began: float,
-        deadline: float | None = None,
         parent: Flight | None = None,
         occurrence: int = 0,
     ) -> None:
         self.raw = raw
         self.scope = scope
         self.state = state
-        self.record = record
-        self.uid = uid
+        self.uid = state.next_uid(scope.iteration)
         self.kill = kill
         self.began = began
         """On the engine's monotonic clock."""
-        self.deadline = deadline
-        """Of the call that made this one, on the same clock; None until the call's own clock starts."""
         self.parent = parent
+        self.deadline: float | None = parent.deadline if parent else None
+        """Of the call that made this one, on the same clock; None until the call's own clock starts."""
         self.occurrence = occurrence
         """How many earlier calls of the same message have the same id."""
+        self.last: int = parent.last if parent else state.position
+        """The position of this call's latest event: what nested calls are caused by."""
+        self.asked_hash = ""
+        """Of the arguments as they were handed in, where the call has a key by which it is known again."""
         self.before_start: Callable[[ApprovedCall], Awaitable[None]] | None = None
         """Waited for between approval and start: the emission's say."""
         self.held: tuple[Slots, ...] = ()
@@ -68,8 +72,61 @@ class Flight:
         self.progressed = 0
         self.started = False
         """Whether the tool's code may have been entered."""
+        self._writer = writer
+
+    # The record of the call
+
+    def write(self, kind: str, body: Body, attempt: int = 0) -> int:
+        last = self.last
+        self.last = position = self._writer.write(kind, body, self.scope.run, self.uid, attempt, (last,) if last else ())
+        return position
+
+    async def durable(self, position: int) -> None:
+        await self._writer.durable(position)
+
+    def received(self) -> None:
+        raw = self.raw
+        body = ReceivedCall(raw, self.scope, self.parent.uid if self.parent else "")
+        self.write("call.received", body if type(raw.arguments) is str else body.encode())
+
+    def approved(self, approved: ApprovedCall) -> None:
+        self.write("call.verdict", Verdict.allow(approved))
+
+    def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int:
+        tool = approved.call.tool
+        body = Started(
+            tool=tool.name,
+            effect=tool.effect,
+            key=approved.key,
+            runner=tool.runner,
+            timeout_s=timeout_s,
+            arguments_hash="" if tool.effect == "none" else arguments_hash(approved.encoded),
+            asked_hash=self.asked_hash,
+        )
+        return self.write("call.started", body, attempt)
+
+    def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
+        self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s), attempt)
+
+    def remember(self, body: bytes) -> None:
+        """Keep the call as its conversation's current one, in a run of the conversation's own."""
+        run = conversation_run(self.scope.conversation)
+        self._writer.write("conversation.tool_call", body, run, self.uid, parents=(self.last,))
+
+    # The room to run in
+
+    def take_nowait(self, slots: tuple[Slots, ...]) -> bool:
+        """Take the slots if that needs no waiting; all or none."""
+        for index, one in enumerate(slots):
+            if not one.take_nowait():
+                for taken in slots[:index]:
+                    taken.give()
+                return False
+        self.held = slots
+        return True
 
     async def take(self, slots: tuple[Slots, ...]) -> None:
+        """Take the slots, waiting for each in turn."""
         for one in slots:
             if not one.take_nowait():
                 await one.take()

@@ -7,7 +7,7 @@ question becomes a pending approval, asked last, so that nobody is asked for wha
 
 from __future__ import annotations
 
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from callgate._json import canonical
 from callgate._pipeline.approvals import binding
@@ -16,10 +16,12 @@ from callgate._pipeline.validate import revalidate
 from callgate.calls import Note
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, CallFailed
 from callgate.hooks import Hook
-from callgate.protocols import Allow, Ask, Deny, Modify, Policy, Verdict
+from callgate.protocols import Allow, Ask, Deny, Modify, Policy
 from callgate.route import ApprovedCall, ValidatedCall
 
 __all__ = ["Gate", "gate"]
+
+_BY_DEFAULT = Allow(rule="default")
 
 
 class Gate(Protocol):
@@ -72,12 +74,15 @@ async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: st
 async def _judge(call: ValidatedCall, policies: tuple[Policy, ...]) -> Allow | Ask | Modify:
     """The verdict of all policies together: the first deny or change wins, then a question, then allow."""
     question: Ask | None = None
-    rule = "default"
+    allowed = _BY_DEFAULT
     for policy in policies:
-        verdict = await _decide(policy, call)
+        try:
+            verdict = await policy.decide(call)
+        except Exception as error:
+            raise CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed") from error
         match verdict:
             case Allow():
-                rule = verdict.rule or rule
+                allowed = verdict
             case Ask():
                 question = question or verdict
             case Deny():
@@ -85,20 +90,10 @@ async def _judge(call: ValidatedCall, policies: tuple[Policy, ...]) -> Allow | A
             case Modify():
                 if verdict.arguments != call.arguments:
                     return verdict
-                rule = verdict.rule or rule
-            case unknown:
-                assert_never(unknown)
-    return question or Allow(rule=rule)
-
-
-async def _decide(policy: Policy, call: ValidatedCall) -> Verdict:
-    try:
-        verdict = await policy.decide(call)
-    except Exception as error:
-        raise CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed") from error
-    if not isinstance(verdict, (Allow, Ask, Deny, Modify)):
-        raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
-    return verdict
+                allowed = Allow(rule=verdict.rule)
+            case _:
+                raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
+    return question or allowed
 
 
 def _modified(call: ValidatedCall, arguments: dict[str, object], reason: str) -> ValidatedCall:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode, json_text
+from callgate._json import canonical, decode, json_text, plain_bytes
 from callgate._limits import Limits
 from callgate._pipeline.excerpt import excerpt
 from callgate._redact import Redactor
@@ -30,12 +30,11 @@ def normalise(approved: ApprovedCall, checked: Checked, limits: Limits, blobs: B
     if checked.status != "ok":
         return _failure(call.raw, call.uid, call.tool.name, checked, limits, rule=approved.rule, notes=notes)
     value = checked.value
-    text, mime = (value, "text/plain") if type(value) is str else (json_text(value), "application/json")
-    raw = text.encode()
+    raw, mime = (value.encode(), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
     if redactor is not None:
         raw = redactor.redact(raw)
-        text = raw.decode()
-        value = text if mime == "text/plain" else decode(raw)
+        value = raw.decode() if mime == "text/plain" else decode(raw)
+    text = raw.decode()
     content: tuple[Part, ...]
     blob = None
     if len(raw) <= limits.content_bytes:

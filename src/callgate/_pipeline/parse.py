@@ -43,10 +43,15 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
         arguments = strict_object(raw.arguments, limits)
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
         if not repair:
-            raise
+            raise _told_apart(error) from None
         arguments, note = _repaired(raw, limits, error)
         return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(note,))
     return ParsedCall(uid=uid, raw=raw, arguments=arguments) if arguments else _empty(raw, uid, limits)
+
+
+def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:
+    """Text that ends too early in a message that did not: cut off all the same, but by whoever wrote it."""
+    return ArgumentsTruncated(str(error), code="invalid_json") if isinstance(error, ArgumentsTruncated) else error
 
 
 def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | ArgumentsTruncated) -> tuple[dict[str, object], Note]:

@@ -1,7 +1,7 @@
 """Write down what happens to a call, each event with what caused it.
 
-Brackets the whole route. Bodies are canonical JSON, redacted before they reach the journal. Decides nothing; a journal that cannot be
-written to stops the call before it runs.
+Brackets the whole route. A body is encoded when somebody reads it or when it goes to disk: what it is made of is frozen, so it is the same
+then as now. Redaction sits before the journal. Decides nothing; a journal that cannot be written to stops the call before it runs.
 """
 
 from __future__ import annotations
@@ -16,16 +16,37 @@ from callgate._json import canonical
 from callgate._redact import Redactor
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed
-from callgate.events import Bus, Draft
+from callgate.events import Body, Bus, Draft
 from callgate.protocols import Execution, Journal
 from callgate.route import ApprovedCall
 
-__all__ = ["CallRecord", "Reason", "Received", "Started", "Verdict", "Writer", "arguments_hash", "conversation_run", "decode_result"]
+__all__ = [
+    "AttemptFailed",
+    "Reason",
+    "ReceivedCall",
+    "Started",
+    "Verdict",
+    "Writer",
+    "arguments_hash",
+    "conversation_run",
+    "decode_result",
+]
 
 _MAX_RAW = 65_536
+_MAX_TEXT = 4_096
+_NO_SCOPE = Scope()
 
 
-class Received(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _Json(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A body that is encoded as it stands."""
+
+    def encode(self) -> bytes:
+        return canonical(self)
+
+
+class Received(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The body of `call.received`."""
+
     id: str
     name: str
     arguments: str
@@ -37,18 +58,41 @@ class Received(Struct, frozen=True, kw_only=True, omit_defaults=True):
     closed: str = "sealed"
     reasoning: str = ""
     idempotency_key: str = ""
-    conversation: str = ""
-    turn: int = 0
-    tick: str = ""
-    iteration: int = 0
-    principal: str = ""
-    actor: str = ""
-    workspace: str = ""
+    scope: dict[str, object] | None = None
+    """What the scope says, without the host's own context."""
     parent: str = ""
     """The uid of the call that made this one."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReceivedCall(Struct, frozen=True):
+    """Becomes `Received` when it is encoded."""
+
+    raw: RawCall
+    scope: Scope
+    parent: str
+
+    def encode(self) -> bytes:
+        raw = self.raw
+        text, size, digest = _as_text(raw.arguments)
+        body = Received(
+            id=_clean(raw.id),
+            name=_clean(raw.name)[:256],
+            arguments=text,
+            arguments_bytes=size,
+            arguments_sha256=digest,
+            origin=_clean(raw.origin),
+            closed=raw.closed,
+            reasoning=_clean(raw.reasoning),
+            idempotency_key=_clean(raw.idempotency_key or ""),
+            scope=_scope_facts(self.scope),
+            parent=self.parent,
+        )
+        return canonical(body)
+
+
+class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The body of `call.verdict`."""
+
     verdict: str
     tool: str
     rule: str = ""
@@ -58,8 +102,22 @@ class Verdict(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The final arguments, as the tool gets them."""
     notes: tuple[Note, ...] = ()
 
+    @classmethod
+    def allow(cls, approved: ApprovedCall) -> Verdict:
+        call = approved.call
+        return cls(
+            verdict="allow",
+            tool=call.tool.name,
+            rule=approved.rule,
+            identity=call.tool.identity,
+            arguments=Raw(approved.encoded),
+            notes=call.notes,
+        )
 
-class Started(Struct, frozen=True, kw_only=True, omit_defaults=True):
+
+class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The body of `call.started`."""
+
     tool: str
     effect: str
     key: str
@@ -71,20 +129,28 @@ class Started(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the arguments as they were handed in; set where the call has a key by which it is known again."""
 
 
-class AttemptFailed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AttemptFailed(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The body of `call.attempt_failed`."""
+
     status: str
     error: str = ""
     wait_s: float = 0.0
 
+    @classmethod
+    def of(cls, execution: Execution, wait_s: float) -> AttemptFailed:
+        return cls(status=execution.status, error=execution.error[:1000], wait_s=round(wait_s, 3))
 
-class Reason(Struct, frozen=True, kw_only=True, omit_defaults=True):
+
+class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The body of every event that says why something ended or did not happen."""
+
     reason: str
     status: str = ""
     details: Mapping[str, object] | None = None
 
 
 class Writer:
-    """One engine's pen: encodes, redacts, appends, and tells the bus."""
+    """One engine's pen: redacts, appends, and tells the bus."""
 
     __slots__ = ("bus", "journal", "redactor")
 
@@ -93,125 +159,37 @@ class Writer:
         self.bus = bus
         self.redactor = redactor
 
-    def write(self, kind: str, body: object, *, run: str, call: str = "", attempt: int = 0, parents: tuple[int, ...] = ()) -> int:
+    def write(self, kind: str, body: Body, run: str, call: str = "", attempt: int = 0, parents: tuple[int, ...] = ()) -> int:
         """Append one event and return its position.
 
         Raises:
             RecordFailed: The journal did not take it.
         """
-        encoded = body if type(body) is bytes else canonical(body)
         if self.redactor is not None:
-            encoded = self.redactor.redact(encoded)
-        draft = Draft(kind=kind, run=run, call=call, attempt=attempt, parents=parents, body=encoded)
+            body = self.redactor.redact(body if type(body) is bytes else body.encode())  # type: ignore[union-attr]
         try:
-            event = self.journal.append(draft)
+            position = self.journal.append(Draft(kind=kind, run=run, call=call, attempt=attempt, parents=parents, body=body))
         except Exception as error:
             raise RecordFailed(
                 f"The record could not be written ({type(error).__name__}: {error}). Nothing is run until it can be; tell the operator."
             ) from error
         if self.bus.busy:
-            self.bus.publish(kind, event)
-        return event.position
-
-
-class CallRecord:
-    """The events of one call, each caused by the one before it."""
-
-    __slots__ = ("_last", "_run", "_uid", "_writer", "asked_hash")
-
-    def __init__(self, writer: Writer, run: str, uid: str, cause: int) -> None:
-        self._writer = writer
-        self._run = run
-        self._uid = uid
-        self._last = cause
-        self.asked_hash = ""
-
-    @property
-    def last(self) -> int:
-        """The position of this call's latest event: what nested calls are caused by."""
-        return self._last
-
-    def write(self, kind: str, body: object, *, attempt: int = 0) -> int:
-        parents = (self._last,) if self._last else ()
-        self._last = position = self._writer.write(kind, body, run=self._run, call=self._uid, attempt=attempt, parents=parents)
+            for event in self.journal.read(after=position - 1, limit=1):
+                self.bus.publish(kind, event)
         return position
 
-    def received(self, raw: RawCall, scope: Scope, parent: str) -> None:
-        text, size, digest = _as_text(raw.arguments)
-        self.write(
-            "call.received",
-            Received(
-                id=_clean(raw.id),
-                name=_clean(raw.name)[:256],
-                arguments=text,
-                arguments_bytes=size,
-                arguments_sha256=digest,
-                origin=raw.origin,
-                closed=raw.closed,
-                reasoning=_clean(raw.reasoning),
-                idempotency_key=_clean(raw.idempotency_key or ""),
-                conversation=scope.conversation,
-                turn=scope.turn,
-                tick=scope.tick,
-                iteration=scope.iteration,
-                principal=scope.principal,
-                actor=scope.actor,
-                workspace=scope.workspace,
-                parent=parent,
-            ),
-        )
-
-    def approved(self, approved: ApprovedCall) -> None:
-        call = approved.call
-        self.write(
-            "call.verdict",
-            Verdict(
-                verdict="allow",
-                tool=call.tool.name,
-                rule=approved.rule,
-                identity=call.tool.identity,
-                arguments=Raw(approved.encoded),
-                notes=call.notes,
-            ),
-        )
-
-    def started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int:
-        tool = approved.call.tool
-        return self.write(
-            "call.started",
-            Started(
-                tool=tool.name,
-                effect=tool.effect,
-                key=approved.key,
-                runner=tool.runner,
-                timeout_s=round(timeout_s, 3),
-                arguments_hash="" if tool.effect == "none" else arguments_hash(approved.encoded),
-                asked_hash=self.asked_hash,
-            ),
-            attempt=attempt,
-        )
-
     async def durable(self, position: int) -> None:
+        """Wait until the event survives what the journal promises.
+
+        Raises:
+            RecordFailed: It will not.
+        """
         try:
-            await self._writer.journal.durable(position)
+            await self.journal.durable(position)
         except Exception as error:
             raise RecordFailed(
-                f"The record could not be made durable ({type(error).__name__}). The call was not run; tell the operator."
+                f"The record could not be made durable ({type(error).__name__}: {error}). Nothing is run until then; tell the operator."
             ) from error
-
-    def attempt_failed(self, approved: ApprovedCall, attempt: int, execution: Execution, wait_s: float) -> None:
-        self.write(
-            "call.attempt_failed",
-            AttemptFailed(status=execution.status, error=execution.error[:1000], wait_s=round(wait_s, 3)),
-            attempt=attempt,
-        )
-
-    def completed(self, body: bytes) -> int:
-        return self.write("call.completed", body)
-
-    def remember(self, conversation: str, body: bytes) -> None:
-        """Keep the call as the conversation's current one, in a run of the conversation's own."""
-        self._writer.write("conversation.tool_call", body, run=conversation_run(conversation), call=self._uid, parents=(self._last,))
 
 
 decode_result = msgspec.json.Decoder(ToolResult).decode
@@ -224,6 +202,13 @@ def conversation_run(conversation: str) -> str:
 
 def arguments_hash(encoded: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()[:32]
+
+
+def _scope_facts(scope: Scope) -> dict[str, object] | None:
+    """What a scope says that it does not say by default."""
+    names = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
+    facts = {name: getattr(scope, name) for name in names if getattr(scope, name) != getattr(_NO_SCOPE, name)}
+    return {name: _clean(value) if isinstance(value, str) else value for name, value in facts.items()} or None
 
 
 def _as_text(arguments: object) -> tuple[str, int, str]:
@@ -242,4 +227,4 @@ def _as_text(arguments: object) -> tuple[str, int, str]:
 
 def _clean(text: object) -> str:
     """Bounded, and valid UTF-8 whatever came."""
-    return str(text)[:4096].encode("utf-8", "backslashreplace").decode()
+    return str(text)[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -43,10 +43,10 @@ def resolve(parsed: ParsedCall, registry: ToolRegistry, scope: Scope) -> Resolve
         tool = _meant(name, registry)
         if tool is not None:
             notes = (*notes, Note(kind="name", text=f"The name came as {clip(name)} and was taken for {tool.name!r}."))
-    if gate is not None and not (tool is not None and _is_allowed(tool, gate)):
+    if gate is not None and not (_is_allowed(tool, gate) if tool is not None else name in gate):
         raise _blocked(tool.name if tool is not None else name, gate)
     if tool is None:
-        raise _unknown(name, registry.names())
+        raise _unknown(name, [one for one in registry.names() if gate is None or one in gate])
     return ResolvedCall(parsed=parsed, tool=tool, notes=notes)
 
 
@@ -91,7 +91,7 @@ def _blocked(name: str, gate: frozenset[str]) -> ToolBlocked:
     offered = f"Use one of these instead: {_listed(allowed)}." if allowed else "No tool is offered in this turn; answer without one."
     details: dict[str, object] = {
         "status": "blocked_by_deliberate_tool_mode",
-        "function_name": name[:_MAX_NAME],
+        "function_name": name[:_MAX_NAME].encode("utf-8", "backslashreplace").decode(),
         "allowed_tools": allowed,
     }
     return ToolBlocked(f"{clip(name)} was not run: this turn does not offer it. {offered}", details=details)

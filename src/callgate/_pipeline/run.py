@@ -28,13 +28,18 @@ class Ran(Struct, frozen=True):
     execution: Execution
     attempts: int
 
+    @property
+    def entered(self) -> bool:
+        """Whether the tool's code may have been entered."""
+        return self.attempts > 0 and self.execution.status != "not_started" and not self.execution.not_started
+
 
 class Attempts(Protocol):
     """Where attempts are recorded."""
 
-    def started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int: ...
+    def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int: ...
     async def durable(self, position: int) -> None: ...
-    def attempt_failed(self, approved: ApprovedCall, attempt: int, execution: Execution, wait_s: float) -> None: ...
+    def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None: ...
 
 
 async def run(
@@ -61,7 +66,7 @@ async def run(
         timeout_s = left if tool.timeout_s is None else min(tool.timeout_s, left)
         if kill.reason is not None or left <= 0:
             return Ran(_not_started(kill), attempt - 1)
-        position = record.started(approved, attempt, timeout_s)
+        position = record.attempt_started(approved, attempt, timeout_s)
         if tool.effect != "none":
             await record.durable(position)
         context.attempt = attempt
@@ -73,7 +78,7 @@ async def run(
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
         if wait_s is None:
             return Ran(execution, attempt)
-        record.attempt_failed(approved, attempt, execution, wait_s)
+        record.attempt_failed(attempt, execution, wait_s)
         if not await _wait(wait_s, clock, kill):
             return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
         attempt += 1

@@ -9,9 +9,18 @@ from typing import Any, TypeVar
 
 from callgate.errors import UsageError
 
-__all__ = ["LoopThread"]
+__all__ = ["LoopThread", "refuse_inside_loop"]
 
 T = TypeVar("T")
+
+
+def refuse_inside_loop() -> None:
+    """Raises `UsageError` where the calling thread has a running event loop, which waiting would hold up."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError("call_sync was used inside a running event loop, which it would hold up. Use 'await engine.call(...)' there.")
 
 
 class LoopThread:
@@ -23,17 +32,8 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait for it.
-
-        Raises:
-            UsageError: The calling thread has a running event loop, which waiting would hold up.
-        """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-        work.close()
-        raise UsageError("call_sync was used inside a running event loop, which it would hold up. Use 'await engine.call(...)' there.")
+        """Run `work` on the loop and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

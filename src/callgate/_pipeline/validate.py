@@ -73,7 +73,7 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
     if not schema.is_valid(arguments):
         arguments, more = _coerced(tool, arguments, coerce)
         notes += more
-    if coerce and _has_float(arguments):
+    if coerce and _has_whole_float(arguments):
         arguments, more = whole_numbers(arguments, schema)
         notes += more
     if tool.own_validator:
@@ -97,10 +97,13 @@ def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
     return changed, notes
 
 
-def _has_float(node: Any) -> bool:
+def _has_whole_float(node: Any) -> bool:
     for item in node.values() if node.__class__ is dict else node:
         kind = item.__class__
-        if kind is float or ((kind is dict or kind is list) and _has_float(item)):
+        if kind is float:
+            if item.is_integer():
+                return True
+        elif (kind is dict or kind is list) and _has_whole_float(item):
             return True
     return False
 

@@ -1,1 +1,78 @@
+"""Runners: where a tool's code runs. In the caller's task, in a thread, or in a process of its own.
 
+All are `callgate.protocols.Runner` and pass one contract suite. Threads and processes are loaded when the first tool needs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from callgate._clock import Clock
+from callgate._limits import Limits
+from callgate._runners.inline import InlineRunner
+from callgate._runners.strays import OnLate
+from callgate.protocols import Runner
+from callgate.tools.base import RunnerName
+
+if TYPE_CHECKING:
+    from callgate._runners.process import ProcessLimits, ProcessRunner
+    from callgate._runners.threads import ThreadRunner
+
+__all__ = ["InlineRunner", "OnLate", "Runners"]
+
+
+class Runners:
+    """The runners of one engine, each made when it is first picked.
+
+    Args:
+        limits: The engine's bounds.
+        clock: Where identifiers come from.
+        process_limits: Bounds of worker processes; None: the defaults.
+        on_late: Takes the uid and the execution of a call whose tool answered after the call had ended.
+    """
+
+    def __init__(self, limits: Limits, clock: Clock, *, process_limits: ProcessLimits | None = None, on_late: OnLate | None = None) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._process_limits = process_limits
+        self._on_late = on_late
+        self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
+
+    def pick(self, name: RunnerName) -> Runner:
+        """The runner of this name.
+
+        Raises:
+            UsageError: Process tools do not run on this system.
+        """
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = self._make(name)
+        return found
+
+    def _make(self, name: RunnerName) -> InlineRunner | ThreadRunner | ProcessRunner:
+        match name:
+            case "inline":
+                return InlineRunner(self._on_late)
+            case "thread":
+                from callgate._runners.threads import ThreadRunner
+
+                return ThreadRunner(self._limits, self._on_late)
+            case "process":
+                from callgate._runners.process import ProcessRunner
+
+                return ProcessRunner(self._limits, self._clock, self._process_limits, self._on_late)
+
+    @property
+    def abandoned(self) -> int:
+        """How much code still runs that could not be stopped."""
+        return sum(runner.abandoned for runner in self._made.values())
+
+    @property
+    def late(self) -> int:
+        """How many answers came after their call had ended."""
+        return sum(runner.late for runner in self._made.values())
+
+    async def close(self) -> None:
+        """End everything that runs, in bounded time. Idempotent."""
+        await asyncio.gather(*(runner.close() for runner in self._made.values()))

@@ -11,14 +11,13 @@ import copy
 import math
 import re
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from typing import Any
 
 from callgate._json import strict_value
 from callgate._limits import Limits
 from callgate._schema.compile import CompiledSchema
-from callgate._schema.problems import clear_path
 from callgate._schema.walk import pointer
+from callgate._schema.words import clear_path
 from callgate.calls import Note
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
@@ -27,7 +26,8 @@ __all__ = ["coerced", "whole_numbers"]
 _ROUNDS = 4
 """How often text may turn out to hold text that has to be undone in turn."""
 _MAX_NOTES = 50
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.0+)?")
+_MAX_FLOATS = 1_000
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,19})(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
 _LIMITS = Limits()
@@ -129,6 +129,8 @@ def _integer(text: str) -> object:
 def _number(text: str) -> object:
     if not _NUMBER.fullmatch(text):
         return _NOTHING
+    from decimal import Decimal
+
     number = float(text)
     return number if math.isfinite(number) and Decimal(text) == Decimal(repr(number)) else _NOTHING
 
@@ -179,7 +181,7 @@ def whole_numbers(value: dict[str, object], schema: CompiledSchema) -> tuple[dic
     """
     probe = copy.deepcopy(value)
     places = list(_make_fractional(probe, ()))
-    if not places:
+    if not places or len(places) > _MAX_FLOATS:
         return value, ()
     refused = {tuple(e.instance_path) for e in schema.errors(probe) if e is not None and _wants_integer(e)}
     found = [place for place in places if place in refused]

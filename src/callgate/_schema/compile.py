@@ -26,7 +26,17 @@ __all__ = ["CompiledSchema", "compile_schema"]
 MAX_DEPTH = 100
 """Levels of JSON in a schema; the validator itself crashes far above that."""
 MAX_BYTES = 1_048_576
-_LIMITS = Limits(arguments_bytes=MAX_BYTES, arguments_depth=MAX_DEPTH, arguments_keys=50_000)
+_LIMITS = Limits(arguments_bytes=MAX_BYTES, arguments_depth=MAX_DEPTH, arguments_keys=30_000)
+_FACTS = {
+    "invalid_json": "it is no JSON",
+    "truncated": "its text is cut off",
+    "not_object": "it is no object",
+    "duplicate_key": "one of its objects has a key twice",
+    "bad_number": "it holds a number that is out of range",
+    "bad_unicode": "its text is no valid Unicode",
+    "too_deep": f"it nests deeper than {MAX_DEPTH} levels, which is the limit",
+    "too_large": f"it is larger than {MAX_BYTES} bytes or {_LIMITS.arguments_keys} keys, which is the limit",
+}
 _CHECK_BUDGET = 20_000_000  # units of effort, 0.2 s
 _EXPLAIN_BUDGET = 5_000  # an error costs about 3,000 times what a check costs
 _EXPLAIN_BYTES = 65_536
@@ -127,8 +137,7 @@ def _read(source: Mapping[str, Any] | str | bytes, where: str) -> Schema:
     try:
         return strict_object(source, _LIMITS)
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
-        fact = str(error).replace("The arguments", "the schema's JSON").replace("arguments", "schema")
-        raise refuse(where, fact) from error
+        raise refuse(where, f"{_FACTS[error.code]}. Correct it where it is written.") from error
 
 
 def _check_root(root: Schema, where: str) -> None:
@@ -150,7 +159,7 @@ def _validator(root: Schema, where: str, dialect: str, resources: Mapping[str, A
     except jsonschema_rs.ValidationError as error:
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
             raise _remote(where, str(error.kind.error)) from error
-        fact = f"at {pointer(error.instance_path) or '/'} it is no valid JSON Schema: {error.message[:200]}. Correct it there."
+        fact = f"at {pointer(error.instance_path)[:200] or '/'} it is no valid JSON Schema: {error.message[:200]}. Correct it there."
         raise refuse(where, fact) from error
     except Exception as error:
         if isinstance(error, jsonschema_rs.ReferencingError):

@@ -8,7 +8,7 @@ work is counted per value, from above, without doing it. One unit is about 10 ns
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -21,7 +21,10 @@ __all__ = ["ENDLESS", "Effort", "EndlessSchema"]
 ENDLESS = 1 << 62
 _MOST_BRANCHES = 10_000
 _MOST_PLACES = 5_000
-_MOST_STEPS = 20_000
+_MOST_LEVELS = 200
+_MOST_STEPS = 100_000
+_MOST_LOOKS = 1_000_000
+_MOST_ENTRIES = 300_000
 _ITEMS = frozenset({"items", "additionalItems", "unevaluatedItems", "contains"})
 
 State = dict[int, int]
@@ -64,6 +67,7 @@ class Effort:
         self._nodes: list[_Node] = []
         self._numbers: dict[int, int] = {}
         self._closed: dict[int, State] = {}
+        self._entries = 0
         start = self._number(root)
         for number in range(len(self._nodes)):
             self._close(number)
@@ -77,29 +81,37 @@ class Effort:
 
     def bound(self, size: int) -> int:
         """The most work that any value of `size` bytes can be."""
-        return ENDLESS if self.per_value == ENDLESS else size * (self.per_value // 2 + self.per_character + 1)
+        return ENDLESS if self.per_value == ENDLESS else size * (self.per_value + self.per_character)
 
     def of(self, value: object) -> int:
         """The most work that validating `value` can be; `ENDLESS` where counting it is already too much."""
-        total, steps = 0, 0
+        total, looks = 0, 0
         stack: list[tuple[object, State]] = [(value, self._root)]
         while stack:
             item, state = stack.pop()
-            steps += 1
-            if steps > _MOST_STEPS:
-                return ENDLESS
-            for number, times in state.items():
-                node = self._nodes[number]
-                total += times * node.here
-                if node.text and isinstance(item, str):
-                    total += times * node.text * len(item)
-                if node.keys and isinstance(item, dict):
-                    total += times * node.keys * sum(map(len, item))
-            if isinstance(item, dict):
-                stack += [(inner, self._at_key(state, key)) for key, inner in item.items()]
-            elif isinstance(item, list):
-                stack += [(inner, self._at_index(state, index)) for index, inner in enumerate(item)]
+            total += self._at(item, state)
+            for inside in self._inside(item, state):
+                looks += len(state) + len(inside[1]) + 1
+                if looks > _MOST_STEPS or total >= ENDLESS:
+                    return ENDLESS
+                stack.append(inside)
         return total
+
+    def _inside(self, item: object, state: State) -> Iterator[tuple[object, State]]:
+        if isinstance(item, dict):
+            yield from ((inner, self._at_key(state, key)) for key, inner in item.items())
+        elif isinstance(item, list):
+            yield from ((inner, self._at_index(state, index)) for index, inner in enumerate(item))
+
+    def _at(self, item: object, state: State) -> int:
+        """The work at one place, without what is inside."""
+        units = 0
+        letters = len(item) if isinstance(item, str) else 0
+        keys, key_letters = (len(item), sum(map(len, item))) if isinstance(item, dict) else (0, 0)
+        for number, times in state.items():
+            node = self._nodes[number]
+            units += times * (node.here + keys + node.text * letters + node.keys * key_letters)
+        return units
 
     def _number(self, schema: Schema) -> int:
         """The number of a schema's node; builds what is reachable from it, without recursion."""
@@ -215,7 +227,8 @@ class Effort:
         for inner in self._nodes[number].in_place:
             for one, times in self._closed[inner].items():
                 state[one] = state.get(one, 0) + times
-        if sum(state.values()) > _MOST_BRANCHES:
+        self._entries += len(state)
+        if sum(state.values()) > _MOST_BRANCHES or self._entries > _MOST_ENTRIES:
             raise EndlessSchema(f"its branches multiply to more than {_MOST_BRANCHES} checks of one value")
         return state
 
@@ -249,13 +262,13 @@ class Effort:
 
     def _bounds(self) -> tuple[int, int]:
         """The most units per value and per character at any place, or `ENDLESS` where they grow with the value's depth."""
-        worst, dearest = 0, 0
+        worst, dearest, looks = 0, 0, 0
         seen: dict[frozenset[int], int] = {}
         stack: list[tuple[State, dict[frozenset[int], int]]] = [(self._root, {})]
         while stack:
             state, above = stack.pop()
             shape, times = frozenset(state), sum(state.values())
-            if times > above.get(shape, times) or len(seen) > _MOST_PLACES:
+            if times > above.get(shape, times) or len(above) > _MOST_LEVELS or len(seen) > _MOST_PLACES:
                 return ENDLESS, ENDLESS
             if not state or seen.get(shape, 0) >= times:
                 continue
@@ -263,11 +276,12 @@ class Effort:
             nodes = [(self._nodes[number], many) for number, many in state.items()]
             worst = max(worst, sum(node.here * many for node, many in nodes))
             dearest = max(dearest, sum(max(node.text, node.keys) * many for node, many in nodes))
-            stack += [(child, {**above, shape: times}) for child in self._children(nodes, state)]
+            names: set[str | None] = {None}.union(*(node.named for node, _ in nodes))
+            places = 1 + max((len(node.prefix) for node, _ in nodes), default=0)
+            looks += (len(names) + places) * len(state)
+            if looks > _MOST_LOOKS:
+                return ENDLESS, ENDLESS
+            path = {**above, shape: times}
+            stack += [(self._at_key(state, name), path) for name in names]
+            stack += [(self._at_index(state, index), path) for index in range(places)]
         return worst, dearest
-
-    def _children(self, nodes: list[tuple[_Node, int]], state: State) -> Iterable[State]:
-        names: set[str | None] = {None}.union(*(node.named for node, _ in nodes))
-        longest = max((len(node.prefix) for node, _ in nodes), default=0)
-        yield from (self._at_key(state, name) for name in names)
-        yield from (self._at_index(state, index) for index in range(longest + 1))

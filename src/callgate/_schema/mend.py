@@ -16,6 +16,9 @@ from callgate.errors import UsageError
 __all__ = ["mended", "refuse", "refuse_unusable"]
 
 MAX_ENUM = 10_000
+MAX_REFERENCES = 5_000
+MAX_PATTERNS = 50_000
+"""Characters of all patterns together."""
 _NUMERIC = frozenset(
     {"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "maxLength", "minLength", "maxItems", "minItems"}
     | {"maxProperties", "minProperties"}
@@ -79,26 +82,37 @@ def _modern_bounds(path: str, schema: Schema, notes: list[str]) -> None:
 
 def refuse_unusable(root: Schema, where: str) -> None:
     """Raise for what is too large to check against, or dangerous to pass on."""
-    options = 0
+    options = references = letters = 0
     headers: set[str] = set()
     for path, schema in everywhere(root):
         listed = schema.get("enum")
         options += len(listed) if isinstance(listed, list) else 0
-        if options > MAX_ENUM:
-            raise refuse(where, f"it lists more than {MAX_ENUM} enum values. Take text and check it in the tool.")
-        for pattern in patterns(schema):
-            if len(pattern) > MAX_PATTERN:
-                raise refuse(where, f"the pattern at {path or '/'} has {len(pattern)} characters; {MAX_PATTERN} is the limit. Shorten it.")
+        references += "$ref" in schema
+        letters += sum(map(len, patterns(schema)))
+        _check_patterns(schema, path, where)
         if "x-mcp-header" in schema:
             _check_header(schema, path, where, headers)
+    if options > MAX_ENUM:
+        raise refuse(where, f"it lists {options} enum values; {MAX_ENUM} is the limit. Take text and check it in the tool.")
+    if references > MAX_REFERENCES:
+        raise refuse(where, f"it has {references} references; {MAX_REFERENCES} is the limit. Split the tool.")
+    if letters > MAX_PATTERNS:
+        raise refuse(where, f"its patterns have {letters} characters together; {MAX_PATTERNS} is the limit. Check it in the tool.")
+
+
+def _check_patterns(schema: Schema, path: str, where: str) -> None:
+    for pattern in patterns(schema):
+        if len(pattern) > MAX_PATTERN:
+            place = path[:200] or "/"
+            raise refuse(where, f"the pattern at {place} has {len(pattern)} characters; {MAX_PATTERN} is the limit. Shorten it.")
 
 
 def _check_header(schema: Schema, path: str, where: str, headers: set[str]) -> None:
     name = schema["x-mcp-header"]
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise refuse(where, f"x-mcp-header at {path} is no HTTP header name. Take letters, digits and '-', at most 100.")
+        raise refuse(where, f"x-mcp-header at {path[:200]} is no HTTP header name. Take letters, digits and '-', at most 100.")
     if schema.get("type") not in _HEADER_TYPES:
-        raise refuse(where, f"x-mcp-header at {path} is on a value that is not of type {', '.join(_HEADER_TYPES)}. Drop it there.")
+        raise refuse(where, f"x-mcp-header at {path[:200]} is on a value that is not of type {', '.join(_HEADER_TYPES)}. Drop it there.")
     if name.lower() in headers:
         raise refuse(where, f"x-mcp-header {name!r} is given twice. Header names differ in more than case; rename one.")
     headers.add(name.lower())

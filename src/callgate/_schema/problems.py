@@ -6,7 +6,6 @@ Reads the validator's typed errors, never their texts: those may repeat a whole 
 from __future__ import annotations
 
 import difflib
-import json
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,20 +14,11 @@ from msgspec import Struct
 
 from callgate._json.text import clip
 from callgate._schema.walk import Schema, pointer
+from callgate._schema.words import SHOWN, TYPES, clear_path, forbidden, nearest, nearest_multiple, one_of, shown, wanted, without_repeats
 
-__all__ = ["Problem", "clear_path", "listed", "too_dear"]
+__all__ = ["Problem", "listed", "too_dear"]
 
 MAX_PROBLEMS = 20
-_SHOWN = 80
-_TYPES = {
-    "string": "text",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
 _SIZES: dict[str, tuple[str, str, Callable[[Any], int]]] = {
     "MinLength": ("text of at least {} characters", "{} characters", len),
     "MaxLength": ("text of at most {} characters", "{} characters", len),
@@ -86,7 +76,7 @@ def _problems(error: Any, root: Schema) -> list[Problem]:
         return [_unknown(error, name, root) for name in error.kind.unexpected[:MAX_PROBLEMS]]
     if kind == "PropertyNames":
         inner = error.kind.error
-        return [_problem(error, f"keys that match: {_expectation(inner, root)[0]}", clip(str(inner.instance), _SHOWN), None)]
+        return [_problem(error, f"keys that match: {_expectation(inner, root)[0]}", clip(str(inner.instance), SHOWN), None)]
     if kind in ("AnyOf", "OneOfNotValid"):
         return _alternatives(error, root)
     expected, passes = _expectation(error, root)
@@ -95,23 +85,15 @@ def _problems(error: Any, root: Schema) -> list[Problem]:
 
 def _problem(error: Any, expected: str, got: str, passes: object, *, below: tuple[str, ...] = ()) -> Problem:
     path = [*error.instance_path, *below]
-    ending = "" if passes is None else f"; {_shown(passes)} would pass"
+    ending = "" if passes is None else f"; {shown(passes)} would pass"
     return Problem(
         path=pointer(path)[:400],
         message=f"{clear_path(path)}: expected {expected}, got {got}{ending}",
         expected=expected,
         got=got,
         passes=passes,
-        keyword=error.kind.name,
+        keyword="backtracking" if type(error.kind).__name__ == "BacktrackLimitExceeded" else error.kind.name,
     )
-
-
-def clear_path(path: list[str | int]) -> str:
-    """A path as a person writes it: `filters[0].limit`."""
-    text = ""
-    for step in path[:12]:
-        text += f"[{step}]" if isinstance(step, int) else f".{step[:60]}" if text else step[:60]
-    return (text or "arguments") + ("…" if len(path) > 12 else "")
 
 
 def _required(error: Any, root: Schema) -> Problem:
@@ -124,16 +106,7 @@ def _required(error: Any, root: Schema) -> Problem:
         passes = inner["enum"][0]
     condition = next((word for word in error.evaluation_path if word in ("then", "else", "dependentRequired", "dependencies")), None)
     because = ", which the other arguments call for" if condition else ""
-    return _problem(error, f"{_wanted(inner)}{because}", "nothing: it is missing", passes, below=(name[:200],))
-
-
-def _wanted(schema: Schema) -> str:
-    """What a schema asks for, in a few words."""
-    if isinstance(schema.get("enum"), list):
-        return _one_of(schema["enum"])
-    kinds = schema.get("type")
-    kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    return " or ".join(_TYPES.get(kind, str(kind)) for kind in kinds) or "a value"
+    return _problem(error, f"{wanted(inner)}{because}", "nothing: it is missing", passes, below=(name[:200],))
 
 
 def _unknown(error: Any, name: str, root: Schema) -> Problem:
@@ -163,26 +136,7 @@ def _schema_at(error: Any, root: Schema) -> Schema:
 def _got(error: Any, kind: str) -> str:
     if kind in _SIZES:
         return _SIZES[kind][1].format(_SIZES[kind][2](error.instance))
-    return _shown(error.instance)
-
-
-def _shown(value: object) -> str:
-    """A value in few words: a scalar as JSON, a container by its size."""
-    if isinstance(value, str):
-        return json.dumps(value if len(value) <= _SHOWN else value[:_SHOWN] + "…", ensure_ascii=not value.isprintable())
-    if isinstance(value, list):
-        text = json.dumps(value) if len(value) <= 5 and all(not isinstance(item, (list, dict, str)) for item in value) else ""
-        return text if 0 < len(text) <= _SHOWN else f"a list of {len(value)}"
-    if isinstance(value, dict):
-        return f"an object with {', '.join(clip(key, 30) for key in list(value)[:5])}" if value else "an empty object"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**40:
-        return "a very large number"
-    return json.dumps(value)
-
-
-def _one_of(options: list[Any]) -> str:
-    shown = ", ".join(_shown(option) for option in options[:12])
-    return f"one of {shown}" + (f" and {len(options) - 12} more" if len(options) > 12 else "")
+    return shown(error.instance)
 
 
 def _expectation(error: Any, root: Schema) -> tuple[str, object]:
@@ -191,16 +145,22 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
     if name in _SIZES:
         return _SIZES[name][0].format(kind.limit), None
     match name:
+        case "Required":
+            return f"an object with {clip(kind.property)}", None
+        case "AdditionalProperties" | "UnevaluatedProperties":
+            return f"an object without {', '.join(clip(key, 30) for key in kind.unexpected[:5])}", None
+        case "AnyOf" | "OneOfNotValid":
+            return "one of several alternatives", None
         case "Type":
-            return " or ".join(_TYPES.get(item, item) for item in kind.types), None
+            return " or ".join(TYPES.get(item, item) for item in kind.types), None
         case "Enum":
-            return _one_of(kind.options), _nearest(error.instance, kind.options)
+            return one_of(kind.options), nearest(error.instance, kind.options)
         case "Constant":
-            return _shown(kind.expected_value), kind.expected_value
+            return shown(kind.expected_value), kind.expected_value
         case "Maximum" | "Minimum" | "ExclusiveMaximum" | "ExclusiveMinimum":
             return _range(error, name, root)
         case "MultipleOf":
-            return f"a multiple of {kind.multiple_of}", _nearest_multiple(error.instance, kind.multiple_of)
+            return f"a multiple of {kind.multiple_of}", nearest_multiple(error.instance, kind.multiple_of)
         case "Pattern":
             return f"text that matches {clip(kind.pattern, 200)}", None
         case "BacktrackLimitExceeded":
@@ -208,13 +168,13 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
         case "Format":
             return f"text in the format {kind.format}", None
         case "Not":
-            return _forbidden(kind.schema), None
+            return forbidden(kind.schema), None
         case "OneOfMultipleValid":
             return _exclusive(error, root), None
         case "FalseSchema":
             return "nothing in this place", None
         case "UniqueItems":
-            return "a list without repeated items", _without_repeats(error.instance)
+            return "a list without repeated items", without_repeats(error.instance)
         case "Contains":
             return "a list that contains the item the schema asks for", None
         case "AdditionalItems":
@@ -225,7 +185,7 @@ def _expectation(error: Any, root: Schema) -> tuple[str, object]:
 
 def _range(error: Any, name: str, root: Schema) -> tuple[str, object]:
     limit = error.kind.limit
-    whole = "an integer" in _wanted(_schema_at(error, root))
+    whole = "an integer" in wanted(_schema_at(error, root))
     word = {"Maximum": "at most", "Minimum": "at least", "ExclusiveMaximum": "less than", "ExclusiveMinimum": "more than"}[name]
     passes: object = limit
     if name.startswith("Exclusive"):
@@ -234,42 +194,6 @@ def _range(error: Any, name: str, root: Schema) -> tuple[str, object]:
     elif whole and isinstance(limit, float):
         passes = math.floor(limit) if name == "Maximum" else math.ceil(limit)
     return f"{'an integer' if whole else 'a number'} of {word} {limit}", passes
-
-
-def _nearest(value: object, options: list[Any]) -> object:
-    if isinstance(value, str):
-        texts = [option for option in options[:500] if isinstance(option, str)]
-        same = [option for option in texts if option.strip().casefold() == value.strip().casefold()]
-        near = same or difflib.get_close_matches(value[:100], texts, n=1)
-        return near[0] if near else texts[0] if texts else next(iter(options), None)
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        numbers = [option for option in options if isinstance(option, (int, float)) and not isinstance(option, bool)]
-        return min(numbers, key=lambda option: abs(option - value), default=next(iter(options), None))
-    return next(iter(options), None)
-
-
-def _nearest_multiple(value: Any, factor: Any) -> object:
-    try:
-        whole = round(value / factor) * factor
-    except (ArithmeticError, TypeError, ValueError):
-        return None
-    return whole if isinstance(value, int) and isinstance(factor, int) else None
-
-
-def _without_repeats(values: Any) -> object:
-    kept: list[object] = []
-    for value in values[:50]:
-        if not any(type(value) is type(other) and value == other for other in kept):
-            kept.append(value)
-    return kept if len(values) <= 50 and len(json.dumps(kept)) <= 200 else None
-
-
-def _forbidden(schema: Any) -> str:
-    names = schema.get("required") if isinstance(schema, dict) else None
-    if isinstance(names, list) and names and set(schema) <= {"required", "type"}:
-        together = " and ".join(str(name) for name in names[:8])
-        return f"not {together} together" if len(names) > 1 else f"no {together}"
-    return f"no value of the kind that is ruled out here ({clip(json.dumps(schema), 120)})"
 
 
 def _exclusive(error: Any, root: Schema) -> str:
@@ -287,14 +211,14 @@ def _alternatives(error: Any, root: Schema) -> list[Problem]:
     branches = [branch for branch in error.kind.context if branch]
     here = error.instance_path
     if not branches:
-        return [_problem(error, "one of the alternatives of the schema", _shown(error.instance), None)]
+        return [_problem(error, "one of the alternatives of the schema", shown(error.instance), None)]
     kinds = [[type(inner.kind).__name__ for inner in branch if inner.instance_path == here] for branch in branches]
     if all("Required" in names for names in kinds):
         missing = [" with ".join(i.kind.property for i in branch if type(i.kind).__name__ == "Required") for branch in branches]
-        return [_problem(error, f"one of these: {', '.join(missing[:8])}", _shown(error.instance), None)]
+        return [_problem(error, f"one of these: {', '.join(missing[:8])}", shown(error.instance), None)]
     near = [branch for branch, names in zip(branches, kinds, strict=True) if "Type" not in names and "Constant" not in names]
     if len(near) == 1:
         return [problem for inner in near[0][:MAX_PROBLEMS] for problem in _problems(inner, root)]
     found = [_expectation(branch[0], root) for branch in branches[:8]]
     expected = ", or ".join(dict.fromkeys(text for text, _ in found))
-    return [_problem(error, expected[:400], _shown(error.instance), next((p for _, p in found if p is not None), None))]
+    return [_problem(error, expected[:400], shown(error.instance), next((p for _, p in found if p is not None), None))]

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from callgate._workspace import Workspace, lexical
 from callgate.builtins._failures import CannotDo
 
-__all__ = ["Workspaces", "file_key", "folder_key"]
+__all__ = ["Workspaces", "folder_key"]
 
 _HELD = 64
 
@@ -42,12 +42,6 @@ class Workspaces:
             if len(self._held) > _HELD:
                 self._held.popitem(last=False)  # closes when its last call is over
             return found
-
-
-def file_key(path: object) -> str:
-    """The resource key of a file or folder. Where text cannot tell which one it is (absolute, `..`), the key of every file."""
-    name = lexical(path) if isinstance(path, str) else None
-    return f"file:{name or ''}"
 
 
 def folder_key(pattern: object) -> str:

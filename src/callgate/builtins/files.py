@@ -12,7 +12,8 @@ from callgate._workspace import Workspace, shown
 from callgate.builtins._failures import CannotDo, Result, told
 from callgate.builtins._search import Search
 from callgate.builtins._text import decoded, is_binary, page
-from callgate.builtins._workspaces import Workspaces, file_key, folder_key
+from callgate.builtins._workspaces import Workspaces, folder_key
+from callgate.calls import Scope
 from callgate.tools import Tool, ToolContext, tool
 
 __all__ = ["FileTools"]
@@ -31,13 +32,20 @@ class FileTools:
 
     def tools(self) -> list[Tool]:
         return [
-            tool(category="safe_chain", effect="none", reads=_path)(self.read_file),
-            tool(category="dangerous", effect="idempotent", writes=_path)(self.write_file),
-            tool(category="dangerous", effect="once", reads=_path, writes=_path)(self.edit_file),
-            tool(category="safe_chain", effect="none", reads=_path)(self.list_files),
-            tool(category="safe_chain", effect="none", reads=_pattern)(self.glob_files),
-            tool(category="safe_chain", effect="none", reads=_path)(self.grep_files),
+            tool(category="safe_chain", effect="none", reads=self._key)(self.read_file),
+            tool(category="dangerous", effect="idempotent", writes=self._key)(self.write_file),
+            tool(category="dangerous", effect="once", reads=self._key, writes=self._key)(self.edit_file),
+            tool(category="safe_chain", effect="none", reads=self._key)(self.list_files),
+            tool(category="safe_chain", effect="none", reads=self._folder_key)(self.glob_files),
+            tool(category="safe_chain", effect="none", reads=self._key)(self.grep_files),
         ]
+
+    def _key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
+        """The resource that a path names, links resolved, so that two spellings of one file meet."""
+        return (f"file:{self._workspaces.of(scope.workspace).normalise(str(arguments.get('path', '.')))}",)
+
+    def _folder_key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
+        return (folder_key(arguments.get("pattern")),)
 
     def _workspace(self, context: ToolContext) -> Workspace:
         return self._workspaces.of(context.workspace)
@@ -166,14 +174,6 @@ class FileTools:
             raise CannotDo("`pattern` is empty. Give the text to find; glob_files finds files by name.")
         search = Search(self._workspace(context), stopped=lambda: context.signal.aborted)
         return search.run(pattern, path, glob=glob, regex=regex, ignore_case=ignore_case, most=max(1, min(max_matches, 500)))
-
-
-def _path(arguments: Mapping[str, object]) -> tuple[str, ...]:
-    return (file_key(arguments.get("path", ".")),)
-
-
-def _pattern(arguments: Mapping[str, object]) -> tuple[str, ...]:
-    return (folder_key(arguments.get("pattern")),)
 
 
 def _encoded(text: str) -> bytes:

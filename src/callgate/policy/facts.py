@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from callgate.route import ValidatedCall
 
-__all__ = ["FACTS", "Facts", "Missing", "Unknown"]
+__all__ = ["FACTS", "MISSING", "UNKNOWN", "Facts"]
 
 
 class Missing:
@@ -29,6 +29,7 @@ class Unknown:
 MISSING: Final = Missing()
 UNKNOWN: Final = Unknown()
 
+_ARGUMENTS = "arguments."
 _PATH_ARGUMENTS = ("path", "file", "filename", "file_path", "directory", "dir", "cwd")
 _URL_ARGUMENTS = ("url", "uri", "href", "endpoint")
 _COMMAND_ARGUMENTS = ("command", "cmd", "argv")
@@ -46,23 +47,20 @@ class Facts:
 
     def get(self, name: str) -> object:
         """The fact's value; `MISSING` where the call has none, `UNKNOWN` where it cannot be established."""
-        if name in self._known:
-            return self._known[name]
-        try:
-            value = self._compute(name)
-        except Exception:
-            value = UNKNOWN
-        self._known[name] = value
-        return value
-
-    def _compute(self, name: str) -> object:
-        if name.startswith("arguments."):
-            return _at(self._call.arguments, name.removeprefix("arguments.").split("."))
-        return FACTS[name][0](self._call)
+        if name.startswith(_ARGUMENTS):
+            return _at(self._call.arguments, name[len(_ARGUMENTS) :])
+        if name not in self._known:
+            try:
+                self._known[name] = FACTS[name][0](self._call)
+            except Exception:
+                self._known[name] = UNKNOWN
+        return self._known[name]
 
 
-def _at(value: object, keys: list[str]) -> object:
-    for key in keys:
+def _at(value: object, name: str) -> object:
+    if isinstance(value, dict) and name in value:
+        return value[name]
+    for key in name.split("."):
         if isinstance(value, Mapping) and key in value:
             value = value[key]
         elif isinstance(value, list) and key.isdigit() and int(key) < len(value):

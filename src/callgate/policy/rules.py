@@ -26,7 +26,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from callgate.errors import UsageError
-from callgate.policy.facts import FACTS, Facts, Missing, Unknown
+from callgate.policy.facts import FACTS, MISSING, UNKNOWN, Facts
 from callgate.protocols import Allow, Ask, Deny, Verdict
 from callgate.route import ValidatedCall
 from callgate.tools import BoundTool
@@ -66,13 +66,14 @@ class Rule(Struct, frozen=True, kw_only=True):
         return any(fnmatchcase(tool.name, pattern) for pattern in self.tools)
 
     def matches(self, facts: Facts) -> bool:
-        return all(self._holds(condition, facts.get(condition.fact)) for condition in self.conditions)
-
-    def _holds(self, condition: Condition, value: object) -> bool:
-        if isinstance(value, Missing):
-            return False
-        held = None if isinstance(value, Unknown) else condition.test(value)
-        return self.verdict != "allow" if held is None else held
+        for condition in self.conditions:
+            value = facts.get(condition.fact)
+            if value is MISSING:
+                return False
+            held = None if value is UNKNOWN else condition.test(value)
+            if held is False or (held is None and self.verdict == "allow"):
+                return False
+        return True
 
 
 class Rules:
@@ -83,6 +84,7 @@ class Rules:
         self.default = default
         self._where = where
         self._about: dict[str, tuple[Rule, ...]] = {}
+        """The rules about each tool, the strictest first."""
         self._allow = Allow(rule=f"default ({where})" if where else "default")
 
     @classmethod
@@ -121,15 +123,15 @@ class Rules:
     async def decide(self, call: ValidatedCall) -> Verdict:
         rules = self._about.get(call.tool.identity)
         if rules is None:
-            rules = self._about[call.tool.identity] = tuple(rule for rule in self.rules if rule.about(call.tool))
+            about = [rule for rule in self.rules if rule.about(call.tool)]
+            rules = self._about[call.tool.identity] = tuple(sorted(about, key=lambda rule: _WORDS.index(rule.verdict)))
         if not rules:
             return self._by_default(call)
         facts = Facts(call)
-        matching = [rule for rule in rules if rule.matches(facts)]
-        if not matching:
-            return self._by_default(call)
-        strictest = min(matching, key=lambda rule: _WORDS.index(rule.verdict))
-        return _verdict(strictest.verdict, call, strictest.reason, strictest.name)
+        for rule in rules:
+            if rule.matches(facts):
+                return _verdict(rule.verdict, call, rule.reason, rule.name)
+        return self._by_default(call)
 
     def explain(self, call: ValidatedCall) -> list[tuple[Rule, bool]]:
         """Every rule about this tool, and whether it matches this call."""
@@ -186,7 +188,7 @@ def _condition(fact: str, value: object, where: str) -> Condition:
         tests = [_test(word, operand, where) for word, operand in value.items()]
         if not tests:
             raise UsageError(f"{where} has an empty condition for '{fact}'.")
-        return Condition(fact, lambda actual: _all(test(actual) for test in tests))
+        return Condition(fact, tests[0] if len(tests) == 1 else lambda actual: _all(test(actual) for test in tests))
     if isinstance(value, list):
         return Condition(fact, lambda actual: any(_same(actual, item) for item in value))
     return Condition(fact, lambda actual: _same(actual, value))

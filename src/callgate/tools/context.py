@@ -5,6 +5,7 @@ Adding a field here widens the contract for all tools. Host-specific context tra
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping
 
 from callgate._signals import AbortSignal
@@ -106,6 +107,12 @@ class ToolContext:
     def progress(self, text: str, *, stream: str = "progress") -> None:
         """Show a piece of output while the tool still runs. Live only; the result stays what the tool returns."""
         self._report(text, stream)
+
+    def reporting_to(self, report: Report) -> ToolContext:
+        """The same context, with progress taken by `report`: for a runner whose tools are not on the event loop's thread."""
+        other = copy.copy(self)
+        other._report = report
+        return other
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Call another tool by the same route, as part of this call: same scope, deadline and principal, recorded as its child.

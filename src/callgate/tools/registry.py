@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from callgate._json import canonical
 from callgate._schema import CompiledSchema, compile_schema
-from callgate.calls import Category, Effect
+from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.base import CacheScope, RunnerName, Tool
 from callgate.tools.resources import Touched
@@ -60,9 +60,9 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     own_validator: bool
     """Whether the tool checks more than its schema says."""
 
-    def touched(self, arguments: Mapping[str, object]) -> Touched | None:
+    def touched(self, arguments: Mapping[str, object], scope: Scope) -> Touched | None:
         """The resources a call with these arguments touches; None where that is not declared."""
-        return Touched.of(arguments, self.tool.reads, self.tool.writes)
+        return Touched.of(arguments, scope, self.tool.reads, self.tool.writes)
 
     def openai(self) -> dict[str, Any]:
         """The tool as an item of an OpenAI request's `tools`."""

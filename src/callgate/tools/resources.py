@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
+from callgate.calls import Scope
+
 __all__ = ["Declared", "Touched", "conflict", "meet"]
 
-Declared = str | tuple[str, ...] | Callable[[Mapping[str, object]], Iterable[str]]
-"""A key, several, each with `{argument}` places; or a function of the final arguments."""
+Declared = str | tuple[str, ...] | Callable[[Mapping[str, object], Scope], Iterable[str]]
+"""A key or several, each with `{argument}` places; or a function of the final arguments and the scope."""
 
 
 class Touched(Struct, frozen=True):
@@ -23,21 +25,21 @@ class Touched(Struct, frozen=True):
     writes: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, arguments: Mapping[str, object], reads: Declared | None, writes: Declared | None) -> Touched | None:
+    def of(cls, arguments: Mapping[str, object], scope: Scope, reads: Declared | None, writes: Declared | None) -> Touched | None:
         """The keys for these arguments, or None where nothing is declared or a declaration cannot be computed."""
         if reads is None and writes is None:
             return None
         try:
-            return cls(_keys(reads, arguments), _keys(writes, arguments))
+            return cls(_keys(reads, arguments, scope), _keys(writes, arguments, scope))
         except Exception:
             return None  # unknown is treated as touching everything
 
 
-def _keys(declared: Declared | None, arguments: Mapping[str, object]) -> frozenset[str]:
+def _keys(declared: Declared | None, arguments: Mapping[str, object], scope: Scope) -> frozenset[str]:
     if declared is None:
         return frozenset()
     if callable(declared):
-        return frozenset(declared(arguments))
+        return frozenset(declared(arguments, scope))
     patterns = (declared,) if isinstance(declared, str) else declared
     return frozenset(pattern.format_map(arguments) for pattern in patterns)
 

@@ -1,0 +1,85 @@
+"""What a tool's exception becomes: bounded clean text and the facts about a repeat, never a stack trace.
+
+Here because all runners, and the worker process, must say the same about the same failure. Must not know who ran the tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from callgate.errors import Retryable
+from callgate.protocols import Execution, RunRequest
+from callgate.tools.retry import is_retryable_error
+
+__all__ = ["clean", "describe", "failed", "not_started", "overdue"]
+
+_MAX_TYPE = 200
+_MAX_TEXT = 4_000
+_MAX_LEAVES = 4
+
+
+def clean(text: str, limit: int = _MAX_TEXT) -> str:
+    """`text` in valid Unicode, its middle left out above `limit` characters."""
+    if len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]} [... {len(text) - 2 * half} characters left out ...] {text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """The type and the text of an exception, whatever its `__str__` does."""
+    kind = clean(type(error).__name__, _MAX_TYPE)
+    if isinstance(error, SystemExit):
+        return kind, f"called sys.exit({clean(repr(error.code), _MAX_TYPE) if error.code is not None else ''})"
+    try:
+        text = clean(str(error))
+    except Exception:
+        return kind, f"{kind}, whose text cannot be shown: its __str__ fails"
+    if isinstance(error, BaseExceptionGroup):
+        return kind, clean(f"{text}: {'; '.join(_leaves(error))}")
+    return kind, text or f"{kind}, without a message"
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[str]:
+    """The first few exceptions of a group, those of inner groups in their place."""
+    found: list[str] = []
+    waiting: list[BaseException] = [group]
+    while waiting and len(found) < _MAX_LEAVES:
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting[:0] = error.exceptions
+        else:
+            found.append(": ".join(describe(error)))
+    return found
+
+
+def failed(error: BaseException) -> Execution:
+    """The execution of a tool that raised."""
+    kind, text = describe(error)
+    if isinstance(error, Retryable):
+        return Execution(
+            status="raised",
+            error_type=kind,
+            error=text,
+            retryable=True,
+            not_started=error.not_started,
+            retry_after_s=error.retry_after_s,
+        )
+    if isinstance(error, asyncio.CancelledError):
+        return Execution(status="raised", error_type=kind, error="the tool cancelled itself; nobody had asked it to stop")
+    # A refused connection and an unknown host are found out before a request leaves.
+    unsent = isinstance(error, (ConnectionRefusedError, socket.gaierror))
+    return Execution(status="raised", error_type=kind, error=text, retryable=is_retryable_error(error), not_started=unsent)
+
+
+def not_started(why: str) -> Execution:
+    """The execution of a call whose tool was certainly not entered."""
+    return Execution(status="not_started", error=why, not_started=True)
+
+
+def overdue(request: RunRequest, killed: bool, **facts: bool | str) -> Execution:
+    """The execution of a call that was ended from outside: by its deadline, or by a kill."""
+    if killed:
+        return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]
+    return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:g} s", **facts)  # type: ignore[arg-type]

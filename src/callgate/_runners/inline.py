@@ -1,0 +1,274 @@
+"""Run async tools in the caller's own task.
+
+A tool that answers without waiting costs neither a task nor a timer. The first time it waits, its coroutine is driven by hand (`Drive`),
+so that the deadline and the kill can interrupt it without touching the caller's task, and so that a coroutine that refuses to stop can
+be left behind. Must not know of threads or processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from types import CoroutineType
+from typing import Any, Literal
+
+from callgate._json import decode
+from callgate._runners.failure import failed, not_started, overdue
+from callgate._runners.strays import OnLate, Strays
+from callgate.protocols import Execution, RunRequest
+
+__all__ = ["Drive", "InlineRunner", "drive"]
+
+_inside: ContextVar[RunRequest | None] = ContextVar("callgate_running", default=None)
+"""Which call's tool the present code belongs to: tells a tool's own timers from the host's when the task they share is cancelled."""
+
+Coro = Coroutine[Any, Any, object]
+
+
+class InlineRunner:
+    """Runs a tool in the task that asks for it. A sync tool is run too, and holds up the event loop for as long as it takes."""
+
+    def __init__(self, on_late: OnLate | None = None) -> None:
+        self._strays = Strays(on_late)
+        self._closed = False
+
+    @property
+    def abandoned(self) -> int:
+        """Coroutines that would not stop and still run."""
+        return len(self._strays)
+
+    @property
+    def late(self) -> int:
+        """Answers that came after their call had ended."""
+        return self._strays.late
+
+    async def run(self, request: RunRequest) -> Execution:
+        if request.kill.reason is not None or self._closed:
+            return not_started(request.kill.reason or "the engine is closed")
+        context = copy_context()
+        try:
+            begun = context.run(_enter, request)
+        except BaseException as error:
+            return failed(error)
+        if isinstance(begun, Execution):
+            return begun
+        coro, waiting = begun
+        return await Drive(request, coro, waiting, context, self._strays)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._strays.close()
+
+
+def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
+    """Start the tool and take its first step, in the tool's own context."""
+    _inside.set(request)
+    approved = request.approved
+    # Decoded afresh: what the tool does to its arguments does not reach what was recorded.
+    value = approved.call.tool.tool.invoke(request.context, decode(approved.encoded))
+    if type(value) is not CoroutineType:
+        if not inspect.isawaitable(value):
+            return Execution(status="returned", value=value)
+        value = _awaiting(value)
+    try:
+        return value, value.send(None)
+    except StopIteration as end:
+        return Execution(status="returned", value=end.value)
+
+
+def _first_step(coro: Coro) -> Execution | tuple[Coro, object]:
+    try:
+        return coro, coro.send(None)
+    except StopIteration as end:
+        return Execution(status="returned", value=end.value)
+
+
+async def _awaiting(value: Awaitable[object]) -> object:
+    return await value
+
+
+async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: Strays) -> Execution:
+    """Await `value` under the deadline and the kill of `request`."""
+    context.run(_inside.set, request)
+    try:
+        begun = context.run(_first_step, _awaiting(value))
+    except BaseException as error:
+        return failed(error)
+    return begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays)
+
+
+class Drive:
+    """A coroutine that waits, driven by hand; awaiting it gives its `Execution`.
+
+    It stands between the task and the future that the coroutine waits for, as a future of its own. So every interruption arrives as a
+    method call: `cancel` from whoever cancels the task, in *their* context, which tells the host's cancel from the tool's own time limit.
+
+        waiting --deadline, kill, host's cancel--> stopping (the awaited future is cancelled, the grace runs)
+        stopping --the coroutine ends--> timed_out, killed, or the host's cancel is passed on
+        stopping --the grace is over--> the same, `abandoned`: a task takes over the rest of the coroutine
+    """
+
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_baseline",
+        "_cancels",
+        "_context",
+        "_coro",
+        "_given_up",
+        "_handle",
+        "_loop",
+        "_request",
+        "_strays",
+        "_task",
+        "_task_context",
+        "_throw",
+        "_timer",
+        "_waiting",
+        "_wake",
+        "_why",
+    )
+
+    def __init__(self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: Strays) -> None:
+        self._asyncio_future_blocking = False
+        self._request = request
+        self._coro = coro
+        self._waiting: Any = waiting
+        self._context = context
+        self._strays = strays
+        self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._baseline = task.cancelling()
+        self._cancels = 0
+        self._why: Literal["timed_out", "killed", "cancelled"] | None = None
+        self._throw = False
+        self._given_up = False
+        self._handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake: Callable[[Any], object] | None = None
+        self._task_context: Context | None = None
+
+    def __await__(self) -> Generator[Any, None, Execution]:
+        self._timer = self._loop.call_later(self._request.timeout_s, self._stop, "timed_out")
+        silence = self._request.kill.on_abort(self._killed)
+        try:
+            execution = yield from self._steps()
+        except BaseException:  # the event loop was torn down, or this very coroutine closed
+            if not self._given_up:
+                self._coro.close()
+            raise
+        finally:
+            silence()
+            self._timer.cancel()
+            self._settle()
+        return self._ended(execution)
+
+    def _steps(self) -> Generator[Any, None, Execution | None]:
+        """Step until the coroutine ends or is given up."""
+        while True:
+            problem = self._check_waiting()
+            if problem is None:
+                self._asyncio_future_blocking = True
+                yield self
+            if self._given_up:
+                return None
+            try:
+                if problem is None and not self._throw:
+                    self._waiting = self._context.run(self._coro.send, None)
+                else:
+                    self._throw = False
+                    self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError())
+            except StopIteration as end:
+                return Execution(status="returned", value=end.value)
+            except BaseException as error:
+                return failed(error)
+
+    def _check_waiting(self) -> BaseException | None:
+        """Take the wait over from the coroutine, as a task does; an object that no asyncio loop can wait for is the tool's error."""
+        waiting = self._waiting
+        if waiting is None:
+            return None
+        if not getattr(waiting, "_asyncio_future_blocking", False) or waiting.get_loop() is not self._loop:
+            return RuntimeError(f"the tool waits for {type(waiting).__name__}, which belongs to another event loop or library")
+        waiting._asyncio_future_blocking = False
+        return None
+
+    # What the task calls on the future that it is given.
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
+        self._wake, self._task_context = wake, context
+        if self._waiting is None:
+            self._handle = self._loop.call_soon(self._ready, None, context=context)
+            return
+        self._waiting.add_done_callback(self._ready, context=context)
+        if self._throw:  # stopped by the very step that led here
+            self._interrupt()
+
+    def result(self) -> None:
+        return None
+
+    def cancel(self, msg: object = None) -> bool:
+        if asyncio.current_task() is self._task:
+            self._task.uncancel()  # the tool cancelled the task it runs in: its own failure, not the host's wish
+            self._interrupt()
+        elif _inside.get() is self._request:
+            self._interrupt()
+        else:
+            self._cancels += 1
+            self._stop("cancelled")
+        return True
+
+    # What ends the wait.
+
+    def _ready(self, _: object) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake(self)
+
+    def _killed(self) -> None:
+        self._stop("killed")
+
+    def _stop(self, why: Literal["timed_out", "killed", "cancelled"]) -> None:
+        if self._why is not None:
+            return
+        self._why = why
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer = self._loop.call_later(self._request.grace_s, self._give_up)
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        self._throw = self._waiting is None or not self._waiting.cancel()
+
+    def _give_up(self) -> None:
+        """The grace is over: let a task of its own go on with the coroutine."""
+        self._given_up = True
+        if self._waiting is None:
+            assert self._handle is not None
+            self._handle.cancel()
+        else:
+            self._waiting.remove_done_callback(self._ready)
+        self._strays.adopt(self._request.context.uid, self._coro, self._waiting, self._context)
+        self._loop.call_soon(self._ready, None, context=self._task_context)
+
+    def _settle(self) -> None:
+        """Take back what the tool itself left on the task's count of cancel requests; the host's stay."""
+        while self._task.cancelling() > self._baseline + self._cancels:
+            self._task.uncancel()
+
+    def _ended(self, execution: Execution | None) -> Execution:
+        """The execution; None where the coroutine was given up."""
+        if execution is not None:
+            if self._why is None:
+                return execution
+            if execution.status == "returned":
+                self._strays.came_late(self._request.context.uid, execution)
+        if self._why == "cancelled":
+            raise asyncio.CancelledError
+        return overdue(self._request, self._why == "killed", abandoned=execution is None)

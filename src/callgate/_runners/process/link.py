@@ -1,0 +1,183 @@
+"""One supervised worker, seen from the engine: started, spoken to in frames, and ended for certain.
+
+Everything here happens in callbacks of the event loop, so that a worker is also ended when whoever used it was cancelled. Must not know of
+requests, tools or the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from callgate._runners.process.limits import ProcessLimits, worker_environment
+from callgate._runners.process.supervisor.frames import frame, split
+from callgate._runners.process.supervisor.main import WORKER_FD
+from callgate._runners.process.wire import Exit
+
+__all__ = ["Link", "Listener", "import_path"]
+
+_READ_BYTES = 262_144
+_FORCE_S = 0.5
+"""After the grace, until the supervisor itself is given up."""
+_REAP_S = 0.002
+_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from supervisor.main import main; main(*sys.argv[2:])"
+_WORKER = (
+    "import sys; fd = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; sys.argv[1:] = [];"
+    " from callgate._runners.process.worker import main; main(fd)"
+)
+
+
+class Listener(Protocol):
+    """Hears what one call's worker says."""
+
+    def heard(self, kind: bytes, body: bytes) -> None: ...
+
+    def lost(self, exit: Exit | None) -> None:
+        """The worker and all it started are gone; None: its supervisor died first, so that nobody saw how."""
+        ...
+
+
+def import_path() -> tuple[str, ...]:
+    """Where a worker finds modules: where this process does."""
+    return tuple(os.path.abspath(entry) for entry in sys.path)
+
+
+class Link:
+    """A worker with its supervisor."""
+
+    def __init__(self, limits: ProcessLimits, marker: str, on_gone: Callable[[Link], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_gone = on_gone
+        self._marker = marker
+        self.path = import_path()
+        self.listener: Listener | None = None
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        """Done when nothing of it runs any more."""
+        self.reaped: asyncio.Future[None] = self._loop.create_future()
+        self.exit: Exit | None = None
+        self.survivors = 0
+        self.stopping = False
+        self._unread = bytearray()
+        self._unsent = bytearray()
+        self._socket, self._process = _start(limits, marker, self.path)
+        self._loop.add_reader(self._socket, self._on_readable)
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        if self._socket.fileno() < 0:
+            return  # it has ended; `gone` is on its way
+        self._unsent += frame(kind, body)
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            self._loop.add_writer(self._socket, self._flush)
+            return
+        except OSError:
+            self._unsent.clear()  # the reading side finds out what happened
+        self._loop.remove_writer(self._socket)
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._unread += data
+        for kind, body in split(self._unread):
+            self._hear(kind, body)
+        if not data:
+            self._on_end()
+
+    def _hear(self, kind: bytes, body: bytes) -> None:
+        if kind == b"X":
+            self.exit = Exit.read(body)
+            self._set_gone(self.exit.survivors)
+        elif self.listener is not None:
+            self.listener.heard(kind, body)
+
+    def stop(self, grace_s: float) -> None:
+        """Tell everything to stop, and end it after the grace. `gone` follows, at the latest half a second later, for certain."""
+        if self.stopping or self.gone.done():
+            return
+        self.stopping = True
+        self.send(b"K", str(max(0.0, grace_s)).encode())
+        self._loop.call_later(grace_s + _FORCE_S, self._force)
+
+    def _force(self) -> None:
+        if not self.gone.done():
+            self._process.kill()  # the end of its channel follows, and with it `_on_end`
+
+    def _on_end(self) -> None:
+        """The supervisor has closed its side: it is about to end, or something has killed it."""
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self._reap()
+        if not self.gone.done():
+            sweep = self._loop.run_in_executor(None, _end_marked, self._marker)
+            sweep.add_done_callback(lambda done: self._set_gone(done.result()))
+
+    def _set_gone(self, survivors: int) -> None:
+        if self.gone.done():
+            return
+        self.survivors = survivors
+        self.gone.set_result(None)
+        self._on_gone(self)
+        if self.listener is not None:
+            self.listener.lost(self.exit)
+
+    def _reap(self) -> None:
+        if self._process.poll() is None:
+            self._loop.call_later(_REAP_S, self._reap)
+        elif not self.reaped.done():
+            self.reaped.set_result(None)
+
+
+def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    ours, theirs = socket.socketpair()
+    near, far = socket.socketpair()
+    worker = [sys.executable, "-P", "-c", _WORKER, str(WORKER_FD), *path]
+    passed = [str(end.fileno()) for end in (theirs, near, far)]
+    with theirs, near, far:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SUPERVISOR, os.path.dirname(__file__), *passed, limits.resources(), *worker],
+            pass_fds=[int(fd) for fd in passed],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what is typed at the engine's terminal is not for the tools
+            env=worker_environment(limits, marker),
+        )
+    ours.setblocking(False)
+    return ours, process
+
+
+def _end_marked(marker: str) -> int:
+    """Kill every process that carries the marker, where the supervisor no longer can; returns how many withstood that."""
+    import psutil
+
+    left = 0
+    for _ in range(50):
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if process.environ().get("CALLGATE_WORKER") == marker:
+                    found.append(process)
+        left = len(found)
+        for process in found:
+            with suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+        if not left:
+            break
+    return left

@@ -1,0 +1,95 @@
+"""Which worker takes which call: warm ones first, new ones up to the limit, then in turn. Must not know what a call is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from callgate._clock import Clock
+from callgate._runners.process.limits import ProcessLimits
+from callgate._runners.process.link import Link, import_path
+
+__all__ = ["Pool"]
+
+_CLOSE_S = 1.2
+
+
+class Pool:
+    """The workers of one runner. Each serves one call at a time."""
+
+    def __init__(self, limits: ProcessLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._members: set[Link] = set()
+        """Those that count against the limit."""
+        self._ending: set[Link] = set()
+        self._idle: dict[Link, asyncio.TimerHandle] = {}
+        self._waiting: deque[Callable[[Link], bool]] = deque()
+        self.closed = False
+
+    def take(self) -> Link | None:
+        """A worker, the one used last if there is one; None if all are busy and no more may be started."""
+        while self._idle:
+            link, timer = self._idle.popitem()
+            timer.cancel()
+            if link.path == import_path():
+                return link
+            self.end(link)
+        return self._start() if len(self._members) < self._limits.workers else None
+
+    def _start(self) -> Link:
+        link = Link(self._limits, self._clock.new_id(), self._gone)
+        self._members.add(link)
+        return link
+
+    def wait(self, give: Callable[[Link], bool]) -> Callable[[], None]:
+        """Call `give` with the next free worker; it returns False if it does not want it any more. Returns how to leave the queue."""
+        self._waiting.append(give)
+
+        def leave() -> None:
+            if give in self._waiting:
+                self._waiting.remove(give)
+
+        return leave
+
+    def give_back(self, link: Link) -> None:
+        if link not in self._members:
+            return
+        link.listener = None
+        while self._waiting:
+            if self._waiting.popleft()(link):
+                return
+        loop = asyncio.get_running_loop()
+        self._idle[link] = loop.call_later(self._limits.idle_s, self.end, link)
+
+    def end(self, link: Link, grace_s: float = 0.0) -> None:
+        """End a worker; another may be started in its place at once."""
+        self._leave(link)
+        if not link.reaped.done():
+            self._ending.add(link)
+            link.reaped.add_done_callback(lambda _: self._ending.discard(link))
+        link.stop(grace_s)
+
+    def _gone(self, link: Link) -> None:
+        self.end(link)
+
+    def _leave(self, link: Link) -> None:
+        timer = self._idle.pop(link, None)
+        if timer is not None:
+            timer.cancel()
+        if link not in self._members:
+            return
+        self._members.discard(link)
+        while self._waiting and not self.closed and len(self._members) < self._limits.workers:
+            fresh = self._start()
+            if not self._waiting.popleft()(fresh):
+                self.give_back(fresh)
+
+    async def close(self) -> None:
+        """End all workers, in bounded time."""
+        self.closed = True
+        for link in list(self._members):
+            self.end(link)
+        if self._ending:
+            await asyncio.wait([link.reaped for link in self._ending], timeout=_CLOSE_S)

@@ -1,0 +1,253 @@
+"""Run tools in worker processes, which can be stopped whatever they do.
+
+One attempt: take a worker, send the call, pass on what it writes, and at the deadline, the kill or the cancel wait until its whole tree is
+gone. Must not know how frames travel or how processes are found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import signal
+import time
+from weakref import WeakKeyDictionary
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from callgate._clock import Clock
+from callgate._limits import Limits
+from callgate._runners.failure import describe, failed, not_started
+from callgate._runners.output import Tail
+from callgate._runners.process.limits import ProcessLimits
+from callgate._runners.process.link import Link
+from callgate._runners.process.pool import Pool
+from callgate._runners.process.strength import require_support
+from callgate._runners.process.target import process_target
+from callgate._runners.process.wire import Call, Exit, decode_execution, decode_piece, encode
+from callgate._runners.strays import OnLate
+from callgate._runners.waiting import Wait
+from callgate.protocols import Execution, RunRequest
+from callgate.tools.base import Tool
+
+__all__ = ["ProcessRunner"]
+
+_STREAMS = {b"1": "stdout", b"2": "stderr"}
+
+
+class ProcessRunner:
+    """Runs a tool in a warm process of its own.
+
+    Raises:
+        UsageError: On Windows, where a tree of processes cannot be ended.
+    """
+
+    def __init__(self, limits: Limits, clock: Clock, process_limits: ProcessLimits | None = None, on_late: OnLate | None = None) -> None:
+        require_support()
+        self._max_bytes = limits.result_bytes
+        self._limits = process_limits or ProcessLimits()
+        self._pool = Pool(self._limits, clock)
+        self._targets: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
+        self._on_late = on_late
+        self.late = 0
+        """Answers that came after their call had ended."""
+        self.abandoned = 0
+        """Calls some of whose processes could not be ended."""
+
+    async def run(self, request: RunRequest) -> Execution:
+        if request.kill.reason is not None or self._pool.closed:
+            return not_started(request.kill.reason or "the engine is closed")
+        try:
+            body = encode(self._call(request))
+        except Exception as error:
+            return failed(error)  # the tool cannot be found by another process, or the scope holds text that is no Unicode
+        since = time.monotonic()
+        link = self._pool.take()
+        if link is None:
+            waiting: Wait[Link] = Wait(request)
+            link = await self._next_free(waiting)
+            if link is None:
+                return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
+            request = replace(request, timeout_s=max(0.0, request.timeout_s - (time.monotonic() - since)))
+        return await self._run_in(link, request, body)
+
+    async def _next_free(self, waiting: Wait[Link]) -> Link | None:
+        leave = self._pool.wait(waiting.finish)
+        try:
+            return await waiting.get()
+        except BaseException:
+            if waiting.value is not None:
+                self._pool.give_back(waiting.value)
+            raise
+        finally:
+            leave()
+
+    async def _run_in(self, link: Link, request: RunRequest, body: bytes) -> Execution:
+        attempt = _Attempt(self, link, request)
+        link.listener = attempt
+        link.send(b"C", body)
+        try:
+            execution = await attempt.wait.get()
+        except BaseException:
+            if attempt.wait.value is not None:
+                self.came_late(request.context.uid, attempt.wait.value)
+            raise
+        finally:
+            if attempt.open:  # the deadline, the kill or a cancel: nothing of the call may outlive it
+                self._pool.end(link, request.grace_s)
+                await asyncio.wait([link.gone])
+                self.abandoned += link.survivors > 0
+        return attempt.stopped() if execution is None else execution
+
+    def _call(self, request: RunRequest) -> Call:
+        approved, context = request.approved, request.context
+        tool = approved.call.tool.tool
+        target = self._targets.get(tool)
+        if target is None:
+            target = self._targets[tool] = process_target(tool)
+        scope = context.scope
+        live = "" if _is_plain(scope.extra) else type(scope.extra).__name__
+        return Call(
+            target=target,
+            arguments=Raw(approved.encoded),
+            scope=replace(scope, extra=None) if live else scope,
+            extra=live,
+            call_id=context.call_id,
+            uid=context.uid,
+            tool=context.tool,
+            attempt=request.attempt,
+            key=context.idempotency_key,
+            deadline=time.monotonic() + request.timeout_s,
+            show_kill_hint=context.show_kill_hint,
+            max_bytes=self._max_bytes,
+            cpu_s=self._limits.cpu_s,
+        )
+
+    def free(self, link: Link) -> None:
+        self._pool.give_back(link)
+
+    def replace(self, link: Link) -> None:
+        self._pool.end(link)
+
+    def came_late(self, uid: str, execution: Execution) -> None:
+        self.late += 1
+        if self._on_late is not None:
+            self._on_late(uid, execution)
+
+    @property
+    def closed(self) -> bool:
+        return self._pool.closed
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+class _Attempt:
+    """One call in one worker: hears what it says."""
+
+    def __init__(self, runner: ProcessRunner, link: Link, request: RunRequest) -> None:
+        self.wait: Wait[Execution] = Wait(request)
+        self.open = True
+        """The worker has not yet said that the call has ended."""
+        self._runner = runner
+        self._link = link
+        self._request = request
+        self._begun = False
+        self._tail = Tail()
+        self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
+
+    def heard(self, kind: bytes, body: bytes) -> None:
+        match kind:
+            case b"B":
+                self._begun = True
+            case b"P":
+                piece = decode_piece(body)
+                self._show(piece.text, piece.stream)
+            case b"O":
+                self._show(self._decoders[body[:1]].decode(body[1:]), _STREAMS[body[:1]])
+            case b"S":
+                self._show(f"\n[... {int(body[1:])} bytes left out ...]\n", _STREAMS[body[:1]])
+            case b"E" | b"F":
+                self._end(body, clean=kind == b"E")
+
+    def _show(self, text: str, stream: str) -> None:
+        self._tail.add(text)
+        if not self.wait.over and text:
+            self._request.context.progress(text, stream=stream)
+
+    def _end(self, body: bytes, *, clean: bool) -> None:
+        self.open = False
+        execution = _read(body)
+        if execution.status == "raised":
+            execution = replace(execution, partial=self._tail.text())
+        if not self.wait.finish(execution) and execution.status == "returned":
+            self._runner.came_late(self._request.context.uid, execution)
+        if clean:
+            self._runner.free(self._link)
+        else:
+            self._runner.replace(self._link)
+
+    def lost(self, exit: Exit | None) -> None:
+        if self.open:
+            self.open = False
+            self.wait.finish(self._crashed(exit))
+
+    def _crashed(self, exit: Exit | None) -> Execution:
+        why, details = _explain(exit)
+        if self._runner.closed:
+            return Execution(status="killed", error="the engine was closed", partial=self._tail.text(), not_started=self._unbegun)
+        if self._unbegun:
+            return replace(not_started(f"the worker process did not come up: {why}"), partial=self._tail.text(), details=details)
+        return Execution(status="crashed", error_type="ProcessCrashed", error=why, partial=self._tail.text(), details=details)
+
+    @property
+    def _unbegun(self) -> bool:
+        """Whether the tool was certainly not entered: all that the worker ever said has been read, and it did not say so."""
+        return not self._begun and self._link.exit is not None
+
+    def stopped(self) -> Execution:
+        """How the call ended, once its deadline or a kill has ended the worker."""
+        execution = self.wait.overdue(partial=self._tail.text(), abandoned=self._link.survivors > 0)
+        if not self._unbegun:
+            return execution
+        return not_started(f"the worker process was not ready in time: {execution.error}")
+
+
+def _read(body: bytes) -> Execution:
+    try:
+        return decode_execution(body)
+    except (ValueError, RecursionError) as error:
+        text = f"the result cannot be read back: {describe(error)[1]}"
+        return Execution(status="raised", error_type="ResultNotSerializable", error=text)
+
+
+def _explain(exit: Exit | None) -> tuple[str, dict[str, object]]:
+    if exit is None:
+        return "its supervisor was killed, and the tool's process with it", {"supervisor": "killed"}
+    details: dict[str, object] = {"survivors": exit.survivors} if exit.survivors else {}
+    if exit.closed_channel:
+        return "the tool closed the channel to the engine and was ended", details | {"channel": "closed"}
+    if exit.code >= 0:
+        return f"the tool ended its process with exit code {exit.code}", details | {"exit_code": exit.code}
+    name = _signal_name(-exit.code)
+    return f"the tool's process was ended by {name}", details | {"signal": -exit.code, "signal_name": name}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _is_plain(value: object, depth: int = 16) -> bool:
+    """Whether a value is plain JSON data."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return True
+    if depth == 0:
+        return False
+    if type(value) in (list, tuple):
+        return all(_is_plain(item, depth - 1) for item in value)  # type: ignore[attr-defined]
+    if type(value) is dict:
+        return all(isinstance(key, str) and _is_plain(item, depth - 1) for key, item in value.items())
+    return False

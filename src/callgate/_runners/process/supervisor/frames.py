@@ -1,0 +1,73 @@
+"""Frames over a descriptor that never blocks.
+
+A frame is one letter, the length of the body in four bytes (big-endian), and the body. What the letters mean is in `wire.py`; a
+supervisor only needs a few of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["HEAD", "Frames", "frame", "split"]
+
+HEAD = 5
+READ_BYTES = 262_144
+
+
+def frame(kind: bytes, body: bytes = b"") -> bytes:
+    return kind + len(body).to_bytes(4, "big") + body
+
+
+def split(data: bytearray) -> list[tuple[bytes, bytes]]:
+    """Take the complete frames off the front of `data`."""
+    frames, at = [], 0
+    while len(data) - at >= HEAD:
+        end = at + HEAD + int.from_bytes(data[at + 1 : at + HEAD], "big")
+        if len(data) < end:
+            break
+        frames.append((bytes(data[at : at + 1]), bytes(data[at + HEAD : end])))
+        at = end
+    del data[:at]
+    return frames
+
+
+class Frames:
+    """One end of a channel."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self.unsent = bytearray()
+        self.ended = False
+        """The other side is gone."""
+        self._unread = bytearray()
+
+    def fill(self) -> bool:
+        """Read once. False where nothing was there."""
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        self.ended = not data
+        self._unread += data
+        return bool(data)
+
+    def take(self) -> list[tuple[bytes, bytes]]:
+        """The frames that are complete by now."""
+        return split(self._unread)
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        self.unsent += frame(kind, body)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write as much as goes without waiting; what nobody will read is dropped."""
+        try:
+            while self.unsent:
+                del self.unsent[: os.write(self.fd, self.unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.unsent.clear()

@@ -1,0 +1,208 @@
+"""The supervisor's loop, and how it starts its worker."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+from .frames import Frames
+from .output import BACKLOG_BYTES, Output
+from .tree import Tree
+
+__all__ = ["Supervisor", "main"]
+
+HEARTBEAT_S = 1.0
+STOPPING_S = 0.02
+PATIENCE_S = 5.0
+"""How long killing is repeated before survivors are reported."""
+PR_SET_CHILD_SUBREAPER = 36
+WORKER_FD = 230
+"""High, so that a tool that closes the first few descriptors does not meet it."""
+
+
+class Supervisor:
+    """Serves one worker until it dies, has to go, or the engine is gone; then ends the whole tree.
+
+    running --the engine says so--> stopping (everything was told to stop; `_stop_by` is the end of the grace)
+    stopping --nothing is left, or the grace is over--> ending
+    running --the worker dies or closes its channel, the engine goes away--> ending
+    """
+
+    def __init__(self, engine: Frames, worker: Frames, pid: int, outputs: list[Output], wakeup: int) -> None:
+        self._engine = engine
+        self._worker = worker
+        self._pid = pid
+        self._outputs = outputs
+        self._wakeup = wakeup
+        self._tree = Tree(os.getpid())
+        self._parent = os.getppid()
+        self._calling = False
+        self._stop_by: float | None = None
+        self._status: int | None = None
+
+    def run(self) -> None:
+        while not self._over():
+            for fd in self._ready():
+                self._serve(fd)
+            self._reap()
+            if os.getppid() != self._parent:
+                self._engine.ended = True
+        self._end()
+
+    def _over(self) -> bool:
+        if self._engine.ended:
+            return True
+        if self._stop_by is not None:
+            return time.monotonic() >= self._stop_by or not self._tree.alive()
+        return self._status is not None or self._worker.ended
+
+    def _ready(self) -> list[int]:
+        poll = select.poll()
+        poll.register(self._wakeup, select.POLLIN)
+        poll.register(self._engine.fd, select.POLLIN | (select.POLLOUT if self._engine.unsent else 0))
+        if len(self._engine.unsent) < BACKLOG_BYTES and not self._worker.ended:
+            poll.register(self._worker.fd, select.POLLIN | (select.POLLOUT if self._worker.unsent else 0))
+        for output in self._outputs:
+            poll.register(output.fd, select.POLLIN)
+        return [fd for fd, _ in poll.poll(1000 * (HEARTBEAT_S if self._stop_by is None else STOPPING_S))]
+
+    def _serve(self, fd: int) -> None:
+        if fd == self._wakeup:
+            os.read(fd, 512)
+        elif fd == self._engine.fd:
+            self._engine.flush()
+            self._engine.fill()
+            for kind, body in self._engine.take():
+                self._from_engine(kind, body)
+        elif fd == self._worker.fd:
+            self._worker.flush()
+            self._worker.fill()
+            self._from_worker()
+        else:
+            self._outputs = [output for output in self._outputs if output.fd != fd or output.drain(self._calling)]
+
+    def _from_engine(self, kind: bytes, body: bytes) -> None:
+        if kind == b"K":
+            self._stop_by = time.monotonic() + float(body)
+            self._tree.signal(self._tree.alive(), signal.SIGTERM, signal.SIGCONT)
+        else:
+            self._calling = True
+            self._worker.send(kind, body)
+
+    def _from_worker(self) -> None:
+        for kind, body in self._worker.take():
+            if kind in b"EF":
+                self._kill(spare=self._pid)
+                self._show_rest()
+                self._calling = False
+            self._engine.send(kind, body)
+
+    def _show_rest(self) -> None:
+        """What was written before the call's end is shown before it. Who still holds the pipe does not matter."""
+        for output in self._outputs:
+            output.drain(self._calling)
+            output.flush()
+
+    def _kill(self, spare: int = 0) -> int:
+        """Kill everything below, again and again, until nothing is left but the one spared; returns how many withstood that."""
+        until = time.monotonic() + PATIENCE_S
+        while left := [pid for pid in self._tree.alive() if pid != spare]:
+            if time.monotonic() > until:
+                break
+            self._tree.signal(left, signal.SIGKILL)
+            self._reap()
+            time.sleep(0.0005)
+        return len(left)
+
+    def _reap(self) -> None:
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._pid:
+                    self._status = ended[1]
+        except ChildProcessError:
+            return
+
+    def _end(self) -> None:
+        """End the whole tree, say how the worker ended, and go."""
+        self._reap()
+        lost = self._status is None and self._worker.ended
+        left = self._kill()
+        self._reap()
+        if self._engine.ended:
+            return
+        while self._worker.fill():
+            pass
+        self._from_worker()
+        self._show_rest()
+        code = os.waitstatus_to_exitcode(self._status) if self._status is not None else 0
+        self._engine.send(b"X", f"{code} {left} {int(lost)}".encode())
+        self._let_go()
+
+    def _let_go(self) -> None:
+        os.set_blocking(self._engine.fd, True)
+        signal.alarm(2)  # an engine that does not read is not waited for
+        self._engine.flush()
+
+
+def _start(channel: int, command: list[str], limits: str) -> tuple[int, int, int]:
+    """Start the worker in a session of its own; returns its pid and the ends of its output pipes."""
+    out, out_end = os.pipe()
+    err, err_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            for number in (signal.SIGCHLD, *_IGNORED):
+                signal.signal(number, signal.SIG_DFL)
+            for fd, place in ((os.open(os.devnull, os.O_RDONLY), 0), (out_end, 1), (err_end, 2), (channel, WORKER_FD)):
+                os.dup2(fd, place)
+            os.set_inheritable(WORKER_FD, True)
+            _limit(limits)
+            os.execv(command[0], command)
+        finally:
+            os._exit(127)
+    for fd in (channel, out_end, err_end):
+        os.close(fd)
+    return pid, out, err
+
+
+def _limit(limits: str) -> None:
+    """Set resource limits, given as `NUMBER=VALUE,...`."""
+    for item in filter(None, limits.split(",")):
+        number, _, value = item.partition("=")
+        hard = resource.getrlimit(int(number))[1]
+        ceiling = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+        resource.setrlimit(int(number), (ceiling, ceiling))
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of every orphan below. Only Linux can; elsewhere an orphan is lost sight of when its parent ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed: processes that a tool orphans could not be ended")
+
+
+_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
+
+
+def main(engine: str, near: str, far: str, limits: str, *command: str) -> None:
+    """Run with the descriptors of the engine's channel and of both ends of the worker's."""
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    for fd in (engine, near, far):
+        os.set_inheritable(int(fd), False)
+    _adopt_orphans()
+    wakeup, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    pid, out, err = _start(int(far), list(command), limits)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    channel = Frames(int(engine))
+    outputs = [Output(out, b"1", channel), Output(err, b"2", channel)]
+    Supervisor(channel, Frames(int(near)), pid, outputs, wakeup).run()

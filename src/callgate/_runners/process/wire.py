@@ -1,0 +1,74 @@
+"""What engine and worker say to each other: the letters of the frames, and the values in them.
+
+    C  engine -> worker      a call: `Call`
+    K  engine -> supervisor  tell everything to stop, end it after so many seconds of grace
+    B  worker -> engine      the tool is about to be entered
+    P  worker -> engine      a piece of progress: `Piece`
+    E  worker -> engine      the call's end: `Execution`; the worker takes the next one
+    F  worker -> engine      the same, but the worker has to be replaced: the call left something behind
+    O  supervisor -> engine  the stream's digit (1 output, 2 error) and what the tool wrote to it
+    S  supervisor -> engine  the stream's digit and how many bytes of it were left out
+    X  supervisor -> engine  all is over: the worker's exit code, how many processes could not be ended, whether its channel was closed
+
+Must not know how frames travel.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from callgate.calls import Scope
+from callgate.protocols import Execution
+
+__all__ = ["Call", "Exit", "Piece", "decode_call", "decode_execution", "decode_piece", "encode"]
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One attempt, as plain values."""
+
+    target: str
+    """Where the worker finds the tool; see `target`."""
+    arguments: Raw
+    scope: Scope
+    extra: str
+    """The type of the scope's `extra` where it is a live object that could not cross; else empty."""
+    call_id: str
+    uid: str
+    tool: str
+    attempt: int
+    key: str
+    deadline: float
+    """On `time.monotonic`, which all processes of a machine share."""
+    show_kill_hint: bool
+    max_bytes: int
+    """The largest result that is sent back."""
+    cpu_s: int | None
+
+
+class Piece(Struct, frozen=True, array_like=True):
+    """Progress, numbered from 1 within the call."""
+
+    seq: int
+    text: str
+    stream: str
+
+
+class Exit(Struct, frozen=True):
+    """How a worker ended."""
+
+    code: int
+    """Negative: the signal that ended it."""
+    survivors: int
+    closed_channel: bool
+
+    @classmethod
+    def read(cls, body: bytes) -> Exit:
+        code, survivors, closed = body.split()
+        return cls(int(code), int(survivors), closed == b"1")
+
+
+encode = msgspec.json.Encoder().encode
+decode_call = msgspec.json.Decoder(Call).decode
+decode_piece = msgspec.json.Decoder(Piece).decode
+decode_execution = msgspec.json.Decoder(Execution).decode

@@ -1,0 +1,289 @@
+"""The worker process: takes one call at a time, runs the tool in its main thread, and sends back data, whatever the tool does.
+
+Runs under a supervisor, which ends it. Must not know of the engine; what it imports is what a tool needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import FrameType
+
+from msgspec.structs import replace
+
+from callgate._json import decode, to_jsonable
+from callgate._runners.failure import clean, describe, failed
+from callgate._runners.output import LiveText
+from callgate._runners.process.hygiene import Baseline
+from callgate._runners.process.supervisor.frames import frame, split
+from callgate._runners.process.target import load_target
+from callgate._runners.process.wire import Call, Piece, decode_call, encode
+from callgate._signals import AbortController
+from callgate.errors import ResultNotSerializable
+from callgate.protocols import Execution
+from callgate.tools.base import Tool
+from callgate.tools.context import ToolContext
+
+__all__ = ["main"]
+
+_READ_BYTES = 262_144
+_LEFTOVER_S = 0.2
+
+
+class _Stopped(BaseException):
+    """Raised in a sync tool when the call has to end, so that its clean-up runs within the grace."""
+
+
+class _Channel:
+    """The worker's side of the frames; blocking. Silent in a process that the tool forked."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self._fd = fd
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._unread = bytearray()
+        self.writing = 0
+        """The thread that is in the middle of a frame."""
+
+    @property
+    def mine(self) -> bool:
+        return os.getpid() == self._pid
+
+    def read(self) -> bytes:
+        """The next call; ends the process when the supervisor is gone."""
+        while True:
+            for _, body in split(self._unread):
+                return body  # one call at a time: never a second frame behind it
+            data = os.read(self._fd, _READ_BYTES)
+            if not data:
+                os._exit(0)
+            self._unread += data
+
+    def write(self, kind: bytes, body: bytes = b"") -> None:
+        if not self.mine:
+            return
+        with self._lock:
+            self.writing = threading.get_ident()
+            data = memoryview(frame(kind, body))
+            while data:
+                data = data[os.write(self._fd, data) :]
+            self.writing = 0
+
+
+class _Unavailable:
+    """Stands for a live object that stayed in the engine's process."""
+
+    def __init__(self, kind: str) -> None:
+        self.__kind = kind
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(
+            f"scope.extra is a live {self.__kind}, which does not cross into the tool's process."
+            " Put plain data (dict, list, str, numbers) into extra, or run the tool inline or in a thread."
+        )
+
+    def __getitem__(self, key: object) -> object:
+        return self.__getattr__(str(key))
+
+    def __iter__(self) -> object:
+        return self.__getattr__("__iter__")
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self.__getattr__("__call__")
+
+
+class _Running:
+    """One call: its context, and how it is told to stop."""
+
+    def __init__(self, call: Call, channel: _Channel) -> None:
+        self.call = call
+        self.stop = AbortController()
+        self.task: asyncio.Task[object] | None = None
+        self._channel = channel
+        self._live = LiveText()
+        self._seq = 0
+        self._lock = threading.Lock()
+        self._overdue = False
+
+    def context(self) -> ToolContext:
+        call = self.call
+        return ToolContext(
+            scope=replace(call.scope, extra=_Unavailable(call.extra)) if call.extra else call.scope,
+            call_id=call.call_id,
+            uid=call.uid,
+            tool=call.tool,
+            idempotency_key=call.key,
+            signal=self.stop.signal,
+            report=self._report,
+            attempt=call.attempt,
+            deadline=call.deadline,
+            show_kill_hint=call.show_kill_hint,
+        )
+
+    def _report(self, text: str, stream: str) -> None:
+        with self._lock:
+            self._send(self._live.offer(text, stream, time.monotonic()))
+
+    def show_rest(self) -> None:
+        with self._lock:
+            self._send(self._live.rest())
+
+    def _send(self, pieces: list[tuple[str, str]]) -> None:
+        for text, stream in pieces:
+            self._seq += 1
+            self._channel.write(b"P", encode(Piece(self._seq, clean(text, len(text)), stream)))
+        if self._overdue:
+            raise _Stopped
+
+    def tell(self) -> None:
+        """In the signal handler, between two steps of whatever the main thread does."""
+        self.stop.abort("the call is over: its deadline has passed, or it was killed")
+        if self._channel.writing == threading.get_ident():
+            self._overdue = True  # not in the middle of a frame: right after it
+        elif self.task is None:
+            raise _Stopped
+        else:
+            self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+
+
+class _Worker:
+    def __init__(self, fd: int) -> None:
+        self._channel = _Channel(fd)
+        self._running: _Running | None = None
+        self._asyncio: asyncio.Runner | None = None
+        self._tools: dict[str, Tool] = {}
+
+    def serve(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        while True:
+            call = decode_call(self._channel.read())
+            _reap()
+            body, damage = self._take(call)
+            self._channel.write(b"F" if damage else b"E", body)
+            if damage:
+                os._exit(0)
+
+    def _on_sigterm(self, number: int, stack: FrameType | None) -> None:
+        if self._running is None:
+            os._exit(143)
+        self._running.tell()
+
+    def _take(self, call: Call) -> tuple[bytes, list[str]]:
+        try:
+            tool = self._load(call.target)
+        except BaseException as error:
+            kind, text = describe(error)
+            text = f"the worker process could not load the tool from {call.target}: {kind}: {text}"
+            return encode(Execution(status="raised", error_type=kind, error=text)), []
+        baseline = Baseline()
+        os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")
+        _limit_cpu(call.cpu_s)
+        self._channel.write(b"B")
+        execution = self._run(tool, call)
+        damage = baseline.restore()
+        if execution.error_type == "MemoryError":
+            damage.append("memory ran out")
+        return _packed(execution, call.max_bytes), damage
+
+    def _load(self, target: str) -> Tool:
+        if target not in self._tools:
+            self._tools[target] = load_target(target)
+        return self._tools[target]
+
+    def _run(self, tool: Tool, call: Call) -> Execution:
+        running = _Running(call, self._channel)
+        try:
+            self._running = running
+            value = tool.invoke(running.context(), decode(call.arguments))
+            if inspect.isawaitable(value):
+                value = self._await(value, running)
+            execution = Execution(status="returned", value=value)
+        except BaseException as error:
+            if running.stop.signal.aborted:
+                _die_of(signal.SIGTERM)
+            execution = failed(error)
+        self._running = None
+        if not self._channel.mine:
+            os._exit(0)  # a child that the tool forked, and that came back from it as well
+        self._settle()
+        running.show_rest()
+        return execution
+
+    def _await(self, value: Awaitable[object], running: _Running) -> object:
+        async def main() -> object:
+            running.task = asyncio.current_task()
+            return await value
+
+        if self._asyncio is None:
+            self._asyncio = asyncio.Runner()
+        executor = ThreadPoolExecutor(thread_name_prefix="tool")
+        self._asyncio.get_loop().set_default_executor(executor)
+        try:
+            return self._asyncio.run(main())
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def _settle(self) -> None:
+        """Push out what was printed, and end the tasks that an async tool left."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        if self._asyncio is None:
+            return
+        loop = self._asyncio.get_loop()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=_LEFTOVER_S))
+        if any(not task.done() for task in left):
+            self._asyncio = None  # they stay with the old loop, which never runs again
+
+
+def _packed(execution: Execution, max_bytes: int) -> bytes:
+    """The execution as it travels: the value as plain JSON data, and in `details` what was changed to make it that."""
+    try:
+        value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
+        return encode(replace(execution, value=value, details={"changes": changes} if changes else None))
+    except ResultNotSerializable as error:
+        return encode(replace(failed(error), details={"code": error.code}))
+    except BaseException as error:
+        kind, text = describe(error)
+        return encode(Execution(status="raised", error_type="ResultNotSerializable", error=f"the result is not JSON: {kind}: {text}"))
+
+
+def _limit_cpu(cpu_s: int | None) -> None:
+    """The processor time of this call, on top of what earlier ones have used."""
+    if cpu_s is not None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + cpu_s + 1, hard))
+
+
+def _reap() -> None:
+    """Forget the children of earlier calls, which the supervisor has ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _die_of(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def main(fd: int) -> None:
+    """Serve calls until the supervisor ends this process."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    _Worker(fd).serve()

@@ -1,0 +1,86 @@
+"""Coroutines that would not stop: kept, counted, and their answers told apart from results.
+
+Beside the inline driver because both the inline and the thread runner leave such coroutines behind. Must not know of deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from functools import partial
+from types import coroutine
+from typing import Any
+
+from callgate._runners.failure import failed
+from callgate.protocols import Execution
+
+__all__ = ["OnLate", "Strays"]
+
+OnLate = Callable[[str, Execution], None]
+"""Takes the uid of a call that has ended and what its tool answered after that."""
+
+_CLOSE_S = 0.2
+
+
+class Strays:
+    """The abandoned coroutines of one runner."""
+
+    def __init__(self, on_late: OnLate | None = None) -> None:
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._on_late = on_late
+        self.late = 0
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def adopt(self, uid: str, coro: Coroutine[Any, Any, object], waiting: object, context: Context) -> None:
+        """Go on with `coro`, which waits for `waiting`, in a task of its own."""
+        task = asyncio.get_running_loop().create_task(_resume(coro, waiting), name=f"abandoned {uid}", context=context)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._done, uid))
+
+    def _done(self, uid: str, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        self.came_late(uid, Execution(status="returned", value=task.result()) if error is None else failed(error))
+
+    def came_late(self, uid: str, execution: Execution) -> None:
+        """Report an answer that nobody waits for any more."""
+        self.late += 1
+        if self._on_late is not None:
+            self._on_late(uid, execution)
+
+    async def close(self) -> None:
+        """Cancel once more and wait a moment; what still runs then ends with the event loop."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSE_S)
+
+
+async def _resume(coro: Coroutine[Any, Any, object], waiting: object) -> object:
+    return await _rest(coro, waiting)
+
+
+@coroutine
+def _rest(coro: Coroutine[Any, Any, object], waiting: Any) -> Generator[Any, None, object]:
+    """The remaining steps of a coroutine that has been started elsewhere."""
+    if waiting is not None:
+        waiting._asyncio_future_blocking = True  # the wait was taken over once; hand it to the new task
+    try:
+        while True:
+            try:
+                yield waiting
+            except GeneratorExit:
+                coro.close()
+                raise
+            except BaseException as error:
+                waiting = coro.throw(error)
+            else:
+                waiting = coro.send(None)
+    except StopIteration as end:
+        return end.value

@@ -1,0 +1,126 @@
+"""What hostile tools return or do, on every runner, through the engine's own door."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import resource
+import secrets
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Answered, Engine, RawCall, ToolResult, tool
+from callgate._runners.process import ProcessLimits
+from callgate.tools import FunctionTool
+from tests.corpus.material import rows
+from tests.corpus.test_engine_hostile import assert_alive_and_clean, assert_bounded
+from tests.runners.making import marked, soon
+
+RUNNERS = {"inproc": None, "thread": "thread", "plugin": "process"}
+
+
+def cases() -> list[Any]:
+    """A case for each row and each of its runners that is the engine's own."""
+    found = []
+    for parameter in rows("hostile/calls.jsonl", kind="result"):
+        if not parameter.values[0]:
+            return [pytest.param({}, "", marks=parameter.marks)]
+        row = parameter.values[0]
+        for runner in row["runner"]:
+            if runner in RUNNERS:
+                mark = [pytest.mark.process] if runner == "plugin" else []
+                found.append(pytest.param(row, runner, id=f"{row['id']}-{runner}", marks=mark))
+    return found
+
+
+def module_with(body: str, folder: Path) -> Any:
+    """A fresh module whose function `hostile` has this body, importable by a worker process."""
+    name = f"hostile_{secrets.token_hex(6)}"
+    source = f"from __future__ import annotations\n\ndef hostile():\n    'Do what the row says.'\n{textwrap.indent(body, '    ')}\n"
+    (folder / f"{name}.py").write_text(source, encoding="utf-8")
+    importlib.invalidate_caches()
+    return importlib.import_module(name)
+
+
+def as_tool(function: Any, runner: str) -> FunctionTool:
+    made = FunctionTool(function, runner=RUNNERS[runner], effect="once")
+    return made
+
+
+def word_for(result: ToolResult) -> set[str]:
+    """The result in the rows' words: all that are true of it."""
+    words = {"tool_error" if result.status == "error" else result.status}
+    if result.success and any(note.kind == "normalised" for note in result.metadata.notes):
+        words.add("ok_normalised")
+    if result.failure_class in ("timeout", "killed"):
+        words.add("abandoned" if "cannot be stopped" in str(result.error) or "still runs" in str(result.error) else "killed")
+    return words
+
+
+@tool(effect="none")
+async def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+@pytest.mark.parametrize(("row", "runner"), cases())
+async def test_a_hostile_tool_hurts_nobody(row: dict[str, Any], runner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = f"marker-{secrets.token_hex(8)}"
+    monkeypatch.setenv("TEST_MARKER", marker)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    limits = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, environment=("TEST_MARKER",))
+    hostile = as_tool(module_with(row["py"].replace("{PORT}", "9"), tmp_path).hostile, runner)
+    expect = row["expect"]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    async with Engine([hostile, ping], timeout_s=row.get("timeout_s", 30), process_limits=limits) as engine:
+        began = time.perf_counter()
+        outcome = await engine.call(RawCall(name="hostile", arguments="{}"))
+        took_ms = (time.perf_counter() - began) * 1000
+        assert isinstance(outcome, Answered)
+        result = outcome.result
+        assert word_for(result) & set(expect["outcome"]), result
+        if "code" in expect:
+            assert result.code in expect["code"]
+        if "value" in expect:
+            assert result.structured == expect["value"]
+        assert took_ms <= expect.get("max_ms", 35_000)
+        assert_bounded(result)
+        json.dumps(result.structured, allow_nan=False).encode("utf-8")
+        await assert_alive_and_clean(engine)
+        if "no_survivors" in expect.get("inv", ()):
+            alive = await soon(lambda: len(marked(marker)) <= 2 * (runner == "plugin"), within_s=1.5)
+            assert alive, marked(marker)
+        if expect.get("inv") and "next_call_ok" in expect["inv"]:
+            again = await engine.call(RawCall(name="hostile", arguments="{}"))
+            assert isinstance(again, Answered)
+    assert await soon(lambda: not marked(marker))
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 <= max(expect.get("max_rss_mb", 64), 64) * 4
+
+
+@pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="result"))
+async def test_the_loop_keeps_its_beat_while_a_hostile_tool_runs(
+    row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "loop_lag_250ms" not in row.get("expect", {}).get("inv", ()):
+        pytest.skip("this row says nothing of the loop")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    function = module_with(row["py"], tmp_path).hostile
+    hostile = FunctionTool(function, runner="thread")
+    lags: list[float] = []
+    async with Engine([hostile], timeout_s=min(row.get("timeout_s", 1), 1)) as engine:
+        beating = asyncio.create_task(_beat(lags))
+        await engine.call(RawCall(name="hostile", arguments="{}"))
+        beating.cancel()
+    assert max(lags) <= 0.25
+
+
+async def _beat(lags: list[float]) -> None:
+    while True:
+        began = time.perf_counter()
+        await asyncio.sleep(0.01)
+        lags.append(time.perf_counter() - began - 0.01)

@@ -1,0 +1,116 @@
+"""Hostile calls, schemas and tool definitions: what the checking stages make of them, before any policy and any run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from callgate._json import canonical
+from callgate._limits import Limits
+from callgate._pipeline.parse import parse
+from callgate._pipeline.resolve import resolve
+from callgate._pipeline.validate import validate
+from callgate._schema import CompiledSchema, compile_schema
+from callgate.calls import RawCall, Scope
+from callgate.errors import CallAborted, CallFailed, UsageError
+from callgate.route import ValidatedCall
+from callgate.tools import ToolRegistry
+from tests.corpus.adapter import SchemaTool
+from tests.corpus.material import build, rows, same
+
+FINISHED = ("stop", "tool_calls")
+MEANS = {"call_aborted": {"unknown_tool"}}
+"""A cut text is no JSON either, and a call without a name names no tool."""
+
+
+def registry() -> ToolRegistry:
+    found = ToolRegistry()
+    for parameter in rows("hostile/tools.jsonl"):
+        row = parameter.values[0]
+        found.register(SchemaTool(row["inputSchema"], row["name"]))
+    return found
+
+
+def checked(row: dict[str, Any]) -> ValidatedCall:
+    cut = "finish" in row and row["finish"] not in FINISHED
+    name = build(row["tool"])
+    assert isinstance(name, str)
+    raw = RawCall(name=name, arguments=build(row["args"]), closed="cut" if cut else "finished")
+    parsed = parse(raw, "u", Limits(), repair=False)
+    return validate(resolve(parsed, registry(), Scope()), Scope(), coerce=True)
+
+
+def refusal_of(row: dict[str, Any]) -> tuple[ValidatedCall | None, CallFailed | CallAborted | None]:
+    try:
+        return checked(row), None
+    except (CallFailed, CallAborted) as error:
+        return None, error
+
+
+@pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="call"))
+def test_a_hostile_call_ends_as_it_must(row: dict[str, Any]) -> None:
+    """Every listed outcome is right, an unlisted one is not; a refusal names its reason by code and is small, clean text."""
+    expect = row["expect"]
+    call, refusal = refusal_of(row)
+    if refusal is not None:
+        assert "reject" in expect["outcome"]
+        assert MEANS.get(refusal.code, {refusal.code}) & set(expect["code"]), refusal.code
+        assert len(str(refusal).encode()) <= 4096
+        assert canonical(getattr(refusal, "details", None))
+    elif expect["outcome"] == ["reject"]:
+        assert "policy_denied" in expect["code"]
+    else:
+        assert call is not None
+        assert "accept" in expect["outcome"] or call.notes
+        assert same(call.arguments, expect.get("args", call.arguments))
+
+
+def compiled(row: dict[str, Any]) -> tuple[CompiledSchema | None, UsageError | None]:
+    try:
+        return compile_schema(build(row["schema"]), "tool 'hostile' (test)"), None
+    except UsageError as error:
+        return None, error
+
+
+@pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="schema"))
+def test_a_hostile_schema_is_refused_or_checks_rightly(row: dict[str, Any]) -> None:
+    """What is registered gives the right answer; what cannot be checked safely is refused with a reason."""
+    expect = row["expect"]
+    schema, refusal = compiled(row)
+    if refusal is not None:
+        assert "refuse" in expect["outcome"]
+        assert refusal.code in expect.get("code", [refusal.code])
+        assert "tool 'hostile' (test)" in str(refusal)
+        assert len(str(refusal)) <= 1024
+    else:
+        assert schema is not None
+        assert "register" in expect["outcome"]
+        if "instance" in row:
+            instance = json.loads(build(row["instance"]))
+            assert schema.is_valid(instance) is expect["validate"]
+            assert bool(schema.problems(instance)) is not expect["validate"]
+
+
+def registered(row: dict[str, Any], tools: ToolRegistry) -> UsageError | None:
+    offered = row["tool_def"]
+    tool = SchemaTool(offered["inputSchema"], offered["name"])
+    tool.description = str(build(offered["description"]))
+    try:
+        tools.register(tool)
+    except UsageError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="register"))
+def test_a_strangers_tool_definition_never_replaces_a_tool(row: dict[str, Any]) -> None:
+    """The half that belongs to schemas and names: it is registered beside the others, or refused."""
+    tools = registry()
+    before = {tool.name: tool.identity for tool in tools}
+    refusal = registered(row, tools)
+    expected = {"register"} if refusal is None else {"refuse", "namespaced"}
+    assert set(row["expect"]["outcome"]) & expected
+    assert len(str(refusal)) <= 1024
+    assert {one.name: one.identity for one in tools if one.name in before} == before

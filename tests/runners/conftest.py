@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate._runners.process import ProcessLimits, ProcessRunner
+
+LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, workers=1, environment=("TEST_MARKER",))
+
+
+@pytest.fixture
+def marker(monkeypatch: pytest.MonkeyPatch) -> str:
+    """In the environment of every process that this test's runner starts."""
+    value = f"marker-{secrets.token_hex(8)}"
+    monkeypatch.setenv("TEST_MARKER", value)
+    return value
+
+
+@pytest.fixture
+async def processes(marker: str) -> AsyncIterator[ProcessRunner]:
+    """A process runner with one worker, so that a call meets what the one before it left."""
+    runner = ProcessRunner(Limits(), SystemClock(), LIMITS)
+    yield runner
+    await runner.close()

@@ -1,0 +1,26 @@
+"""An engine of its own process, for a test that kills it: runs one hanging tool and says when that has begun."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate._runners.process import ProcessRunner
+from tests.runners import hostile_tools
+from tests.runners.making import Made, soon
+
+
+async def main() -> None:
+    runner = ProcessRunner(Limits(), SystemClock())
+    made = Made(hostile_tools.double_fork, timeout_s=120.0)
+    running = asyncio.ensure_future(runner.run(made.request))
+    assert await soon(lambda: made.progress, 10.0)
+    sys.stdout.write(f"{made.uid}\n")
+    sys.stdout.flush()
+    await running
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

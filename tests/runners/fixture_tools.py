@@ -1,0 +1,130 @@
+"""Tools for the runners' contract, each as a sync and an async function; importable by a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import suppress
+
+from callgate.errors import Retryable
+from callgate.tools import FunctionTool, ToolContext, tool
+
+
+@tool
+def sync_echo(value: object) -> object:
+    """Return the value."""
+    return value
+
+
+@tool
+async def async_echo(value: object) -> object:
+    """Return the value."""
+    await asyncio.sleep(0)
+    return value
+
+
+@tool
+def sync_fail(kind: str) -> None:
+    """Raise."""
+    _fail(kind)
+
+
+@tool
+async def async_fail(kind: str) -> None:
+    """Raise."""
+    await asyncio.sleep(0)
+    _fail(kind)
+
+
+class BadText(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def _fail(kind: str) -> None:
+    match kind:
+        case "value":
+            raise ValueError("the account is closed")
+        case "retryable":
+            raise Retryable("try later", not_started=True, retry_after_s=2.5)
+        case "refused":
+            raise ConnectionRefusedError("connection refused")
+        case "exit":
+            sys.exit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "cancelled":
+            raise asyncio.CancelledError
+        case "memory":
+            raise MemoryError
+        case "group":
+            raise ExceptionGroup("both", [ValueError("one"), KeyError("two")])
+        case "surrogate":
+            raise ValueError("\ud800 bad")
+        case "long":
+            raise ValueError("x" * 1_000_000)
+        case "no text":
+            raise BadText
+
+
+@tool
+def sync_hang(context: ToolContext) -> str:
+    """Wait, and say when that has begun."""
+    context.progress("begun")
+    time.sleep(20)
+    return "done"
+
+
+@tool
+async def async_hang(context: ToolContext) -> str:
+    """Wait, and say when that has begun."""
+    context.progress("begun")
+    await asyncio.sleep(20)
+    return "done"
+
+
+@tool
+def sync_steps(context: ToolContext, count: int) -> int:
+    """Report progress so many times."""
+    for number in range(count):
+        context.progress(str(number))
+    return count
+
+
+@tool
+async def async_steps(context: ToolContext, count: int) -> int:
+    """Report progress so many times."""
+    for number in range(count):
+        context.progress(str(number))
+        await asyncio.sleep(0)
+    return count
+
+
+@tool
+def sync_spoil(items: list[int]) -> int:
+    """Change the arguments it was given."""
+    items.append(99)
+    return len(items)
+
+
+@tool
+async def async_spoil(items: list[int]) -> int:
+    """Change the arguments it was given."""
+    items.append(99)
+    return len(items)
+
+
+@tool
+async def answers_when_stopped(context: ToolContext) -> str:
+    """Return something although it was told to stop."""
+    context.progress("begun")
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(20)
+    return "too late"
+
+
+def pick(flavour: str, name: str) -> FunctionTool:
+    found = globals()[f"{flavour}_{name}"]
+    assert isinstance(found, FunctionTool)
+    return found

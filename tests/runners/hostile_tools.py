@@ -1,0 +1,316 @@
+"""Tools that do to their process what tools should not; importable by a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import NoReturn
+
+from callgate.tools import ToolContext, tool
+
+# Tools that never come back, each with something that outlives a simple kill.
+
+
+def _wait(context: ToolContext) -> NoReturn:
+    context.progress("begun")
+    while True:
+        time.sleep(60)
+
+
+@tool
+def own_session(context: ToolContext) -> None:
+    """Start a child in a session of its own."""
+    subprocess.Popen(["setsid", "sleep", "300"])
+    _wait(context)
+
+
+@tool
+def double_fork(context: ToolContext) -> None:
+    """Leave an orphan in a session of its own."""
+    subprocess.run(["setsid", "sh", "-c", "(sleep 300 & sleep 300 &)"], check=True)
+    _wait(context)
+
+
+@tool
+def ignores_term(context: ToolContext) -> None:
+    """Be deaf to the polite signal, and so are the children."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    subprocess.Popen(["sh", "-c", "trap '' TERM HUP INT; sleep 300 & while :; do sleep 1; done"])
+    _wait(context)
+
+
+@tool
+def swallows_everything(context: ToolContext) -> None:
+    """Catch whatever is raised and go on."""
+    context.progress("begun")
+    while True:
+        with suppress(BaseException):
+            time.sleep(60)
+
+
+@tool
+def stopped(context: ToolContext) -> None:
+    """Stop a child and then itself."""
+    child = subprocess.Popen(["sleep", "300"])
+    child.send_signal(signal.SIGSTOP)
+    context.progress("begun")
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@tool
+def fifty_forks(context: ToolContext) -> None:
+    """Start fifty children, half of them orphans."""
+    for _ in range(25):
+        subprocess.Popen(["sleep", "300"])
+    subprocess.run(["sh", "-c", "for i in $(seq 25); do (setsid sleep 300 &) ; done"], check=True)
+    _wait(context)
+
+
+@tool
+def busy_loop(context: ToolContext) -> None:
+    """Never yield."""
+    context.progress("begun")
+    while True:
+        pass
+
+
+@tool
+def stuck_in_c(context: ToolContext) -> None:
+    """Wait in C code that restarts after signals, with the interpreter's lock held."""
+    context.progress("begun")
+    while ctypes.PyDLL(None).sleep(60):
+        pass
+
+
+@tool
+async def swallows_cancel(context: ToolContext) -> None:
+    """Start a child and refuse to be cancelled."""
+    await asyncio.create_subprocess_exec("sleep", "300")
+    context.progress("begun")
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+# Tools that end their process.
+
+
+@tool
+def segfault() -> None:
+    """Read address 0."""
+    ctypes.string_at(0)
+
+
+@tool
+def os_exit() -> None:
+    """Leave without a word."""
+    sys.stdout.write("last words\n")
+    os._exit(7)
+
+
+@tool
+def kills_itself() -> None:
+    """As the kernel does when memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@tool
+def closes_everything() -> str:
+    """Close every descriptor, the runner's own included."""
+    os.closerange(0, 4096)
+    return "unheard"
+
+
+@tool
+def kills_its_supervisor() -> None:
+    """Kill the parent, with a child in a session of its own beside it."""
+    subprocess.Popen(["setsid", "sleep", "300"])
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+# Tools that return and leave something behind.
+
+
+@tool
+def leaves_children() -> str:
+    """Return while children run."""
+    subprocess.Popen(["setsid", "sh", "-c", "(sleep 300 &) ; sleep 300"])
+    return "done"
+
+
+@tool
+def grandchild_holds_pipe() -> str:
+    """Return while a grandchild holds the standard output."""
+    subprocess.run("sleep 300 & echo started", shell=True, check=True)
+    return "done"
+
+
+@tool
+def forks_and_returns() -> int:
+    """Return twice."""
+    os.fork()
+    return 1
+
+
+@tool
+def noisy_out() -> str:
+    """Write to descriptor 1."""
+    os.write(1, b"noise\n" * 20_000)
+    return "real"
+
+
+@tool
+def noisy_err() -> str:
+    """Write a very long line to the standard error."""
+    sys.stderr.write("e" * 5_000_000)
+    return "real"
+
+
+@tool
+def closes_stdout() -> str:
+    """Close descriptor 1."""
+    os.close(1)
+    return "done"
+
+
+@tool
+def wants_memory() -> int:
+    """Ask for 3 GiB."""
+    return len(bytearray(3 * 1024**3))
+
+
+@tool
+def changes_directory() -> str:
+    """Change the working directory."""
+    os.chdir("/")
+    return os.getcwd()
+
+
+@tool
+def changes_environment() -> str:
+    """Change the environment."""
+    os.environ["LEFT_BEHIND"] = "yes"
+    del os.environ["PATH"]
+    return "done"
+
+
+@tool
+def leaves_thread() -> str:
+    """Leave a thread that is no daemon."""
+    threading.Thread(target=time.sleep, args=(300,)).start()
+    return "done"
+
+
+@tool
+def lowers_recursion_limit() -> list[object]:
+    """Lower the recursion limit."""
+    sys.setrecursionlimit(80)
+    return [[[[1]]]]
+
+
+@tool
+def lowers_limits() -> str:
+    """Lower a resource limit for good."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    return "done"
+
+
+@tool
+def sets_alarm() -> str:
+    """Leave a timer that would kill whoever comes next."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    return "done"
+
+
+@tool
+async def leaves_task() -> str:
+    """Leave a task that does not want to end."""
+    keep.append(asyncio.ensure_future(_stubborn()))
+    await asyncio.sleep(0)
+    return "done"
+
+
+keep: list[object] = []
+
+
+async def _stubborn() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+# Tools that look around.
+
+
+@tool
+def state() -> dict[str, object]:
+    """What a call finds in its process."""
+    return {
+        "pid": os.getpid(),
+        "cwd": os.getcwd(),
+        "environ": {name: value for name, value in os.environ.items() if name != "CALLGATE_CALL"},
+        "recursion": sys.getrecursionlimit(),
+        "threads": threading.active_count(),
+        "stdin": sys.stdin.read(),
+    }
+
+
+@tool
+def facts(context: ToolContext) -> dict[str, object]:
+    """What a call knows of itself."""
+    scope = context.scope
+    return {
+        "call_id": context.call_id,
+        "uid": context.uid,
+        "key": context.idempotency_key,
+        "attempt": context.attempt,
+        "left": context.deadline - time.monotonic(),
+        "allowed": sorted(scope.allowed_tools or ()),
+        "principal": context.principal,
+        "extra": context.extra,
+        "marker": os.environ["CALLGATE_CALL"],
+    }
+
+
+@tool
+def uses_extra(context: ToolContext) -> object:
+    """Use the host's own object."""
+    return context.extra.connection  # type: ignore[attr-defined]
+
+
+@tool
+async def calls_another(context: ToolContext) -> object:
+    """Call another tool."""
+    return await context.call("state", {})
+
+
+@tool
+def cleans_up(context: ToolContext, path: str) -> None:
+    """Write a file when it is told to stop."""
+    context.progress("begun")
+    try:
+        time.sleep(60)
+    finally:
+        with open(path, "w") as file:
+            file.write(context.signal.reason or "")
+
+
+@tool
+def streams_command(context: ToolContext, command: str) -> int:
+    """Run a command and show its output as it comes."""
+    with subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            context.progress(line, stream="stdout")
+    return process.returncode

@@ -1,0 +1,180 @@
+"""What every runner promises, over all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate._runners import Runners
+from callgate.protocols import Execution, Runner
+from tests.runners import fixture_tools
+from tests.runners.fixture_tools import pick
+from tests.runners.making import Made, marked, soon
+
+KINDS = [
+    pytest.param(("inline", "async"), id="inline"),
+    pytest.param(("thread", "sync"), id="thread"),
+    pytest.param(("thread", "async"), id="thread, async tool"),
+    pytest.param(("process", "sync"), id="process", marks=pytest.mark.process),
+    pytest.param(("process", "async"), id="process, async tool", marks=pytest.mark.process),
+]
+
+
+class Setup:
+    def __init__(self, runner: str, flavour: str) -> None:
+        self.name = runner
+        self.flavour = flavour
+        self.late: list[tuple[str, Execution]] = []
+        self.runners = Runners(Limits(), SystemClock(), on_late=lambda uid, execution: self.late.append((uid, execution)))
+        self.runner: Runner = self.runners.pick(runner)  # type: ignore[arg-type]
+
+    def made(self, tool: str, arguments: dict[str, object] | None = None, timeout_s: float = 20.0) -> Made:
+        return Made(pick(self.flavour, tool), arguments, timeout_s=timeout_s)
+
+    @property
+    def stoppable(self) -> bool:
+        return (self.name, self.flavour) != ("thread", "sync")
+
+
+@pytest.fixture(params=KINDS)
+async def setup(request: pytest.FixtureRequest) -> AsyncIterator[Setup]:
+    made = Setup(*request.param)
+    yield made
+    await made.runners.close()
+    assert await soon(lambda: asyncio.all_tasks() == {asyncio.current_task()}), "a task was left behind"
+
+
+@pytest.mark.parametrize("value", [None, "", "text", 2**53 + 1, [1, {"a": None}], {"success": True}])
+async def test_a_returned_value_comes_back(setup: Setup, value: object) -> None:
+    execution = await setup.runner.run(setup.made("echo", {"value": value}).request)
+    assert execution == Execution(status="returned", value=value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error_type", "text"),
+    [
+        ("value", "ValueError", "the account is closed"),
+        ("exit", "SystemExit", "called sys.exit(3)"),
+        ("interrupt", "KeyboardInterrupt", "KeyboardInterrupt, without a message"),
+        ("cancelled", "CancelledError", "the tool cancelled itself; nobody had asked it to stop"),
+        ("memory", "MemoryError", "MemoryError, without a message"),
+        ("group", "ExceptionGroup", "both (2 sub-exceptions): ValueError: one; KeyError: 'two'"),
+        ("surrogate", "ValueError", "\\ud800 bad"),
+        ("no text", "BadText", "BadText, whose text cannot be shown: its __str__ fails"),
+    ],
+)
+async def test_whatever_a_tool_raises_is_data(setup: Setup, kind: str, error_type: str, text: str) -> None:
+    execution = await setup.runner.run(setup.made("fail", {"kind": kind}).request)
+    assert (execution.status, execution.error_type, execution.error) == ("raised", error_type, text)
+
+
+async def test_a_long_error_text_is_cut_and_says_so(setup: Setup) -> None:
+    execution = await setup.runner.run(setup.made("fail", {"kind": "long"}).request)
+    assert len(execution.error) < 4_096
+    assert "characters left out" in execution.error
+
+
+async def test_what_the_tool_says_about_a_repeat_arrives(setup: Setup) -> None:
+    execution = await setup.runner.run(setup.made("fail", {"kind": "retryable"}).request)
+    assert (execution.retryable, execution.not_started, execution.retry_after_s) == (True, True, 2.5)
+
+
+async def test_a_refused_connection_proves_that_nothing_happened(setup: Setup) -> None:
+    execution = await setup.runner.run(setup.made("fail", {"kind": "refused"}).request)
+    assert (execution.retryable, execution.not_started) == (True, True)
+
+
+async def test_a_tool_that_hangs_ends_at_its_deadline(setup: Setup) -> None:
+    """A31: always back within a second of the deadline, grace included."""
+    made = setup.made("hang", timeout_s=1.0)
+    since = time.monotonic()
+    execution = await setup.runner.run(made.request)
+    assert 0.9 < time.monotonic() - since < 2.0
+    assert execution.status == "timed_out"
+    assert execution.abandoned is not setup.stoppable
+
+
+async def test_a_kill_ends_the_tool_at_once(setup: Setup) -> None:
+    """A34."""
+    made = setup.made("hang")
+    running = asyncio.ensure_future(setup.runner.run(made.request))
+    assert await soon(lambda: made.progress)
+    since = time.monotonic()
+    made.kill.abort("killed by the user")
+    execution = await running
+    assert time.monotonic() - since < 1.0
+    assert (execution.status, execution.error) == ("killed", "killed by the user")
+    assert execution.abandoned is not setup.stoppable
+
+
+async def test_cancelling_run_is_a_kill_and_is_passed_on(setup: Setup) -> None:
+    made = setup.made("hang")
+    running = asyncio.ensure_future(setup.runner.run(made.request))
+    assert await soon(lambda: made.progress)
+    since = time.monotonic()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert time.monotonic() - since < 1.0
+    assert setup.stoppable == (setup.runners.abandoned == 0)
+    assert not marked(made.uid)
+
+
+async def test_a_time_limit_of_the_host_works_around_a_call(setup: Setup) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await setup.runner.run(setup.made("hang").request)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_call_that_was_killed_before_is_not_started(setup: Setup) -> None:
+    made = setup.made("hang")
+    made.kill.abort("killed by the user")
+    execution = await setup.runner.run(made.request)
+    assert (execution.status, made.progress) == ("not_started", [])
+
+
+async def test_progress_arrives_in_order_and_before_the_result(setup: Setup) -> None:
+    made = setup.made("steps", {"count": 200})
+    await setup.runner.run(made.request)
+    assert [text for text, _ in made.progress] == [str(number) for number in range(200)]
+
+
+async def test_a_tool_cannot_change_the_recorded_arguments(setup: Setup) -> None:
+    made = setup.made("spoil", {"items": [1]})
+    execution = await setup.runner.run(made.request)
+    assert (execution.value, made.request.approved.call.arguments) == (2, {"items": [1]})
+
+
+async def test_an_answer_after_the_end_is_reported_as_late(setup: Setup) -> None:
+    """R10: discarded and recorded."""
+    if setup.flavour == "sync":
+        pytest.skip("the async twin of this runner covers it; threads have a test of their own")
+    made = Made(fixture_tools.answers_when_stopped)
+    running = asyncio.ensure_future(setup.runner.run(made.request))
+    assert await soon(lambda: made.progress)
+    made.kill.abort("killed")
+    assert (await running).status == "killed"
+    assert await soon(lambda: setup.late)
+    assert [(uid, execution.value) for uid, execution in setup.late] == [(made.uid, "too late")]
+    assert setup.runners.late == 1
+
+
+async def test_many_calls_at_once_keep_apart(setup: Setup) -> None:
+    made = [setup.made("echo", {"value": number}) for number in range(12)]
+    executions = await asyncio.gather(*(setup.runner.run(one.request) for one in made))
+    assert [execution.value for execution in executions] == list(range(12))
+
+
+async def test_after_close_nothing_starts(setup: Setup) -> None:
+    await setup.runner.close()
+    await setup.runner.close()
+    execution = await setup.runner.run(setup.made("echo", {"value": 1}).request)
+    assert execution.status == "not_started"

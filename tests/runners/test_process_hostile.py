@@ -1,0 +1,180 @@
+"""What a tool may do to its process, and what it does not do to the engine and to the next call."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from callgate._runners.process import ProcessRunner
+from callgate.protocols import Execution
+from callgate.tools import FunctionTool
+from tests.runners import hostile_tools as tools
+from tests.runners.making import Made, marked, soon
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")]
+
+HANGING = [
+    tools.own_session,
+    tools.double_fork,
+    tools.ignores_term,
+    tools.swallows_everything,
+    tools.stopped,
+    tools.fifty_forks,
+    tools.busy_loop,
+    tools.stuck_in_c,
+    tools.swallows_cancel,
+]
+
+
+def named(tool: FunctionTool) -> str:
+    return tool.name
+
+
+async def value_of(runner: ProcessRunner, tool: FunctionTool) -> object:
+    execution = await runner.run(Made(tool).request)
+    assert execution.status == "returned", execution
+    return execution.value
+
+
+async def begin(runner: ProcessRunner, made: Made) -> asyncio.Future[Execution]:
+    running = asyncio.ensure_future(runner.run(made.request))
+    assert await soon(lambda: made.progress, 5.0)
+    return running
+
+
+@pytest.mark.parametrize("tool", HANGING, ids=named)
+async def test_at_the_deadline_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
+    """Within a second of the deadline, grace included, whatever the tool does about it."""
+    made = Made(tool, timeout_s=1.0, grace_s=0.2)
+    since = time.monotonic()
+    execution = await processes.run(made.request)
+    assert time.monotonic() - since < 2.0
+    assert (execution.status, execution.abandoned) == ("timed_out", False)
+    assert await soon(lambda: not marked(marker), 1.0)
+    assert await value_of(processes, tools.state)
+
+
+@pytest.mark.parametrize("tool", HANGING, ids=named)
+async def test_at_a_cancel_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
+    made = Made(tool, grace_s=0.1)
+    running = await begin(processes, made)
+    assert marked(marker)
+    since = time.monotonic()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await soon(lambda: not marked(marker), 1.0)
+    assert time.monotonic() - since < 1.0
+
+
+@pytest.mark.parametrize("tool", HANGING[:5], ids=named)
+async def test_at_close_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
+    made = Made(tool)
+    running = await begin(processes, made)
+    assert marked(marker)
+    since = time.monotonic()
+    await processes.close()
+    assert time.monotonic() - since < 1.5
+    assert (await running).status == "killed"
+    assert marked(marker) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "details"),
+    [
+        (tools.segfault, {"signal": 11, "signal_name": "SIGSEGV"}),
+        (tools.os_exit, {"exit_code": 7}),
+        (tools.kills_itself, {"signal": 9, "signal_name": "SIGKILL"}),
+        (tools.closes_everything, {"channel": "closed"}),
+        (tools.kills_its_supervisor, {"supervisor": "killed"}),
+    ],
+    ids=lambda value: value.name if isinstance(value, FunctionTool) else "",
+)
+async def test_a_process_that_ends_is_a_crash_and_is_noticed_at_once(
+    processes: ProcessRunner, tool: FunctionTool, details: dict[str, object]
+) -> None:
+    made = Made(tool, timeout_s=60.0)
+    since = time.monotonic()
+    execution = await processes.run(made.request)
+    assert time.monotonic() - since < 3.0
+    assert (execution.status, execution.details) == ("crashed", details)
+    assert await soon(lambda: not marked(made.uid), 1.0)
+    assert await value_of(processes, tools.state)
+
+
+async def test_what_a_tool_wrote_before_it_died_is_kept(processes: ProcessRunner) -> None:
+    execution = await processes.run(Made(tools.os_exit).request)
+    assert execution.partial == "last words\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "value"),
+    [
+        (tools.leaves_children, "done"),
+        (tools.grandchild_holds_pipe, "done"),
+        (tools.forks_and_returns, 1),
+        (tools.noisy_out, "real"),
+        (tools.noisy_err, "real"),
+        (tools.closes_stdout, "done"),
+        (tools.leaves_thread, "done"),
+        (tools.lowers_limits, "done"),
+        (tools.sets_alarm, "done"),
+        (tools.leaves_task, "done"),
+        (tools.changes_directory, "/"),
+        (tools.changes_environment, "done"),
+        (tools.lowers_recursion_limit, [[[[1]]]]),
+    ],
+    ids=lambda value: value.name if isinstance(value, FunctionTool) else "",
+)
+async def test_what_a_call_leaves_behind_does_not_reach_the_next(processes: ProcessRunner, tool: FunctionTool, value: object) -> None:
+    clean = await value_of(processes, tools.state)
+    made = Made(tool, timeout_s=20.0)
+    since = time.monotonic()
+    execution = await processes.run(made.request)
+    assert (execution.status, execution.value) == ("returned", value)
+    assert time.monotonic() - since < 3.0, "the result waited for something that was left behind"
+    after = await value_of(processes, tools.state)
+    assert isinstance(clean, dict)
+    assert isinstance(after, dict)
+    del clean["pid"], after["pid"]
+    environments = clean.pop("environ"), after.pop("environ")
+    assert after == clean
+    assert {**environments[0], "CALLGATE_WORKER": ""} == {**environments[1], "CALLGATE_WORKER": ""}
+    assert await soon(lambda: not marked(made.uid), 1.0)
+
+
+async def test_a_tool_that_wants_too_much_memory_fails_alone(processes: ProcessRunner) -> None:
+    execution = await processes.run(Made(tools.wants_memory).request)
+    assert (execution.status, execution.error_type) == ("raised", "MemoryError")
+    assert await value_of(processes, tools.state)
+
+
+async def test_noise_is_shown_within_bounds_and_says_what_is_missing(processes: ProcessRunner) -> None:
+    made = Made(tools.noisy_err)
+    await processes.run(made.request)
+    shown = made.text("stderr")
+    assert "bytes left out" in shown
+    assert shown.endswith("e" * 1000)
+    assert len(shown) < 2_500_000
+
+
+async def test_clean_up_code_of_a_tool_runs_within_the_grace(processes: ProcessRunner, tmp_path: Path) -> None:
+    made = Made(tools.cleans_up, {"path": str(tmp_path / "said")}, grace_s=0.5)
+    running = await begin(processes, made)
+    made.kill.abort("killed")
+    assert (await running).status == "killed"
+    assert "over" in (tmp_path / "said").read_text()
+
+
+async def test_a_command_streams_live_and_dies_with_its_children(processes: ProcessRunner) -> None:
+    made = Made(tools.streams_command, {"command": "echo one; sleep 300 & (setsid sleep 300 &); sleep 300"})
+    running = await begin(processes, made)
+    assert await soon(lambda: made.text("stdout") == "one\n")
+    made.kill.abort("killed")
+    execution = await running
+    assert (execution.status, execution.partial) == ("killed", "one\n")
+    assert marked(made.uid) == []

@@ -1,0 +1,316 @@
+"""JSON at the border: what is taken, what is refused and why, and what tools' results become."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import pathlib
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate._json import canonical, decode, ends_inside, strict_object, to_jsonable
+from callgate._limits import Limits
+from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallFailed, ResultNotSerializable
+
+LIMITS = Limits()
+
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12)
+objects = st.dictionaries(st.text(), values, max_size=5)
+
+
+def refusal(text: Any, limits: Limits = LIMITS) -> CallFailed:
+    with pytest.raises((ArgumentsMalformed, ArgumentsTruncated)) as caught:
+        strict_object(text, limits)
+    assert len(str(caught.value)) <= 1024
+    assert canonical(str(caught.value))
+    return caught.value
+
+
+@given(objects, st.booleans())
+def test_every_json_object_is_read_exactly(value: dict[str, Any], ascii_only: bool) -> None:
+    """RFC 8259; numbers exact, keys untouched, escaped or not, as text and as bytes."""
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    assert strict_object(text, LIMITS) == value
+    assert strict_object(text.encode(), LIMITS) == value
+    assert strict_object(value, LIMITS) == value
+
+
+@given(objects)
+def test_the_canonical_form_comes_back_the_same(value: dict[str, Any]) -> None:
+    """The same bytes for the same value, whatever the order of its keys."""
+    backwards = dict(reversed(value.items()))
+    assert canonical(backwards) == canonical(value)
+    assert decode(canonical(value)) == value
+
+
+@given(objects, st.data())
+def test_no_duplicate_key_ever_passes(value: dict[str, Any], data: st.DataObject) -> None:
+    """A key that stands twice is refused wherever it stands and however it is spelt: which value counts would be a guess."""
+    key = data.draw(st.text(max_size=8))
+    spelt = data.draw(st.sampled_from([json.dumps(key), json.dumps(key, ensure_ascii=False), escaped(key)]))
+    members = [f"{json.dumps(name)}:{json.dumps(inner)}" for name, inner in value.items()]
+    first, second = json.dumps(data.draw(values)), json.dumps(data.draw(values))
+    place = data.draw(st.integers(0, len(members)))
+    members[place:place] = [f"{json.dumps(key)}:{first}", f"{spelt}:{second}"]
+    inside = "{" + ",".join(members) + "}"
+    for text in (inside, '{"a:b":[1,' + inside + "]}"):
+        assert refusal(text).code == "duplicate_key"
+
+
+def escaped(key: str) -> str:
+    return '"' + "".join(f"\\u{unit:04x}" for letter in key for unit in units(letter)) + '"'
+
+
+def units(letter: str) -> list[int]:
+    raw = letter.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(raw[index : index + 2], "big") for index in range(0, len(raw), 2)]
+
+
+@given(objects.filter(bool))
+def test_every_prefix_of_an_object_is_refused(value: dict[str, Any]) -> None:
+    """Cut-off arguments never become an object."""
+    text = json.dumps(value, ensure_ascii=False)
+    for end in range(1, len(text)):
+        assert refusal(text[:end]).code == "truncated"
+
+
+@pytest.mark.parametrize("text", ["", " \r\n\t", "null", b"", b"null", " null "])
+def test_nothing_at_all_is_an_empty_object(text: str | bytes) -> None:
+    """Several providers send an empty string, or null, for a tool without parameters."""
+    assert strict_object(text, LIMITS) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("[1]", "not_object"),
+        ('"a"', "not_object"),
+        ("true", "not_object"),
+        ("42", "not_object"),
+        ('{"a":1} {"b":2}', "invalid_json"),
+        ("{'a':1}", "invalid_json"),
+        ("\ufeff{}", "invalid_json"),
+        ('{"a":1}\x0b', "invalid_json"),
+        ('{"a":NaN}', "bad_number"),
+        ('{"a":-Infinity}', "bad_number"),
+        ('{"a":1e999}', "bad_number"),
+        ('{"a":"NaN",}', "invalid_json"),
+        ('{"a":' + "9" * 5000 + "}", "bad_number"),
+        ('{"a":18446744073709551616}', "bad_number"),
+        ('{"a":[-9223372036854775809]}', "bad_number"),
+        ('{"a":"\\ud800"}', "bad_unicode"),
+        ('{"\\udc00":1}', "bad_unicode"),
+        ('{"a":"\ud800"}', "bad_unicode"),
+        (b'{"a":"\xc0\xaf"}', "bad_unicode"),
+        (b'{"a":"\xed\xa0\x80"}', "bad_unicode"),
+        ('{"a":' + "[" * 64 + "]" * 64 + "}", "too_deep"),
+        ("[" * 100_000 + "]" * 100_000, "too_deep"),
+        ('{"a":"' + "x" * 1_048_576 + '"}', "too_large"),
+        ('{"a":"' + "€" * 400_000 + '"}', "too_large"),
+        ('{"' + "k" * 1_500_000 + '":1}', "too_large"),
+        ("{" + ",".join(f'"{n}":0' for n in range(20_001)) + "}", "too_large"),
+        ('{"' + "k" * 5_000 + '":1,"' + "k" * 5_000 + '":1}', "duplicate_key"),
+    ],
+    ids=lambda value: str(value)[:24].encode("ascii", "backslashreplace").decode(),
+)
+def test_a_refusal_says_which_rule_was_broken(text: str | bytes, code: str) -> None:
+    """The codes are stable, the messages bounded and clean."""
+    assert refusal(text).code == code
+
+
+def test_the_limits_themselves_are_within_the_limits() -> None:
+    """Depth 64 and the ends of the integer range are ordinary."""
+    assert strict_object('{"a":' + "[" * 63 + "]" * 63 + "}", LIMITS)
+    assert strict_object('{"a":-9223372036854775808,"b":18446744073709551615}', LIMITS) == {"a": -(2**63), "b": 2**64 - 1}
+
+
+class Fighting(dict[str, object]):
+    def __iter__(self) -> Any:
+        raise RuntimeError("no")
+
+
+def cycle() -> dict[str, object]:
+    inner: list[object] = []
+    inner.append(inner)
+    return {"a": inner}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "code"),
+    [
+        ({1: 2}, "invalid_json"),
+        ({"a": object()}, "invalid_json"),
+        ({"a": {1, 2}}, "invalid_json"),
+        ({"a": b"x"}, "invalid_json"),
+        (Fighting(), "invalid_json"),
+        (5, "invalid_json"),
+        ({"a": float("nan")}, "bad_number"),
+        ({"a": 2**64}, "bad_number"),
+        ({"a": "\ud800"}, "bad_unicode"),
+        ({"\ud800": 1}, "bad_unicode"),
+        (cycle(), "too_deep"),
+        ({"a": ["x" * 1000] * 2000}, "too_large"),
+        ({str(n): n for n in range(20_001)}, "too_large"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_mapping_from_a_host_is_held_to_the_same_rules(mapping: Any, code: str) -> None:
+    """The door for Python values is no way around the rules for text."""
+    assert refusal(mapping).code == code
+
+
+def test_a_mapping_from_a_host_is_copied_deeply() -> None:
+    """Nobody changes a call from outside after it was accepted."""
+    inner = {"b": [1, (2, 3)]}
+    taken = strict_object({"a": inner}, LIMITS)
+    inner["b"].append(9)
+    assert taken == {"a": {"b": [1, [2, 3]]}}
+
+
+@given(st.text(alphabet='{}[]",\\a:', max_size=30))
+def test_ends_inside_agrees_with_a_reading_letter_by_letter(text: str) -> None:
+    """Quote-aware: a bracket inside a string is no bracket, an escaped quote ends nothing."""
+    depth, inside, escape = 0, False, False
+    for letter in text:
+        if inside:
+            inside = escape or letter != '"'
+            escape = not escape and letter == "\\"
+        elif letter == '"':
+            inside, escape = True, False
+        elif letter in "[{":
+            depth += 1
+        elif letter in "]}":
+            depth = max(0, depth - 1)
+    assert ends_inside(text) is (inside or depth > 0)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    when: datetime.date
+
+
+class Tagged(msgspec.Struct, rename="camel", tag="t"):
+    some_name: set[int]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ((1, [2, (3,)]), [1, [2, [3]]]),
+        ({"a": {3, 1, 2}}, {"a": [1, 2, 3]}),
+        (frozenset(["b", "a"]), ["a", "b"]),
+        (b"ab", "YWI="),
+        (bytearray(b"ab"), "YWI="),
+        (decimal.Decimal("1.50"), "1.50"),
+        (datetime.datetime(2024, 1, 2, 3, 4, 5), "2024-01-02T03:04:05"),
+        (datetime.timedelta(seconds=90), "PT90S"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (pathlib.PurePosixPath("/a"), "/a"),
+        (Colour.RED, "red"),
+        (Point(1, datetime.date(2024, 1, 2)), {"x": 1, "when": "2024-01-02"}),
+        (Tagged({2, 1}), {"type": "t", "someName": [1, 2]}),
+        ({1: "a"}, {"1": "a"}),
+        ("\ud800x", "\ufffdx"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_result_with_one_obvious_json_form_gets_it_and_says_so(value: object, expected: object) -> None:
+    """Nothing is normalised silently."""
+    made, notes = to_jsonable(value)
+    assert made == expected
+    assert notes
+
+
+@given(values)
+def test_a_result_that_is_json_is_copied_and_not_noted(value: Any) -> None:
+    """Ordinary results cost nothing and change nothing."""
+    assert to_jsonable(value) == (value, ())
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, 2**70, "", None, True, -(2**80)], ids=str)
+def test_exact_values_stay_exact(value: object) -> None:
+    """Big integers are neither wrapped nor rounded; the empty string is a result."""
+    assert to_jsonable(value) == (value, ())
+    assert json.loads(canonical(value)) == value
+
+
+class FightingItems(dict[str, object]):
+    def items(self) -> Any:
+        raise RuntimeError("x")
+
+
+def deep(levels: int) -> object:
+    value: object = {}
+    for _ in range(levels):
+        value = {"k": value}
+    return value
+
+
+def doubling() -> object:
+    value: object = [1]
+    for _ in range(100):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"m": [1.0, float("inf")]}, ".m[1]"),
+        (decimal.Decimal("NaN"), "NaN"),
+        (object(), "object"),
+        ({"a": [object()]}, ".a[0]"),
+        ({None: 1, "null": 2}, "NoneType"),
+        ({1: 1, "1": 2}, "alike"),
+        ({True: 1}, "bool"),
+        ({(1, 2): 3}, "tuple"),
+        ({"\udfff": 1}, "surrogate"),
+        (cycle(), "contains itself"),
+        (deep(5000), "levels"),
+        (doubling(), "levels|values"),
+        (FightingItems(a=1), "FightingItems"),
+        (10**5000, "integer"),
+        ((n for n in range(3)), "generator"),
+        (int, "type"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_result_that_is_no_json_is_refused_with_its_place_and_type(value: object, words: str) -> None:
+    """For the tool's author: never a repr with an address, never a silent loss."""
+    with pytest.raises(ResultNotSerializable, match="result") as caught:
+        to_jsonable(value)
+    text = str(caught.value)
+    assert any(word in text for word in words.split("|"))
+    assert "0x" not in text
+    assert len(text) <= 1024
+
+
+def test_a_result_that_only_looks_small_is_refused_by_size() -> None:
+    """One string two hundred thousand times is 200 MB once it is written."""
+    with pytest.raises(ResultNotSerializable) as caught:
+        to_jsonable(["x" * 1000] * 200_000)
+    assert caught.value.code == "output_too_large"
+
+
+async def test_a_coroutine_is_closed_and_named() -> None:
+    """A tool that forgot to await leaves no warning behind."""
+
+    async def forgotten() -> int:
+        return 1
+
+    with pytest.raises(ResultNotSerializable, match="never awaited"):
+        to_jsonable(forgotten())

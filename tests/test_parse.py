@@ -1,0 +1,130 @@
+"""Parsing a call: names, cut-off messages, empty arguments, arguments in the wrong place, and repair where it is asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate._limits import Limits
+from callgate._pipeline.parse import parse
+from callgate._pipeline.repair import repair_text
+from callgate.calls import RawCall
+from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
+from callgate.route import ParsedCall
+
+LIMITS = Limits()
+
+
+def parsed(raw: RawCall, *, repair: bool = False) -> ParsedCall:
+    return parse(raw, "r/0/0", LIMITS, repair=repair)
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 5])
+def test_a_call_without_a_name_aborts_its_message(name: Any) -> None:
+    """A9, R13."""
+    with pytest.raises(CallAborted) as caught:
+        parsed(RawCall(name=name))
+    assert caught.value.status == "error"
+
+
+def test_a_cut_call_is_refused_whatever_it_looks_like() -> None:
+    """Cut means that nothing proved the arguments complete; valid text may still be half of them."""
+    with pytest.raises(ArgumentsTruncated):
+        parsed(RawCall(name="pay", arguments='{"amount":100}', closed="cut"), repair=True)
+
+
+def test_ordinary_arguments_are_read_without_a_note() -> None:
+    """R12."""
+    call = parsed(RawCall(name="t", arguments='{"a":1}'))
+    assert call.arguments == {"a": 1}
+    assert call.notes == ()
+    assert call.uid == "r/0/0"
+
+
+@pytest.mark.parametrize("arguments", ["", "null", b"", b" null", "\n"])
+def test_empty_arguments_are_taken_as_an_object_and_noted(arguments: str | bytes) -> None:
+    """C2: the default is an empty dict."""
+    call = parsed(RawCall(name="t", arguments=arguments))
+    assert call.arguments == {}
+    assert [note.kind for note in call.notes] == ["empty"]
+
+
+def test_an_empty_object_is_nothing_to_note() -> None:
+    """It was said, not assumed."""
+    assert parsed(RawCall(name="t", arguments="{}")).notes == ()
+    assert parsed(RawCall(name="t", arguments={})).notes == ()
+
+
+def test_parameters_beside_the_arguments_are_lifted_and_noted() -> None:
+    """C3, C4."""
+    raw = RawCall.from_dict({"tool": "say", "reasoning": "why", "text": "hi", "volume": 3})
+    call = parsed(raw)
+    assert call.arguments == {"text": "hi", "volume": 3}
+    assert [note.kind for note in call.notes] == ["lifted"]
+
+
+def test_parameters_beside_are_left_where_the_arguments_are_not_empty() -> None:
+    """C3 applies to empty parameters only."""
+    raw = RawCall.from_dict({"tool": "say", "parameters": {"text": "hi"}, "stray": 1})
+    assert parsed(raw).arguments == {"text": "hi"}
+
+
+def test_malformed_json_is_refused_unless_repair_is_asked_for() -> None:
+    """Off by default: a repair is a guess about what was meant."""
+    raw = RawCall(name="t", arguments="{text:'hi', n: .5,}")
+    with pytest.raises(ArgumentsMalformed) as caught:
+        parsed(raw)
+    assert caught.value.code == "invalid_json"
+    call = parsed(raw, repair=True)
+    assert call.arguments == {"text": "hi", "n": 0.5}
+    assert [note.kind for note in call.notes] == ["json_repaired"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1}{"b":2}',
+        '{"a":1},{"b":2}',
+        '{"a":1}, "b":2}',
+        "{'a':1,'a':2}",
+        'Sure! {"a":1}',
+        "[1,2,]",
+        '{"a":1,"b":[2}',
+        '{"a":"x',
+        "{a:1",
+        '{"a":NaN}',
+        '{"a":}',
+        '{"a":05}',
+        '{"a":f("x")}',
+        '{"cmd":"rm","note":"dir {x}',
+        "{'a':'" + "x" * 20_000 + "'}",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_repair_never_guesses(text: str) -> None:
+    """No merging, no lost key, no prose, no list, nothing cut off, nothing beyond 16 KiB."""
+    with pytest.raises((ArgumentsMalformed, ArgumentsTruncated)):
+        parsed(RawCall(name="t", arguments=text), repair=True)
+
+
+plain = st.text(alphabet="abc{}[],:'\"\\ \n\u2028é", max_size=6)
+objects = st.dictionaries(plain, plain | st.integers() | st.booleans() | st.none() | st.lists(plain, max_size=3), max_size=4)
+
+
+@given(objects)
+def test_no_prefix_of_an_object_is_ever_repaired(value: dict[str, object]) -> None:
+    """Truncation is never repaired into an executable call."""
+    text = json.dumps(value)
+    for end in range(1, len(text)):
+        assert repair_text(text[:end], LIMITS) == (False, None)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), st.from_regex(r"[a-z ]{0,8}", fullmatch=True), min_size=1, max_size=4))
+def test_single_quotes_and_a_trailing_comma_are_repaired_exactly(value: dict[str, str]) -> None:
+    """What has one meaning is put right."""
+    text = "{" + "".join(f"'{key}': '{item}', " for key, item in value.items()) + "}"
+    assert repair_text(text, LIMITS) == (True, value)

@@ -1,0 +1,450 @@
+"""Schemas: what is refused at registration, how problems are put, and which slips are mended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate._schema import CompiledSchema, Problem, coerced, compile_schema, whole_numbers
+from callgate.errors import UsageError
+
+Schema = dict[str, Any]
+WHERE = "tool 'subject' (here.py:1)"
+
+
+def schema_of(properties: Schema | None = None, **more: Any) -> CompiledSchema:
+    return compile_schema({"type": "object", "properties": properties or {}, **more}, WHERE)
+
+
+def refusal(source: Any) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        compile_schema(source, WHERE)
+    assert WHERE in str(caught.value)
+    assert len(str(caught.value)) <= 1024
+    return caught.value
+
+
+def nested(levels: int, leaf: Any, key: str = "x") -> Any:
+    for _ in range(levels):
+        leaf = {key: leaf}
+    return leaf
+
+
+FAN = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 4} for n in range(14)}
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ({"type": "array"}, "schema_refused"),
+        ({"type": ["object", "null"]}, "schema_refused"),
+        ('{"type":"object","type":"object"}', "schema_refused"),
+        ('{"type":"object"', "schema_refused"),
+        ("[]", "schema_refused"),
+        ("true", "schema_refused"),
+        ({"properties": {"a": 5}}, "schema_refused"),
+        ({"properties": {"a": {"type": "objekt"}}}, "schema_refused"),
+        ({"properties": {"a": {"pattern": "("}}}, "schema_refused"),
+        ({"properties": {"a": {"pattern": "(a|b)" * 60_000}}}, "schema_refused"),
+        ({"properties": {"a": {"pattern": "((a{100}){100}){100}"}}}, "schema_refused"),
+        ({"properties": nested(4000, {}, "items")}, "schema_refused"),
+        ('{"properties":' + '{"items":' * 4000 + "{}" + "}" * 4001, "schema_refused"),
+        ({"properties": {"a": {"enum": list(range(10_001))}}}, "schema_refused"),
+        ({"$schema": "http://127.0.0.1:9/meta", "type": "object"}, "schema_refused"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "remote_ref"),
+        ({"properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}, "remote_ref"),
+        ({"$id": "http://example.com/a", "properties": {"a": {"$ref": "b"}}}, "remote_ref"),
+        ({"properties": {"a": {"$ref": "#/nowhere"}}}, "remote_ref"),
+        ({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}, "schema_refused"),
+        ({"properties": {"v": {"anyOf": [{"type": "string"}, {"$ref": "#/properties/v"}]}}}, "schema_refused"),
+        ({"allOf": [{"$ref": "#"}]}, "schema_refused"),
+        ({"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**FAN, "d14": {"type": "string"}}}, "schema_refused"),
+        ({"properties": {"a": {"type": "string", "x-mcp-header": "A\r\nB: 1"}}}, "schema_refused"),
+        ({"properties": {"a": {"type": "string", "x-mcp-header": ""}}}, "schema_refused"),
+        ({"properties": {"a": {"type": "number", "x-mcp-header": "Rate"}}}, "schema_refused"),
+        (
+            {"properties": {"a": {"type": "string", "x-mcp-header": "R"}, "b": {"type": "string", "x-mcp-header": "r"}}},
+            "schema_refused",
+        ),
+    ],
+)
+def test_a_schema_that_cannot_be_checked_safely_is_refused_at_registration(source: Any, code: str) -> None:
+    """Not when the tool is called, and never by a crash; nothing is fetched or opened."""
+    assert refusal(source).code == code
+
+
+def test_a_cycle_in_a_schema_given_as_a_dict_is_refused() -> None:
+    """Hosts build schemas in code."""
+    source: Schema = {"type": "object", "properties": {}}
+    source["properties"]["again"] = source
+    assert refusal(source).code == "schema_refused"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "schema", "good", "bad"),
+    [
+        ("http://json-schema.org/draft-04/schema#", {"maximum": 5, "exclusiveMaximum": True}, 4, 5),
+        ("http://json-schema.org/draft-06/schema#", {"exclusiveMaximum": 5}, 4, 5),
+        ("http://json-schema.org/draft-07/schema#", {"if": {"minimum": 3}, "then": {"maximum": 4}}, 4, 5),
+        ("https://json-schema.org/draft/2019-09/schema", {"const": 4}, 4, 5),
+        ("https://json-schema.org/draft/2020-12/schema", {"const": 4}, 4, 5),
+    ],
+)
+def test_a_schema_is_read_by_the_draft_it_names(dialect: str, schema: Schema, good: object, bad: object) -> None:
+    """Drafts 4 to 2020-12; 2020-12 where none is named."""
+    made = schema_of({"a": schema}, **{"$schema": dialect})
+    assert made.is_valid({"a": good})
+    assert not made.is_valid({"a": bad})
+
+
+def test_references_inside_the_document_work() -> None:
+    """Pointers, escaped pointers, anchors, embedded `$id`s, the metaschema."""
+    made = schema_of(
+        {
+            "a": {"$ref": "#/$defs/a~1b%25"},
+            "b": {"$ref": "#anchor"},
+            "c": {"$ref": "http://example.com/in"},
+            "d": {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+        },
+        **{"$defs": {"a/b%": {"type": "integer"}, "x": {"$anchor": "anchor", "const": 1}, "y": {"$id": "http://example.com/in"}}},
+    )
+    assert made.is_valid({"a": 1, "b": 1, "c": "any", "d": {"type": "object"}})
+    assert not made.is_valid({"a": "1"})
+    assert not made.is_valid({"b": 2})
+
+
+TWICE = {
+    "type": "object",
+    "properties": {"x": {"$ref": "#/$defs/n"}},
+    "$defs": {
+        "n": {"anyOf": [{"properties": {"x": {"$ref": "#/$defs/n"}}, "required": [name]} for name in "ab"] + [{"type": "null"}]},
+    },
+}
+
+
+def test_recursion_that_tries_every_level_twice_is_bounded() -> None:
+    """2^60 checks are counted before they are done, and the value is refused with the reason."""
+    made = compile_schema(TWICE, WHERE)
+    assert made.is_valid(nested(2, None)) is False
+    assert made.is_valid({"x": nested(3, None) | {"a": 1}}) is False
+    assert made.is_valid({"x": None})
+    assert made.is_valid(nested(60, 5)) is False
+    assert [problem.keyword for problem in made.problems(nested(60, 5))] == ["budget"]
+
+
+def test_recursion_that_branches_only_into_different_places_is_ordinary() -> None:
+    """Trees and JSON values of any legal depth."""
+    tree = compile_schema(
+        {
+            "type": "object",
+            "properties": {"v": {"$ref": "#/$defs/n"}},
+            "$defs": {"n": {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}]}},
+        },
+        WHERE,
+    )
+    assert tree.is_valid({"v": nested(60, None, "next")})
+    assert tree.problems({"v": nested(60, 5, "next")})
+
+
+@pytest.mark.parametrize("pattern", [r"^(a|aa)+$", r"^(\w+\s?)*$!", r"\s+$", r"(a|b)*a(a|b){300}c", r"(?=.*y)x", r"^(a+)+\1y$"])
+@pytest.mark.parametrize("text", [" " * 200_000 + "x", "ab" * 100_000, "a" * 200_000 + "!"], ids=["spaces", "ab", "a"])
+def test_no_pattern_holds_the_loop(pattern: str, text: str) -> None:
+    """Linear where possible, else a fixed number of steps, else not begun; a doubt is a no."""
+    made = schema_of({"s": {"type": "string", "pattern": pattern}, "other": {"type": "string"}})
+    assert not made.is_valid({"s": text})
+    assert {problem.keyword for problem in made.problems({"s": text})} <= {"pattern", "backtracking", "budget"}
+    assert made.is_valid({"other": text})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"^[A-Z]{3}-\d{4}$", "ABC-1234", "ABC-1234\n"),
+        (r"^\d+$", "12", "\u0661\u0662"),
+        (r"b", "abc", "xyz"),
+        (r"^(?!x)\w+$", "ab", "xb"),
+        (r"^\p{L}+$", "é", "1"),
+    ],
+)
+def test_patterns_mean_what_ecma_262_says(pattern: str, good: str, bad: str) -> None:
+    """Unanchored, ASCII digits, `$` at the very end, look-around, Unicode classes."""
+    made = schema_of({"s": {"pattern": pattern}})
+    assert made.is_valid({"s": good})
+    assert not made.is_valid({"s": bad})
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"properties": {"a": {"type": "string", "required": True}, "b": {"required": False}}}, {"required": ["a"]}),
+        ({"properties": {"a": {"required": True}, "b": {}}, "required": ["b"]}, {"required": ["b", "a"]}),
+        ({"properties": {"a": {"maximum": "50"}}}, {"properties": {"a": {"maximum": 50}}}),
+        ({"properties": {}, "additionalProperties": "false"}, {"additionalProperties": False}),
+        ({"properties": {"a": {"maximum": 5, "exclusiveMaximum": True}}}, {"properties": {"a": {"exclusiveMaximum": 5}}}),
+    ],
+    ids=["flags", "flag and list", "number as text", "boolean as text", "draft 4 bound"],
+)
+def test_a_slip_with_one_meaning_is_mended_and_said(given: Schema, shown: Schema) -> None:
+    """C44, and what real catalogues write; the source stays as it was given, what models see is valid."""
+    before = json.dumps(given)
+    made = compile_schema(given, WHERE)
+    assert shown.items() <= made.source.items()
+    assert made.notes
+    assert json.dumps(given) == before
+    assert compile_schema(made.source, WHERE).notes == ()
+
+
+def test_the_top_level_properties_are_found_wherever_they_are_named() -> None:
+    """An argument that only a branch or a `required` names is not unknown."""
+    made = schema_of({"a": True}, allOf=[{"properties": {"b": {}}}, {"$ref": "#/$defs/c"}], **{"$defs": {"c": {"required": ["c"]}}})
+    assert made.properties == {"a", "b", "c"}
+    assert made.silent
+    assert not made.closed
+    assert schema_of(additionalProperties=False).closed
+    assert not schema_of(additionalProperties={"type": "string"}).silent
+
+
+FULL: Schema = {
+    "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+    "mode": {"enum": ["fast", "slow"]},
+    "code": {"type": "string", "pattern": "^[A-Z]+$"},
+    "ratio": {"type": "number", "exclusiveMinimum": 0},
+    "tags": {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 2, "uniqueItems": True},
+    "kind": {"const": "file"},
+    "step": {"type": "integer", "multipleOf": 5},
+    "when": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    "below": {"exclusiveMaximum": 10, "type": "integer"},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "message", "passes"),
+    [
+        ({"limit": 5000}, "limit: expected an integer of at most 100, got 5000; 100 would pass", 100),
+        ({"limit": 0}, "limit: expected an integer of at least 1, got 0; 1 would pass", 1),
+        ({"limit": "x"}, 'limit: expected an integer, got "x"', None),
+        ({"limit": True}, "limit: expected an integer, got true", None),
+        ({"mode": "Fast"}, 'mode: expected one of "fast", "slow", got "Fast"; "fast" would pass', "fast"),
+        ({"code": "a"}, "code: expected text that matches '^[A-Z]+$', got \"a\"", None),
+        ({"ratio": 0}, "ratio: expected a number of more than 0, got 0", None),
+        ({"below": 10}, "below: expected an integer of less than 10, got 10; 9 would pass", 9),
+        ({"tags": ["a", "b", "c"]}, "tags: expected a list of at most 2 items, got 3 items", None),
+        ({"tags": ["abcd"]}, "tags[0]: expected text of at most 3 characters, got 4 characters", None),
+        ({"tags": ["a", "a"]}, "tags: expected a list without repeated items, got a list of 2; a list of 1 would pass", ["a"]),
+        ({"kind": "dir"}, 'kind: expected "file", got "dir"; "file" would pass', "file"),
+        ({"step": 7}, "step: expected a multiple of 5, got 7; 5 would pass", 5),
+        ({"when": "soon"}, 'when: expected an integer, or null, got "soon"', None),
+        ({"limt": 5}, "limt: this key is unknown here; did you mean 'limit'?", None),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_problem_says_where_what_was_expected_what_came_and_what_would_pass(value: Schema, message: str, passes: object) -> None:
+    """C45-C49; for the model, which has to put it right."""
+    (problem,) = schema_of(FULL, additionalProperties=False).problems(value)
+    assert problem.message == message
+    assert problem.passes == passes
+    assert problem.path.startswith("/")
+
+
+def test_every_problem_is_said_at_once() -> None:
+    """C13, C14."""
+    problems = schema_of(FULL, required=["limit", "mode"]).problems({"code": "a", "tags": 5, "step": 1})
+    assert sorted(problem.path for problem in problems) == ["/code", "/limit", "/mode", "/step", "/tags"]
+    assert next(problem.passes for problem in problems if problem.path == "/mode") == "fast"
+
+
+CONDITIONAL: Schema = {
+    "type": "object",
+    "properties": {"kind": {"type": "string"}, "path": {"type": "string"}, "url": {"type": "string"}, "user": {}, "password": {}},
+    "if": {"properties": {"kind": {"const": "file"}}, "required": ["kind"]},
+    "then": {"required": ["path"]},
+    "dependentRequired": {"user": ["password"]},
+    "not": {"required": ["path", "url"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "words"),
+    [
+        ({"kind": "file"}, "/path", "call for"),
+        ({"user": "u"}, "/password", "call for"),
+        ({"path": "a", "url": "b"}, "", "not path and url together"),
+    ],
+)
+def test_conditional_and_exclusive_parameters_are_explained(value: Schema, path: str, words: str) -> None:
+    """C51, C52."""
+    (problem,) = compile_schema(CONDITIONAL, WHERE).problems(value)
+    assert problem.path == path
+    assert words in problem.message
+
+
+def test_exactly_one_of_several_is_explained_both_ways() -> None:
+    """C52: none of them, and more than one."""
+    made = schema_of({"a": {}, "b": {}}, oneOf=[{"required": ["a"]}, {"required": ["b"]}])
+    assert "one of these: a, b" in made.problems({})[0].message
+    assert "only one of: a, b" in made.problems({"a": 1, "b": 2})[0].message
+    assert made.is_valid({"a": 1})
+
+
+def test_problems_stay_small_whatever_the_value() -> None:
+    """At most twenty, each bounded; a huge value is not echoed."""
+    made = schema_of(FULL, additionalProperties=False)
+    for value in ({f"k{n}" * 300: n for n in range(500)}, {"mode": "x" * 100_000}, {"limit": 10**30}, {"kind": [[["x" * 9999]] * 99] * 99}):
+        problems = made.problems(value)
+        assert 0 < len(problems) <= 20
+        assert sum(len(problem.message) for problem in problems) < 16_000
+
+
+def coerce(properties: Schema, value: Schema, **more: Any) -> tuple[Schema, list[str]]:
+    made = schema_of(properties, **more)
+    changed, notes = coerced(value, made)
+    return changed, [note.path for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("schema", "written", "meant"),
+    [
+        ({"type": "integer"}, "5", 5),
+        ({"type": "integer"}, "-12", -12),
+        ({"type": "integer"}, "5.0", 5),
+        ({"type": "number"}, "2.5", 2.5),
+        ({"type": "number"}, "1e-07", 1e-07),
+        ({"type": "boolean"}, "true", True),
+        ({"type": "boolean"}, "False", False),
+        ({"type": "null"}, "null", None),
+        ({"type": ["integer", "null"]}, "null", None),
+        ({"type": "array"}, "[1,2]", [1, 2]),
+        ({"type": "object"}, '{"a": [1]}', {"a": [1]}),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "7", 7),
+        ({"anyOf": [{"type": "integer"}, {"enum": ["auto"]}]}, "7", 7),
+        ({"enum": [1, 2]}, "2", 2),
+        ({"const": True}, "true", True),
+        ({"$ref": "#/$defs/n"}, "3", 3),
+    ],
+    ids=str,
+)
+def test_what_was_written_as_text_is_undone(schema: Schema, written: str, meant: object) -> None:
+    """C46: only what the schema alone can undo."""
+    changed, paths = coerce({"a": schema}, {"a": written}, **{"$defs": {"n": {"type": "integer"}}})
+    assert changed == {"a": meant}
+    assert type(changed["a"]) is type(meant)
+    assert paths == ["/a"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "integer"}, "5.5"),
+        ({"type": "integer"}, "007"),
+        ({"type": "integer"}, " 5"),
+        ({"type": "integer"}, "1_000"),
+        ({"type": "integer"}, "\u0665"),
+        ({"type": "integer"}, "99999999999999999999"),
+        ({"type": "integer"}, True),
+        ({"type": "number"}, "0.10000000000000000000001"),
+        ({"type": "number"}, "1e999"),
+        ({"type": "number"}, "NaN"),
+        ({"type": "boolean"}, "yes"),
+        ({"type": "boolean"}, 1),
+        ({"type": "null"}, "None"),
+        ({"type": "null"}, ""),
+        ({"type": "array"}, "a,b"),
+        ({"type": "array"}, "['a']"),
+        ({"type": "array"}, '[{"a":1,"a":2}]'),
+        ({"type": "array"}, "[1"),
+        ({"type": "array"}, 5),
+        ({"type": "object"}, "[1]"),
+        ({"type": "string"}, 5),
+        ({"type": ["string", "integer"], "minLength": 3}, "5"),
+        ({"anyOf": [{"type": "string", "minLength": 3}, {"type": "integer"}]}, "5"),
+    ],
+    ids=str,
+)
+def test_what_would_be_a_guess_or_a_loss_is_left_alone(schema: Schema, value: object) -> None:
+    """Never bool to number, never lossy, never text to list by guessing, never where text is allowed."""
+    changed, paths = coerce({"a": schema}, {"a": value})
+    assert changed == {"a": value}
+    assert paths == []
+
+
+def test_coercion_reaches_nested_places_and_leaves_the_given_value_alone() -> None:
+    """Items, objects inside lists, alternatives told apart by what they are."""
+    schema: Schema = {"rows": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}}
+    value = {"rows": [{"n": "1"}, {"n": 2}, '{"n": "3"}']}
+    before = json.dumps(value)
+    changed, paths = coerce(schema, value)
+    assert changed == {"rows": [{"n": 1}, {"n": 2}, {"n": 3}]}
+    assert paths == ["/rows/0/n", "/rows/2", "/rows/2/n"]
+    assert json.dumps(value) == before
+
+
+KINDS: Schema = {
+    "i": {"type": "integer"},
+    "n": {"type": "number"},
+    "b": {"type": "boolean"},
+    "z": {"type": ["null", "boolean"]},
+    "l": {"type": "array", "items": {"type": ["integer", "boolean"]}},
+    "s": {"type": "string"},
+}
+valid = st.fixed_dictionaries(
+    {},
+    optional={
+        "i": st.integers(-(2**63), 2**64 - 1),
+        "n": st.floats(allow_nan=False, allow_infinity=False),
+        "b": st.booleans(),
+        "z": st.none() | st.booleans(),
+        "l": st.lists(st.integers(-9, 9) | st.booleans(), max_size=3),
+        "s": st.text(),
+    },
+)
+
+
+@given(valid, st.sets(st.sampled_from(sorted(KINDS))))
+def test_coercion_is_lossless(value: Schema, mistaken: set[str]) -> None:
+    """Whatever was written as text comes back exactly, and what was right stays."""
+    written = {key: json.dumps(item) if key in mistaken and key != "s" else item for key, item in value.items()}
+    changed, _ = coerce(KINDS, written)
+    assert changed == value
+    assert [type(changed[key]) for key in value if key != "n"] == [type(value[key]) for key in value if key != "n"]
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["5", "true", "null", "[1]", '{"a":"1"}', "x", "[", "5.0"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(KINDS)), anything, max_size=4))
+def test_coercion_twice_is_coercion_once(value: Schema) -> None:
+    """Idempotent, also where the value stays invalid."""
+    once, _ = coerce(KINDS, value)
+    assert coerce(KINDS, once) == (once, [])
+
+
+def test_integral_floats_become_integers_only_where_integers_are_asked_for() -> None:
+    """JSON Schema takes 5.0 for an integer; a tool that counts with it would not."""
+    made = schema_of(FULL)
+    changed, notes = whole_numbers({"limit": 5.0, "ratio": 5.0, "tags": [], "when": None}, made)
+    assert changed == {"limit": 5, "ratio": 5.0, "tags": [], "when": None}
+    assert type(changed["limit"]) is int
+    assert type(changed["ratio"]) is float
+    assert [note.path for note in notes] == ["/limit"]
+
+
+def test_a_problem_is_plain_data() -> None:
+    """It travels in a result's details."""
+    assert Problem(path="/a", message="m").passes is None
+
+
+def test_the_validator_is_loaded_with_the_first_schema_only() -> None:
+    """Importing callgate stays light."""
+    code = "import sys, callgate._schema, callgate._json, callgate._pipeline.validate; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"jsonschema_rs", "docstring_parser", "pydantic", "json_repair"} & set(loaded)

@@ -1,0 +1,372 @@
+"""A function's signature and docstring as a tool's schema, and JSON values as what the function's annotations ask for."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import pathlib
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Optional, TypedDict
+
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+
+from callgate._schema import FunctionSchema, compile_schema, function_schema
+from callgate.errors import UsageError
+from callgate.tools import ToolContext, ToolRegistry, tool
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Options(TypedDict, total=False):
+    deep: bool
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: float = 0.0
+
+
+class Box(msgspec.Struct):
+    corner: Point
+    tags: list[str] = []
+
+
+class Order(BaseModel):
+    item: str
+    count: int = Field(ge=1, description="How many.")
+
+
+def read(function: Callable[..., Any]) -> FunctionSchema:
+    made = function_schema(function, "shop.py:1", context_type=ToolContext)
+    compile_schema(made.parameters, "shop.py:1")
+    if made.output is not None:
+        compile_schema(made.output, "shop.py:1", any_root=True)
+    return made
+
+
+def property_of(made: FunctionSchema, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = made.parameters["properties"][name]
+    return found
+
+
+def test_standard_types_defaults_and_required() -> None:
+    """C64: one schema from one signature."""
+
+    def find(text: str, limit: int = 5, *, exact: bool = False, tags: list[str] | None = None, mode: Literal["a", "b"] = "a") -> str:
+        return text
+
+    made = read(find)
+    assert made.parameters == {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "limit": {"type": "integer", "default": 5},
+            "exact": {"type": "boolean", "default": False},
+            "tags": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}], "default": None},
+            "mode": {"enum": ["a", "b"], "default": "a"},
+        },
+        "required": ["text"],
+    }
+    assert made.plain
+    assert made.context is None
+
+
+def test_a_parameter_without_annotation_takes_anything() -> None:
+    """No guess from the default's type."""
+
+    def find(what, limit=5):  # type: ignore[no-untyped-def]
+        return what, limit
+
+    made = read(find)
+    assert property_of(made, "what") == {}
+    assert property_of(made, "limit") == {"default": 5}
+
+
+def test_a_default_of_none_allows_none() -> None:
+    """The model may send what the signature itself says."""
+
+    def find(text: str = None) -> None:  # type: ignore[assignment]  # noqa: RUF013 - as authors write it
+        del text
+
+    assert compile_schema(read(find).parameters, "t").is_valid({"text": None})
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        (Colour, "red", Colour.RED),
+        (Point, {"x": 1}, Point(1, 0.0)),
+        (Box, {"corner": {"x": 1, "y": 2}, "tags": ["t"]}, Box(Point(1, 2.0), ["t"])),
+        (Options, {"deep": True}, {"deep": True}),
+        (set[int], [1, 2], {1, 2}),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (datetime.datetime, "2024-01-02T03:04:05", datetime.datetime(2024, 1, 2, 3, 4, 5)),
+        (uuid.UUID, "00000000-0000-0000-0000-000000000001", uuid.UUID(int=1)),
+        (decimal.Decimal, "1.50", decimal.Decimal("1.50")),
+        (pathlib.Path, "/a/b", pathlib.Path("/a/b")),
+        (bytes, "YWI=", b"ab"),
+        (Point | None, None, None),
+        (list[Point], [{"x": 1}], [Point(1)]),
+        (dict[str, Colour], {"a": "blue"}, {"a": Colour.BLUE}),
+        (Annotated[int, msgspec.Meta(ge=1, le=9, description="D")], 5, 5),
+        (Order, {"item": "a", "count": 2}, Order(item="a", count=2)),
+        (list[Order], [{"item": "a", "count": 1}], [Order(item="a", count=1)]),
+        (Annotated[int, Field(ge=3)], 5, 5),
+        (Any, {"a": [1]}, {"a": [1]}),
+        (object, 5, 5),
+        (int | str, "5", "5"),
+        (float, 5, 5),
+    ],
+    ids=str,
+)
+def test_a_valid_json_value_becomes_what_the_annotation_asks_for(kind: Any, given: Any, expected: object) -> None:
+    """Strictly: text stays text, and the schema has already judged the value."""
+
+    def take(value: Any) -> None:
+        del value
+
+    take.__annotations__["value"] = kind
+    made = read(take)
+    assert compile_schema(made.parameters, "t").is_valid({"value": given})
+    assert made.refusal({"value": given}) is None
+    assert made.convert({"value": given}) == {"value": expected}
+
+
+@pytest.mark.parametrize("kind", [Point, Order, list[Order], set[int]], ids=str)
+def test_integral_floats_are_integers_to_typed_values_too(kind: Any) -> None:
+    """JSON Schema takes 1.0 for an integer, so the conversion must not refuse it."""
+
+    def take(value: Any) -> None:
+        del value
+
+    take.__annotations__["value"] = kind
+    order: dict[str, Any] = {"item": "a", "count": 2.0}
+    given = {Point: {"x": 1.0}, Order: order}.get(kind, [order] if kind == list[Order] else [1.0])
+    assert read(take).refusal({"value": given}) is None
+
+
+def test_a_value_that_only_its_type_can_judge_is_refused_in_words() -> None:
+    """A date in text that is no date: found before the tool starts."""
+
+    def plan(day: datetime.date) -> None:
+        del day
+
+    made = read(plan)
+    assert compile_schema(made.parameters, "t").is_valid({"day": "soon"})
+    refused = made.refusal({"day": "soon"})
+    assert refused is not None
+    assert refused.startswith("day: ")
+
+
+def test_constraints_reach_the_schema() -> None:
+    """msgspec's and pydantic's own words for them."""
+
+    def take(a: Annotated[int, msgspec.Meta(ge=1)], b: Annotated[int, Field(le=9, description="B.")], c: Order) -> None:
+        del a, b, c
+
+    made = read(take)
+    assert property_of(made, "a")["minimum"] == 1
+    assert property_of(made, "b") == {"type": "integer", "maximum": 9, "description": "B."}
+    checked = compile_schema(made.parameters, "t")
+    assert not checked.is_valid({"a": 1, "b": 9, "c": {"item": "x", "count": 0}})
+    assert checked.is_valid({"a": 1, "b": 9, "c": {"item": "x", "count": 1}})
+
+
+def test_pydantic_does_not_take_true_for_one() -> None:
+    """Lax where it hurts is refused."""
+
+    def take(order: Order) -> None:
+        del order
+
+    assert not compile_schema(read(take).parameters, "t").is_valid({"order": {"item": "a", "count": True}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Find things.\n\nLooks everywhere.\n\nArgs:\n    text: What to\n        look for.\n    limit: How many.\n\nReturns:\n    A list.",
+        "Find things.\n\nLooks everywhere.\n\nParameters\n----------\ntext : str\n    What to look for.\nlimit : int\n    How many.\n",
+        "Find things.\n\nLooks everywhere.\n\n:param text: What to look for.\n:param limit: How many.\n:returns: A list.",
+    ],
+    ids=["google", "numpy", "sphinx"],
+)
+def test_the_docstring_describes_tool_and_parameters(text: str) -> None:
+    """Summary and long part for the tool, each parameter's line for the parameter."""
+
+    def find(text: str, limit: int = 1) -> None:
+        del text, limit
+
+    find.__doc__ = text
+    made = read(find)
+    assert made.description == "Find things.\n\nLooks everywhere."
+    assert property_of(made, "text")["description"] == "What to look for."
+    assert property_of(made, "limit")["description"] == "How many."
+
+
+def test_the_context_is_no_argument() -> None:
+    """Found by its type, whatever its name; also where it may be None."""
+
+    def one(text: str, ctx: ToolContext) -> None:
+        del text, ctx
+
+    def two(text: str, *, where: Optional[ToolContext] = None) -> None:  # noqa: UP045 - the old spelling is meant
+        del text, where
+
+    assert (read(one).context, list(read(one).parameters["properties"])) == ("ctx", ["text"])
+    assert (read(two).context, list(read(two).parameters["properties"])) == ("where", ["text"])
+
+
+def test_annotations_in_text_find_types_of_the_enclosing_function() -> None:
+    """`from __future__ import annotations` works for functions defined inside functions."""
+
+    class Local(msgspec.Struct):
+        n: int
+
+    def take(value: Local, more: list[Local] | None = None) -> None:
+        del value, more
+
+    assert read(take).convert({"value": {"n": 1}}) == {"value": Local(1)}
+
+
+def test_wrapped_partial_and_bound_functions_are_read_through() -> None:
+    """Decorators and objects are how tools are written."""
+
+    def plain(a: int, b: int = 2) -> None:
+        del a, b
+
+    @functools.wraps(plain)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        plain(*args, **kwargs)
+
+    class Holder:
+        def method(self, a: int) -> None:
+            del a
+
+        def __call__(self, a: int) -> None:
+            del a
+
+    assert list(read(wrapped).parameters["properties"]) == ["a", "b"]
+    assert list(read(functools.partial(plain, b=3)).parameters["properties"]) == ["a", "b"]
+    assert list(read(Holder().method).parameters["properties"]) == ["a"]
+    assert list(read(Holder()).parameters["properties"]) == ["a"]
+
+
+def with_args(*args: int) -> None: ...
+def with_kwargs(**kwargs: int) -> None: ...
+def by_position(a: int, /) -> None: ...
+def with_callable(f: Callable[[], int]) -> None: ...
+def with_unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the point
+def with_two(a: ToolContext, b: ToolContext) -> None: ...
+
+
+@pytest.mark.parametrize("function", [with_args, with_kwargs, by_position, with_callable, with_unknown, with_two])
+def test_what_a_json_object_cannot_call_is_refused_with_the_next_step(function: Callable[..., Any]) -> None:
+    """At registration, naming the place."""
+    with pytest.raises(UsageError, match=r"shop\.py:1") as caught:
+        function_schema(function, "shop.py:1", context_type=ToolContext)
+    assert caught.value.code == "schema_refused"
+
+
+def test_a_schema_of_ones_own_is_taken_instead_of_the_signature() -> None:
+    """Then the function may take what a signature could not say."""
+    given = {"type": "object", "properties": {"f": {}, "n": {"type": "integer"}, "day": {"type": "string"}}}
+
+    def take(f: Callable[[], int], day: datetime.date, **more: Any) -> None:
+        del f, day, more
+
+    made = function_schema(take, "shop.py:1", context_type=ToolContext, parameters=given)
+    assert made.parameters == given
+    assert made.convert({"f": 1, "n": 2, "day": "2024-01-02"}) == {"f": 1, "n": 2, "day": datetime.date(2024, 1, 2)}
+
+
+def returning(kind: Any) -> FunctionSchema:
+    def give() -> Any: ...
+
+    give.__annotations__["return"] = kind
+    return read(give)
+
+
+@pytest.mark.parametrize("kind", [None, Any, str, int, bool, float | None, Literal["a"], object, Callable, type], ids=str)
+def test_a_return_annotation_without_structure_promises_nothing(kind: Any) -> None:
+    """What is not promised is not checked."""
+    assert returning(kind).output is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (dict, {"any": [1, None]}),
+        (dict[str, int], {"a": 1}),
+        (list[str], ["a"]),
+        (Options, {"deep": True, "more": 1}),
+        (Point, {"x": 1, "y": 0.0}),
+        (Box, {"corner": {"x": 1, "y": 0}, "tags": []}),
+        (Order, {"item": "a", "count": 1}),
+        (dict | None, None),
+    ],
+    ids=str,
+)
+def test_a_return_annotation_with_structure_is_the_output_schema(kind: Any, value: object) -> None:
+    """And never refuses what the annotation allows."""
+    output = returning(kind).output
+    assert output is not None
+    assert compile_schema(output, "t", any_root=True).is_valid(value)
+
+
+def test_converting_plain_arguments_makes_a_new_dict() -> None:
+    """The tool may add and remove arguments."""
+
+    def take(a: int) -> None:
+        del a
+
+    arguments = {"a": 1}
+    values = read(take).convert(arguments)
+    assert values == arguments
+    assert values is not arguments
+
+
+def test_a_decorated_function_with_typed_values_checks_them_before_it_runs() -> None:
+    """Only then is the tool's own validator asked at all."""
+
+    @tool(description="Plans.")
+    def plan(day: datetime.date) -> None:
+        del day
+
+    @tool(description="Adds.")
+    def add(a: int) -> int:
+        return a
+
+    tools = ToolRegistry([plan, add])
+    bound = [tools.get("plan"), tools.get("add")]
+    assert [one is not None and one.own_validator for one in bound] == [True, False]
+    assert not plan.validate_parameters({"day": "soon"}).valid
+
+
+def test_pydantic_is_imported_only_by_annotations_that_use_it() -> None:
+    """An extra; and where it is missing, the error names the install."""
+    code = (
+        "import sys; sys.modules['pydantic'] = None\n"
+        "from typing import Annotated\nimport types\n"
+        "from callgate._schema import function_schema\n"
+        "def plain(a: int, b: list[str]) -> dict: ...\n"
+        "function_schema(plain, 'x.py:1', context_type=type('C', (), {}))\n"
+        "class Ge: ...\n"
+        "Ge.__module__ = 'annotated_types'\n"
+        "def typed(a: Annotated[int, Ge()]) -> None: ...\n"
+        "try: function_schema(typed, 'x.py:1', context_type=type('C', (), {}))\n"
+        "except Exception as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'callgate[pydantic]'" in said

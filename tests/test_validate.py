@@ -1,0 +1,232 @@
+"""Validating a call: unknown keys, coercion, the tool's own validator, and errors that can be acted on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate._json import canonical
+from callgate._pipeline.validate import revalidate, validate
+from callgate.calls import RawCall, Scope
+from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ToolRaised
+from callgate.route import ParsedCall, ResolvedCall, ValidatedCall
+from callgate.tools import BoundTool, Tool, ToolRegistry, ValidationResult, tool
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"limit": {"type": "integer", "maximum": 100}, "text": {"type": "string"}, "exact": {"type": "boolean"}},
+    "required": ["text"],
+}
+
+
+class Search(Tool):
+    name = "search"
+    description = "Searches."
+    category = "safe_chain"
+
+    def __init__(self, schema: dict[str, Any] = SCHEMA, coerce: bool | None = None) -> None:
+        self.parameters = schema
+        self.coerce = coerce
+
+
+class Answering(Search):
+    """A tool whose own validator answers what it was given."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
+        params.clear()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer  # type: ignore[no-any-return]
+
+
+def bound(subject: Tool) -> BoundTool:
+    return ToolRegistry().register(subject)
+
+
+def validated(subject: Tool, arguments: dict[str, Any], *, coerce: bool = True) -> ValidatedCall:
+    parsed = ParsedCall(uid="u", raw=RawCall(name="search"), arguments=arguments)
+    return validate(ResolvedCall(parsed=parsed, tool=bound(subject)), Scope(run="r"), coerce=coerce)
+
+
+def refused(subject: Tool, arguments: dict[str, Any], *, coerce: bool = True) -> ArgumentsInvalid:
+    with pytest.raises(ArgumentsInvalid) as caught:
+        validated(subject, arguments, coerce=coerce)
+    assert canonical(caught.value.details)
+    assert len(str(caught.value).encode()) <= 4096
+    return caught.value
+
+
+def kinds(call: ValidatedCall) -> list[str]:
+    return [note.kind for note in call.notes]
+
+
+def test_valid_arguments_pass_unchanged_and_unnoted() -> None:
+    """C12, D7."""
+    call = validated(Search(), {"text": "a", "limit": 5})
+    assert call.arguments == {"text": "a", "limit": 5}
+    assert call.notes == ()
+    assert call.scope.run == "r"
+
+
+def test_everything_that_is_wrong_is_said_at_once_as_sentences_and_as_data() -> None:
+    """C13, D8: the model can put it right in one step."""
+    error = refused(Search(), {"limit": 5000, "exact": "maybe"})
+    assert error.code == "schema_invalid"
+    assert error.failure_class == "invalid_parameters"
+    assert "limit: expected an integer of at most 100, got 5000; 100 would pass" in str(error)
+    assert error.details is not None
+    errors: Any = error.details["errors"]
+    assert {item["path"] for item in errors} == {"/limit", "/exact", "/text"}
+    assert next(item for item in errors if item["path"] == "/limit") == {
+        "path": "/limit",
+        "expected": "an integer of at most 100",
+        "got": "5000",
+        "passes": 100,
+    }
+
+
+def test_coercion_is_noted_and_the_remaining_errors_are_about_what_was_meant() -> None:
+    """C46, R36."""
+    call = validated(Search(), {"text": "a", "limit": "5", "exact": "True"})
+    assert call.arguments == {"text": "a", "limit": 5, "exact": True}
+    assert kinds(call) == ["coerced", "coerced"]
+    assert "got 5000" in str(refused(Search(), {"text": "a", "limit": "5000"}))
+
+
+@pytest.mark.parametrize(("engine", "own", "taken"), [(True, None, True), (False, None, False), (True, False, False), (False, True, True)])
+def test_a_tools_own_setting_decides_about_coercion(engine: bool, own: bool | None, taken: bool) -> None:
+    """Can be switched off per tool or engine."""
+    subject = Search(coerce=own)
+    if taken:
+        assert validated(subject, {"text": "a", "limit": "5"}, coerce=engine).arguments["limit"] == 5
+    else:
+        refused(subject, {"text": "a", "limit": "5"}, coerce=engine)
+
+
+def test_an_integral_float_in_the_place_of_an_integer_becomes_one() -> None:
+    """Valid by the schema, and still not what a tool can count with."""
+    call = validated(Search(), {"text": "a", "limit": 5.0})
+    assert type(call.arguments["limit"]) is int
+    assert kinds(call) == ["coerced"]
+    assert type(validated(Search(), {"text": "a", "limit": 5.0}, coerce=False).arguments["limit"]) is float
+
+
+@tool(name="search", description="Searches.")
+def search(text: str, limit: int = 5) -> str:
+    return text * limit
+
+
+def test_a_function_tool_drops_unknown_keys_and_says_so() -> None:
+    """C23: only where the schema is silent about them."""
+    call = validated(search, {"text": "a", "colour": "red", "limit": 1})
+    assert call.arguments == {"text": "a", "limit": 1}
+    assert [(note.kind, note.path) for note in call.notes] == [("dropped", "/colour")]
+
+
+def test_a_schema_tool_passes_unknown_keys_on() -> None:
+    """Its schema may say less than it takes."""
+    assert validated(Search(), {"text": "a", "colour": "red"}).arguments["colour"] == "red"
+
+
+def test_a_closed_schema_refuses_unknown_keys_for_every_tool() -> None:
+    """`additionalProperties: false` is an answer, not silence."""
+    closed = {**SCHEMA, "additionalProperties": False}
+    assert "did you mean 'limit'?" in str(refused(Search(closed), {"text": "a", "limt": 1}))
+    decorated = tool(name="search", description="d", parameters=closed)(lambda **arguments: arguments)
+    refused(decorated, {"text": "a", "colour": 1})
+
+
+def test_a_function_tool_with_an_open_schema_keeps_unknown_keys() -> None:
+    """`additionalProperties: {...}` speaks about them, too."""
+    opened = {**SCHEMA, "additionalProperties": {"type": "integer"}}
+    decorated = tool(name="search", description="d", parameters=opened)(lambda **arguments: arguments)
+    assert validated(decorated, {"text": "a", "more": 1}).arguments["more"] == 1
+    refused(decorated, {"text": "a", "more": "x"})
+
+
+def test_the_tools_own_errors_are_refusals() -> None:
+    """C50, C43."""
+    error = refused(Answering(ValidationResult(valid=False, errors=["text: must name a city; 'Rome' would pass"])), {"text": "a"})
+    assert "must name a city" in str(error)
+
+
+def test_errors_count_even_where_the_tool_says_valid() -> None:
+    """Fail closed."""
+    refused(Answering(ValidationResult(valid=True, errors=["no"])), {"text": "a"})
+    refused(Answering(ValidationResult(valid=False)), {"text": "a"})
+
+
+def test_the_tools_warnings_are_noted_and_its_cleaned_arguments_used() -> None:
+    """C43; executed arguments are the cleaned ones (R36)."""
+    call = validated(Answering(ValidationResult(valid=True, warnings=["trimmed"], cleaned_params={"text": "b"})), {"text": " b "})
+    assert call.arguments == {"text": "b"}
+    assert [(note.kind, note.text) for note in call.notes] == [("warning", "trimmed")]
+
+
+def test_a_validator_cannot_change_the_arguments_but_by_its_answer() -> None:
+    """It gets a copy."""
+    assert validated(Answering(ValidationResult(valid=True)), {"text": "a"}).arguments == {"text": "a"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        RuntimeError("broken"),
+        None,
+        True,
+        ValidationResult(valid=True, cleaned_params={"text": 5}),
+        ValidationResult(valid=True, cleaned_params={"text": object()}),
+    ],
+    ids=["raises", "nothing", "a boolean", "breaks the schema", "no JSON"],
+)
+def test_a_broken_validator_fails_the_call(answer: Any) -> None:
+    """Fail closed, and point at the tool's author."""
+    with pytest.raises(ToolRaised) as caught:
+        validated(Answering(answer), {"text": "a"})
+    assert caught.value.code == "validator_failed"
+
+
+def test_the_schema_speaks_before_the_tools_own_validator() -> None:
+    """A validator never sees arguments of the wrong type."""
+    refused(Answering(RuntimeError("must not be asked")), {"text": 5})
+
+
+def test_a_decorators_validator_has_its_say() -> None:
+    """C50 for functions."""
+    picky = tool(name="search", description="d", validate=lambda params: "no digits" if params["text"].isdigit() else None)(
+        lambda text: text
+    )
+    assert validated(picky, {"text": "a"}).notes == ()
+    assert "no digits" in str(refused(picky, {"text": "1"}))
+
+
+def test_changed_arguments_are_held_to_the_same_rules_and_never_coerced() -> None:
+    """R30: what a hook or a human writes is checked again; the notes of before stay."""
+    call = validated(Search(), {"text": "a", "limit": "5"})
+    given = {"text": "b", "limit": 6}
+    again = revalidate(call, given)
+    given["text"] = "changed later"
+    assert again.arguments == {"text": "b", "limit": 6}
+    assert kinds(again) == ["coerced"]
+    with pytest.raises(ArgumentsInvalid):
+        revalidate(call, {"text": "b", "limit": "6"})
+    with pytest.raises(ArgumentsMalformed):
+        revalidate(call, {"text": object()})
+
+
+def test_a_pattern_that_runs_out_of_its_budget_is_refused_by_that_name() -> None:
+    """Not as a wrong value: the model should send less, not something else."""
+    schema = {"type": "object", "properties": {"text": {"type": "string", "pattern": r"^(a+)+\1y$"}}}
+    assert refused(Search(schema), {"text": "a" * 3_000}).code == "regex_budget"
+    assert refused(Search(schema), {"text": "a" * 500_000}).code == "regex_budget"
+
+
+def test_a_huge_wrong_value_makes_a_small_error() -> None:
+    """At most 4 KiB, nothing echoed whole."""
+    refused(Search(), {"text": ["x" * 1000] * 900})
+    refused(Search({**SCHEMA, "additionalProperties": False}), {"text": "a", **{f"k{n}" * 100: n for n in range(300)}})
