@@ -98,7 +98,6 @@ def test_malformed_json_is_refused_unless_repair_is_asked_for() -> None:
         "{a:1",
         '{"a":NaN}',
         '{"a":}',
-        '{"a":05}',
         '{"a":f("x")}',
         '{"cmd":"rm","note":"dir {x}',
         "{'a':'" + "x" * 20_000 + "'}",
@@ -128,3 +127,20 @@ def test_single_quotes_and_a_trailing_comma_are_repaired_exactly(value: dict[str
     """What has one meaning is put right."""
     text = "{" + "".join(f"'{key}': '{item}', " for key, item in value.items()) + "}"
     assert repair_text(text, LIMITS) == (True, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ('{key: value, "n": .5, k2: 2., ok: True, no: None}', {"key": "value", "n": 0.5, "k2": 2.0, "ok": True, "no": None}),
+        ('{"a":1 "b":[1 "x",], /* c */ }', {"a": 1, "b": [1, "x"]}),
+        ('```json\n{"a":1}\n```', {"a": 1}),
+        ('{"a":[1,2,...]} // rest', {"a": [1, 2]}),
+        ("{“a”: 'it\\'s \"b\"', n: 57ee-b1}", {"a": 'it\'s "b"', "n": "57ee-b1"}),
+        ('{"a":"two\nlines"}', {"a": "two\nlines"}),
+        ('{"a":"foo",b":"bar"}', {"a": "foo", "b": "bar"}),
+    ],
+)
+def test_what_has_one_meaning_is_repaired(text: str, meant: dict[str, object]) -> None:
+    """Quotes, constants, commas, comments, fences, raw line ends."""
+    assert repair_text(text, LIMITS) == (True, meant)

@@ -113,7 +113,9 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.result = dict(body)
     call.tool, call.status = str(body.get("name", call.tool)), str(body.get("status", ""))
     call.failure_class, call.code, call.error = (str(body.get(key) or "") for key in ("failure_class", "code", "error"))
-    call.rule, call.blob, call.cached = (str(meta.get(key) or "") or old for key, old in (("rule", call.rule), ("blob", ""), ("cached", "")))
+    call.rule, call.blob, call.cached = (
+        str(meta.get(key) or "") or old for key, old in (("rule", call.rule), ("blob", ""), ("cached", ""))
+    )
     call.bytes, call.truncated = int(meta.get("bytes", 0)), bool(meta.get("truncated", False))
     call.replayed = bool(meta.get("replayed", False) or meta.get("joined", False))
     call.notes = _notes(meta) or call.notes

@@ -297,6 +297,8 @@ class Engine:
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int = 0) -> Flight:
         """Give a call its place in its run."""
         self._check_open()
+        if type(raw.id) is not str:
+            raw = replace(raw, id="" if raw.id is None else str(raw.id))
         return self._desk.flight(raw, scope if scope.run else replace(scope, run=self.run), signal, occurrence=occurrence)
 
     def not_started(self, flight: Flight, why: str) -> Outcome:

@@ -48,13 +48,12 @@ def module_with(body: str, folder: Path) -> Any:
 
 
 def as_tool(function: Any, runner: str) -> FunctionTool:
-    made = FunctionTool(function, runner=RUNNERS[runner], effect="once")
-    return made
+    return FunctionTool(function, runner=RUNNERS[runner], effect="once")
 
 
 def word_for(result: ToolResult) -> set[str]:
     """The result in the rows' words: all that are true of it."""
-    words = {"tool_error" if result.status == "error" else result.status}
+    words: set[str] = {"tool_error" if result.status == "error" else result.status}
     if result.success and any(note.kind == "normalised" for note in result.metadata.notes):
         words.add("ok_normalised")
     if result.failure_class in ("timeout", "killed"):

@@ -20,7 +20,7 @@ _MOST_BITS = 13_000  # below the 4,300 digits that int and str convert
 
 
 def to_jsonable(
-    value: object, *, max_depth: int = 200, max_values: int = 1_000_000, max_bytes: int = 67_108_864
+    value: object, *, max_depth: int = 200, max_values: int = 250_000, max_bytes: int = 67_108_864
 ) -> tuple[object, tuple[str, ...]]:
     """`value` as plain JSON data that shares no container with it, and what was changed on the way.
 

@@ -15,7 +15,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.normalise import encoded, failed
 from callgate._pipeline.record import Reason, Verdict, conversation_run, decode_result
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
-from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, RecordFailed
+from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed
 from callgate.events import Bus
 from callgate.protocols import Journal, RestartHandler
 from callgate.route import ApprovedCall
@@ -68,6 +68,8 @@ class Endings:
             return self._suspended(flight, error, name)
         if isinstance(error, CallAborted):
             return self._aborted(flight, error)
+        if isinstance(error, RecordFailed) and flight.started:
+            return self._unkept(flight, error, name)
         if isinstance(error, CallFailed):
             return self._refused(flight, error, name)
         raise error
@@ -81,6 +83,15 @@ class Endings:
         """The result that says why there is no other."""
         notes = approved.call.notes if approved else ()
         return failed(flight.raw, flight.uid, name, error, self._limits, notes=notes, rule=approved.rule if approved else "")
+
+    def _unkept(self, flight: Flight, error: RecordFailed, name: str) -> Answered:
+        """The call ran, and nobody will be able to prove what came of it."""
+        log.error("%s", error)
+        unknown = OutcomeUnknown(
+            f"{name} ran, but what came of it could not be recorded and must not be relied on. Do not repeat the call; tell the operator.",
+            code=error.code,
+        )
+        return Answered(self.result_of(flight, unknown, name, None))
 
     def _refused(self, flight: Flight, error: CallFailed, name: str) -> Answered:
         result = self.result_of(flight, error, name, None)

@@ -37,6 +37,11 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
     """
     if not isinstance(raw.name, str) or not raw.name.strip():
         raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
+    if len(raw.id) > limits.call_id_chars:
+        raise ArgumentsMalformed(
+            f"The call's id has {len(raw.id)} characters; {limits.call_id_chars} is the limit. Nothing was run. Send it with a shorter id.",
+            code="bad_call_id",
+        )
     if raw.closed == "cut":
         raise ArgumentsTruncated("The message ended before this call was complete. Nothing was run. Send the whole call again.")
     try:

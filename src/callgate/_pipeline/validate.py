@@ -2,14 +2,15 @@
 
 After `resolve`, before any policy, so that a policy sees the arguments the tool will get. Everything that is wrong is said at once. What
 was coerced or dropped is noted. A tool's own validator has the last word before the schema's: what it cleans is checked again, and if it
-fails, the call fails. Must not start the tool.
+fails, the call fails. A function's own defaults are written in, so that a policy judges what the function will really get. Must not start
+the tool.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from callgate._json import strict_object
+from callgate._json import canonical, decode, strict_object
 from callgate._json.text import clip
 from callgate._limits import Limits
 from callgate._schema import CompiledSchema, Problem, coerced, whole_numbers
@@ -79,6 +80,8 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
     if tool.own_validator:
         arguments, more = _by_the_tool(tool, arguments)
         notes += more
+    if tool.defaults and not tool.defaults.keys() <= arguments.keys():
+        arguments = {**decode(canonical(tool.defaults)), **arguments}
     return arguments, notes
 
 

@@ -142,7 +142,7 @@ def _read(source: Mapping[str, Any] | str | bytes, where: str) -> Schema:
 
 def _check_root(root: Schema, where: str) -> None:
     kind = root.setdefault("type", "object")
-    if kind != "object":
+    if kind not in ("object", ["object"]):
         raise refuse(where, f"its root has type {kind!r}; arguments are an object. Make it an object with that value as a property.")
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from callgate._schema.patterns import cost, patterns
 from callgate._schema.references import METASCHEMA, References
-from callgate._schema.walk import IN_PLACE, Schema, subschemas
+from callgate._schema.walk import IN_PLACE, Schema, mapping, subschemas
 
 __all__ = ["ENDLESS", "Effort", "EndlessSchema"]
 
@@ -127,7 +127,7 @@ class Effort:
                     self._enter(target)
                     waiting.append(target)
                 place.append(self._numbers[id(target)])
-            for name, inner in (current.get("properties") or {}).items():
+            for name, inner in mapping(current, "properties").items():
                 if isinstance(inner, dict) and self._looks_inside(current):
                     if id(inner) not in self._numbers:
                         self._enter(inner)
@@ -143,7 +143,7 @@ class Effort:
         keys = sum(map(cost, named)) if isinstance(named, dict) else 0
         names = schema.get("propertyNames")
         keys += sum(map(cost, patterns(names))) if isinstance(names, dict) else 0
-        self._nodes.append(_Node(here=1 + (len(options) if isinstance(options, list) else 0), text=text, keys=keys))
+        self._nodes.append(_Node(here=1 + (len(options) // 8 if isinstance(options, list) else 0), text=text, keys=keys))
 
     def _looks_inside(self, schema: Schema) -> bool:
         return self._siblings_count or not isinstance(schema.get("$ref"), str)

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate._json.text import clip
-from callgate._schema.walk import Schema, pointer
+from callgate._schema.walk import Schema, mapping, pointer
 from callgate._schema.words import SHOWN, TYPES, clear_path, forbidden, nearest, nearest_multiple, one_of, shown, wanted, without_repeats
 
 __all__ = ["Problem", "listed", "too_dear"]
@@ -99,7 +99,7 @@ def _problem(error: Any, expected: str, got: str, passes: object, *, below: tupl
 def _required(error: Any, root: Schema) -> Problem:
     name = error.kind.property
     schema = _schema_at(error, root)
-    inner = (schema.get("properties") or {}).get(name) or (root.get("properties") or {}).get(name)
+    inner = mapping(schema, "properties").get(name) or mapping(root, "properties").get(name)
     inner = inner if isinstance(inner, dict) else {}
     passes = next((inner[word] for word in ("default", "const") if word in inner), None)
     if passes is None and isinstance(inner.get("enum"), list) and inner["enum"]:
@@ -198,11 +198,11 @@ def _range(error: Any, name: str, root: Schema) -> tuple[str, object]:
 
 def _exclusive(error: Any, root: Schema) -> str:
     branches = _schema_at(error, root).get("oneOf")
-    branches = branches if isinstance(branches, list) else []
-    names = [" with ".join(branch["required"]) for branch in branches if isinstance(branch, dict) and branch.get("required")]
-    given = [name for branch, name in zip(branches, names, strict=False) if all(key in error.instance for key in branch["required"])]
-    if len(names) == len(branches) and len(given) > 1:
-        return f"only one of: {', '.join(given[:8])}; not together"
+    asked = [branch.get("required") if isinstance(branch, dict) else None for branch in branches or []]
+    if isinstance(error.instance, dict) and asked and all(asked):
+        given = [" with ".join(names) for names in asked if names and all(name in error.instance for name in names)]
+        if len(given) > 1:
+            return f"only one of: {', '.join(given[:8])}; not together"
     return "a value that matches exactly one of the alternatives; it matches several"
 
 

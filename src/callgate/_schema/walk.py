@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["IN_PLACE", "Schema", "everywhere", "pointer", "subschemas"]
+__all__ = ["IN_PLACE", "Schema", "everywhere", "mapping", "pointer", "subschemas"]
 
 Schema = dict[str, Any]
 
@@ -39,6 +39,12 @@ def subschemas(schema: Schema) -> Iterator[tuple[str, str | int | None, Schema]]
             for name, item in found.items():
                 if isinstance(item, dict):
                     yield keyword, name, item
+
+
+def mapping(schema: Schema, keyword: str) -> Schema:
+    """What `keyword` maps; empty where it is absent, or something else in a draft that does not know it."""
+    found = schema.get(keyword)
+    return found if isinstance(found, dict) else {}
 
 
 def everywhere(root: Schema) -> Iterator[tuple[str, Schema]]:

@@ -5,6 +5,7 @@ Here are help texts and exit codes, nothing else. A callgate error becomes one s
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
@@ -29,6 +30,7 @@ app = App(
     "Begin with `callgate demo`, then `callgate call list_files`, then `callgate log list`.",
     help_epilogue=_EXITS,
     version=callgate.__version__,
+    default_parameter=Parameter(show_default=False),
     help_format="markdown",
 )
 tools_app = App(name="tools", help="What a model could call: the tools, and their schemas.")
@@ -49,6 +51,7 @@ ToolName = Annotated[str | None, Parameter(help="Only calls of this tool.")]
 
 def run(words: list[str]) -> int:
     """Carry out one command line; the exit code."""
+    logging.getLogger("callgate").addHandler(logging.NullHandler())  # the screen says it already
     try:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
@@ -101,7 +104,7 @@ def call(
     tools
         Where tools come from.
     workspace
-        The folder that file tools and commands are confined to.
+        The folder that file tools and commands are confined to. Default: the current one.
     policy
         A TOML file of rules; without one, every valid call may run.
     run

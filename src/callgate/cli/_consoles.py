@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,7 @@ from callgate._printable import one_line, printable
 
 __all__ = ["STYLES", "console", "grid", "output", "print_json", "say", "status_text"]
 
+_WIDE = 120
 STYLES = {
     "ok": "green",
     "error": "red",
@@ -27,12 +29,17 @@ STYLES = {
 
 def output() -> Console:
     """Standard output."""
-    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stdout))
 
 
 def console() -> Console:
     """Standard error: progress, notes, questions, errors."""
-    return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stderr))
+
+
+def _width(stream: TextIO) -> int | None:
+    """Where no terminal says how wide it is, wide enough for tables."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
 
 
 def say(line: str, style: str = "") -> None:

@@ -125,8 +125,7 @@ async def _journal_holds(path: Path) -> bool:
     from callgate.events import Draft
 
     journal = SqliteJournal(path)
-    event = journal.append(Draft(kind="doctor.tried", run="doctor", body=b"{}"))
-    await journal.durable(event.position)
+    await journal.durable(journal.append(Draft(kind="doctor.tried", run="doctor", body=b"{}")))
     holds = journal.verify() is None
     await journal.close()
     return holds

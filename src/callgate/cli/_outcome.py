@@ -37,7 +37,8 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def show_result(result: ToolResult, shown: Shown) -> None:
-    console().print(Text.assemble(status_text(result.status), "  ", one_line(result.name), "  ", (_failure(result), "red")))
+    failure = _failure(result)
+    console().print(Text.assemble(status_text(result.status), f"  {one_line(result.name)}", (f"  {failure}" if failure else "", "red")))
     output().print(Text(printable(result.text)))
     for note in result.metadata.notes:
         say(f"  note    {note.kind}: {one_line(note.text)}", "yellow")

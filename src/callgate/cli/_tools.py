@@ -25,7 +25,7 @@ def list_tools(specs: Sequence[str], *, as_json: bool) -> int:
         return _exits.OK
     table = grid("tool", "effect", "category", "runner", "touches", "")
     for tool in registry:
-        about = one_line(tool.description.split("\n", 1)[0], 100)
+        about = one_line(tool.description.split("\n", 1)[0].split(". ", 1)[0], 70)
         table.add_row(Text(one_line(tool.name), style="bold"), tool.effect, tool.category, tool.runner, _touches(tool), about)
     output().print(table, soft_wrap=False)
     return _exits.OK
@@ -40,7 +40,8 @@ def show_tool(name: str, specs: Sequence[str], *, as_json: bool) -> int:
         print_json(_facts(tool) | {"openai": tool.openai()})
         return _exits.OK
     screen = output()
-    screen.print(Text(f"{one_line(tool.name)}\n", style="bold"), Text(printable(tool.description)))
+    screen.print(Text(one_line(tool.name), style="bold"))
+    screen.print(Text(printable(tool.description)))
     table = grid("", "")
     for key, value in _facts(tool).items():
         if key not in ("name", "description", "parameters", "output") and value not in (None, "", ()):

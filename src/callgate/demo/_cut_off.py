@@ -34,7 +34,12 @@ _CASES = (
     _Case("text that ends inside a string", '{"room": 5, "nights": 2, "guests": ["Ad', "truncated_arguments"),
     _Case("text that ends inside a number's object", '{"room": 5, "nights": 1', "truncated_arguments"),
     _Case('"6" and "2" for integers', '{"room": "6", "nights": "2", "guests": ["Ada"]}', "ok", notes=2),
-    _Case('"[...]" for a list, "false" for a boolean', '{"room": 7, "nights": 2, "guests": "[\\"Ada\\"]", "breakfast": "false"}', "ok", notes=2),
+    _Case(
+        '"[...]" for a list, "false" for a boolean',
+        '{"room": 7, "nights": 2, "guests": "[\\"Ada\\"]", "breakfast": "false"}',
+        "ok",
+        notes=2,
+    ),
     _Case("2.0 for an integer", '{"room": 8, "nights": 2.0, "guests": ["Ada"]}', "ok"),
     _Case("true for an integer", '{"room": true, "nights": 2, "guests": ["Ada"]}', "invalid_parameters"),
     _Case("2.5 for an integer", '{"room": 9, "nights": 2.5, "guests": ["Ada"]}', "invalid_parameters"),
@@ -58,7 +63,7 @@ def _findings(stage: Stage) -> list[Finding]:
         got = call.failure_class or call.status
         noted = sum(note.startswith("coerced") for note in call.notes)
         holds = got == case.expected and noted >= case.notes and bool(call.starts) == (case.expected == "ok")
-        findings.append(finding(case.what, holds, got, f"{noted} noted" if noted else call.error[:90] or "as it came"))
+        findings.append(finding(case.what, holds, got, f"{noted} noted" if noted else call.error or "as it came"))
     booked = stage.ledger.entries("effect")
     wanted = [call.uid for case, call in zip(_CASES, calls, strict=True) if case.expected == "ok"]
     exact = [entry.call for entry in booked] == wanted

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from callgate._printable import one_line
+
 __all__ = ["Finding", "finding"]
+
+_MOST = 100
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -27,5 +31,5 @@ def finding(claim: str, holds: bool, *observed: object) -> Finding:
 
 def _told(part: object) -> str:
     if isinstance(part, Iterable) and not isinstance(part, str):
-        return "; ".join(str(item) for item in part) or "none"
-    return str(part)
+        return "; ".join(one_line(str(item), _MOST) for item in part) or "none"
+    return one_line(str(part), _MOST)

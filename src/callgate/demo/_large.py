@@ -68,4 +68,4 @@ def _findings(calls: list[CallSummary], digest: str, text: str) -> list[Finding]
 
 def _has_both_ends(whole: CallSummary) -> bool:
     text = "".join(part["text"] for part in whole.result["content"])
-    return "A-00000" in text and "A-08999" in text
+    return "A-00000" in text and "A-10999" in text

@@ -1,7 +1,7 @@
 """The scripted model: its messages, each a choice of an OpenAI chat completion.
 
-`{{name}}` in arguments stands for what only this run knows: the Python that runs it, the test command, the hash of an earlier result. A real
-model would have copied these from its prompt.
+`{{name}}` in arguments stands for what only this run knows: the Python that runs it, the test command, the hash of an earlier result. A
+real model would have copied these from its prompt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def script(name: str) -> list[Choice]:
 
 def calls_of(choice: Choice, known: Mapping[str, str]) -> list[RawCall]:
     """The calls of one message; why they are made stands with the first of them."""
-    message, calls = choice["message"], []
+    message, calls = choice["message"], list[RawCall]()
     for item in message["tool_calls"]:
         function = item["function"]
         filled = item | {"function": function | {"arguments": _filled(function["arguments"], known)}}

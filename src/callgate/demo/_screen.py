@@ -1,9 +1,10 @@
-"""What happens, as it happens, and afterwards as a table and a timeline. Draws events and nothing else: what is not in them is not shown."""
+"""What happens, as it happens, and afterwards as a table and a timeline. Draws events: what is not in them is not shown."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = ["Screen"]
 _STYLES = {"ok": "green", "error": "red", "unknown": "yellow", "aborted": "magenta", "asked": "cyan"}
 _SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…"}
 _BAR = 44
+_MANY = 8
 _PLACE = re.compile(r"\((?P<file>[^()]+):(?P<line>\d+)\)$")
 
 
@@ -36,7 +38,7 @@ class Screen:
     def __init__(self, console: Console | None, root: Path) -> None:
         self._console = console
         self._root = root
-        self._message: tuple[str, int] | None = None
+        self._message = ""
         self._tools: dict[str, str] = {}
         self._running: dict[str, str] = {}
         self._status: Status | None = console.status("") if console is not None and console.is_terminal else None
@@ -53,9 +55,13 @@ class Screen:
         if self._console is not None:
             self._end_watch()
 
-    def _print(self, *parts: Any) -> None:
-        if self._console is not None:
-            self._console.print(*parts)
+    def _print(self, part: Table | Text | None = None) -> None:
+        """One line, cut to the screen's width, or a table."""
+        if self._console is None:
+            return
+        if isinstance(part, Text):
+            part.truncate(self._console.width, overflow="ellipsis")
+        self._console.print("" if part is None else part, soft_wrap=not isinstance(part, Table))
 
     # As it happens
 
@@ -70,14 +76,18 @@ class Screen:
         self._refresh()
 
     def _on_received(self, event: Event, body: dict[str, Any]) -> None:
-        message = (event.run, body.get("iteration", 0))
+        message = event.call.rpartition("/")[0]
         if message != self._message:
             self._message = message
+            number = int(message.rpartition("/")[2]) + 1
             said = f": {one_line(body['reasoning'])}" if body.get("reasoning") else ""
-            self._print(Text(f"\n{message[1] + 1}  {one_line(body.get('origin', ''), 40)}{said}", style="bold"))
+            self._print()
+            self._print(Text(f"{number}  {one_line(body.get('origin', ''), 40)}{said}", style="bold"))
         self._tools[event.call] = one_line(str(body.get("name", "")), 40)
         cut = Text("  ← cut off", style="red") if body.get("closed") == "cut" else ""
-        self._print(Text.assemble("   → ", (self._tools[event.call], "cyan"), " ", (one_line(str(body.get("arguments", "")), 90), "dim"), cut))
+        self._print(
+            Text.assemble("   → ", (self._tools[event.call], "cyan"), " ", (one_line(str(body.get("arguments", "")), 88), "dim"), cut)
+        )
 
     def _on_verdict(self, event: Event, body: dict[str, Any]) -> None:
         for note in body.get("notes") or []:
@@ -134,10 +144,12 @@ class Screen:
 
     def table(self, calls: Sequence[CallSummary]) -> None:
         table = _grid("call", "tool", "status", "ms", "tries", "rule, notes", right=("ms", "tries"))
-        for call in calls:
+        for call, more in _folded(calls):
             status = Text.assemble((call.status, _STYLES.get(call.status, "")), f" {call.failure_class}" if call.failure_class else "")
-            told = [one_line(part, 70) for part in (call.rule, *call.notes) if part]
-            table.add_row(call.short, one_line(call.tool, 24), status, f"{call.duration_ms:,.0f}", str(call.attempts), "\n".join(told))
+            told = [one_line(part, 64) for part in (call.rule, *call.notes) if part]
+            table.add_row(
+                call.short, one_line(call.tool, 24) + more, status, f"{call.duration_ms:,.0f}", str(call.attempts), "\n".join(told)
+            )
         self._print()
         self._print(table)
 
@@ -148,9 +160,10 @@ class Screen:
             return
         first = min(call.began for call in calls)
         total = max(max(ended) - first, 0.001)
-        table = _grid("call", "tool", f"0 … {total:.1f} s", "")
-        for call in calls:
-            table.add_row(call.short, one_line(call.tool, 24), _bar(call, first, total), f"{call.duration_ms:,.0f} ms")
+        scale = f"0 … {total:.1f} s" if total >= 1 else f"0 … {total * 1000:.0f} ms"
+        table = _grid("call", "tool", scale, "ms", right=("ms",))
+        for call, more in _folded(calls):
+            table.add_row(call.short, one_line(call.tool, 24) + more, _bar(call, first, total), f"{call.duration_ms:,.0f}")
         self._print()
         self._print(table)
 
@@ -158,12 +171,13 @@ class Screen:
         self._print()
         for one in findings:
             sign = ("✓", "green") if one.holds else ("✗", "bold red")
-            self._print(Text.assemble(sign, f" {printable(one.claim)}: ", (printable(one.observed), "dim" if one.holds else "red")))
+            self._print(Text.assemble(sign, f" {printable(one.claim)}  ", (printable(one.observed), "dim" if one.holds else "red")))
 
     def where(self, lines: Sequence[tuple[str, str]]) -> None:
         self._print()
         for name, value in lines:
-            self._print(Text.assemble((f"{name:<8}", "dim"), printable(value)))
+            if self._console is not None:
+                self._console.print(Text.assemble((f"{name:<8}", "dim"), printable(value)), soft_wrap=True)
 
 
 def _grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
@@ -171,6 +185,15 @@ def _grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
     return table
+
+
+def _folded(calls: Sequence[CallSummary]) -> list[tuple[CallSummary, str]]:
+    """The calls to show; of many alike in a row the first, with how many more there are."""
+    shown: list[tuple[CallSummary, str]] = []
+    for _, group in groupby(calls, key=lambda call: (call.short.split("/")[0], call.tool, call.status)):
+        alike = list(group)
+        shown += [(alike[0], f" x {len(alike)}")] if len(alike) > _MANY else [(call, "") for call in alike]
+    return shown
 
 
 def _bar(call: CallSummary, first: float, total: float) -> Text:

@@ -48,4 +48,4 @@ def _wall(calls: list[CallSummary]) -> float:
 def _when(*calls: CallSummary) -> list[str]:
     """When each ran, in milliseconds from the first one's arrival."""
     first = min(call.began for call in calls)
-    return [f"{(call.starts[0] - first) * 1000:.0f}–{((call.ended or first) - first) * 1000:.0f} ms" for call in calls if call.starts]
+    return [f"{(call.starts[0] - first) * 1000:.0f} to {((call.ended or first) - first) * 1000:.0f} ms" for call in calls if call.starts]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,11 +20,11 @@ from callgate.calls import Outcome as CallOutcome
 from callgate.demo._screen import Screen
 from callgate.demo._witness import Ledger, watch_processes
 from callgate.engine import Engine
-from callgate.events import Event
+from callgate.events import Event, Progress
 from callgate.policy import Rules
 from callgate.tools import Tool
 
-__all__ = ["Stage", "calls_in", "events_in", "overlap", "raw", "result_of"]
+__all__ = ["Stage", "calls_in", "events_in", "killed_at", "overlap", "raw", "result_of"]
 
 
 class Stage:
@@ -67,6 +68,21 @@ class Stage:
         text = text.replace('"{{python}}"', json.dumps(sys.executable))
         (self.root / "policy.toml").write_text(text, encoding="utf-8")
         return Rules.parse(text, where="policy.toml")
+
+
+@contextmanager
+def killed_at(engine: Engine, conversation: str, words: str) -> Iterator[None]:
+    """Be the user who kills the conversation as soon as a tool says these words."""
+
+    def heard(topic: str, item: object) -> None:
+        if isinstance(item, Progress) and item.text.startswith(words):
+            engine.control.kill(conversation, "killed by the user")
+
+    end = engine.bus.subscribe(heard, "call.progress")
+    try:
+        yield
+    finally:
+        end()
 
 
 def raw(name: str, /, *, id: str = "", **arguments: object) -> RawCall:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from callgate.calls import Scope
 from callgate.demo import tools
 from callgate.demo._findings import Finding, finding
-from callgate.demo._stage import Stage, calls_in, raw
-from callgate.demo._witness import Ledger
-from callgate.engine import Engine
-from callgate.events import Event
+from callgate.demo._stage import Stage, calls_in, killed_at, raw
 
 __all__ = ["stop"]
 
@@ -27,8 +23,8 @@ async def stop(stage: Stage) -> list[Finding]:
         pulse = asyncio.create_task(_longest_gap())
         calls = [raw("call_exit"), raw("legacy_export", customer="C-17"), raw("crash"), raw("spin")]
         await engine.call_many(calls, stage.scope())
-        engine.control.end_turn(stage.name)
-        await _kill_a_spinning_one(engine, stage.scope(iteration=1), stage.ledger)
+        with killed_at(engine, stage.name, "spinning"):
+            await engine.call(raw("spin"), stage.scope(iteration=1))
         engine.control.end_turn(stage.name)
         await engine.call(raw("order_history", customer="C-17", orders=3), stage.scope(iteration=2))
         pulse.cancel()
@@ -48,18 +44,6 @@ async def _longest_gap() -> float:
         return longest
 
 
-async def _kill_a_spinning_one(engine: Engine, scope: Scope, ledger: Ledger) -> None:
-    """Kill the conversation once its tool has started a process that wants to stay."""
-    begun: list[str] = []
-    end = engine.bus.subscribe(lambda topic, item: begun.append(item.call) if isinstance(item, Event) else None, "call.started")
-    call = asyncio.create_task(engine.call(raw("spin"), scope))
-    while not call.done() and not (begun and sum(entry.call == begun[-1] for entry in ledger.entries("process")) == 2):
-        await asyncio.sleep(_TICK_S)
-    engine.control.kill(scope.conversation, "killed by the user")
-    await call
-    end()
-
-
 def _findings(stage: Stage, gap: float) -> list[Finding]:
     calls = calls_in(stage.journal)
     exits, hard, crashed, spun, killed, after = calls
@@ -67,9 +51,9 @@ def _findings(stage: Stage, gap: float) -> list[Finding]:
     noted, left, running = stage.ledger.entries("process"), stage.ledger.entries("left"), stage.ledger.running()
     gone = not left and not running and len(noted) == 6
     return [
-        finding("sys.exit in a tool is a result", exits.status == "error", exits.error),
-        finding("a hard exit in a tool is a result", hard.status == "error" and "exit code 3" in hard.error, hard.error),
-        finding("a segmentation fault in a tool is a result", crashed.status == "error" and "SIGSEGV" in crashed.error, crashed.error),
+        finding("sys.exit in a tool is a result", exits.code == "tool_raised", exits.error),
+        finding("a hard exit in a tool is a result", hard.code == "tool_crashed", hard.error),
+        finding("a segmentation fault in a tool is a result", crashed.code == "tool_crashed", crashed.error),
         finding("an endless C loop ends at its deadline", spun.failure_class == "timeout" and late < _WITHIN_S, f"{late:.2f} s after it"),
         finding("a kill ends a C loop", killed.status == "aborted" and killed.duration_ms < 5_000, f"at {killed.duration_ms:,.0f} ms"),
         finding(

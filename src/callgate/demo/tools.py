@@ -79,6 +79,7 @@ def spin(context: ToolContext) -> None:
     """Never come back from C code, having started a process that wants to outlive this one."""
     note_process(context, os.getpid())
     _start_orphan(context)
+    context.progress("spinning")
     re.fullmatch(r"(a+)+b", "a" * 64)
 
 
@@ -103,7 +104,7 @@ def _start_orphan(context: ToolContext) -> None:
 
 
 @tool(effect="none")
-def order_history(customer: str, orders: int = 9_000) -> list[dict[str, object]]:
+def order_history(customer: str, orders: int = 11_000) -> list[dict[str, object]]:
     """All orders of a customer, oldest first.
 
     Args:

@@ -106,6 +106,10 @@ class Tool:
         """Check what a schema cannot say. Called after the schema has passed; the default finds nothing."""
         return ValidationResult(valid=True)
 
+    def defaults(self) -> Mapping[str, Any]:
+        """What the tool takes for arguments that are left out, as JSON data; asked once, when the tool is registered."""
+        return {}
+
     def has_validator(self) -> bool:
         """Whether `validate_parameters` can find anything; asked once, when the tool is registered."""
         return type(self).validate_parameters is not Tool.validate_parameters

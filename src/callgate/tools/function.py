@@ -32,6 +32,8 @@ class FunctionTool(Tool):
         given = settings.pop("parameters", None)
         self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
         self.parameters = self._schema.parameters
+        properties = {} if given is not None else self.parameters.get("properties", {})
+        self._defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
         self.description = settings.pop("description", None) or self._schema.description
         self.output_schema = settings.pop("output_schema", None) or self._schema.output
         self._validator: Callable[..., object] | None = settings.pop("validate", None)
@@ -53,6 +55,9 @@ class FunctionTool(Tool):
         if self._schema.context is not None:
             values[self._schema.context] = context
         return self.function(**values)
+
+    def defaults(self) -> Mapping[str, Any]:
+        return self._defaults
 
     def has_validator(self) -> bool:
         overridden = type(self).validate_parameters is not FunctionTool.validate_parameters

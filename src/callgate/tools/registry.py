@@ -57,6 +57,8 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     parallel: int | None
     coerce: bool | None
     drops_unknown: bool
+    defaults: Mapping[str, Any]
+    """What a function takes for arguments that are left out."""
     own_validator: bool
     """Whether the tool checks more than its schema says."""
 
@@ -176,6 +178,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         parallel=tool.parallel,
         coerce=tool.coerce,
         drops_unknown=tool.drops_unknown,
+        defaults=tool.defaults(),
         own_validator=tool.has_validator(),
     )
 

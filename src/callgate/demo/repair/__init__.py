@@ -1,4 +1,4 @@
-"""The main demonstration: a small repository with a failing test is repaired by tool calls, and on the way happens what happens to agents."""
+"""The main demonstration: a repository with a failing test is repaired by tool calls; on the way happens what happens to agents."""
 
 from __future__ import annotations
 

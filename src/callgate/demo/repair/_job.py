@@ -8,15 +8,11 @@ from callgate.builtins import result_tools
 from callgate.demo import tools
 from callgate.demo._findings import Finding
 from callgate.demo._messages import calls_of, script
-from callgate.demo._stage import Stage, result_of
+from callgate.demo._stage import Stage, killed_at, result_of
 from callgate.demo.repair._project import test_command, write_project
 from callgate.demo.repair._verify import verify_repair
-from callgate.engine import Engine
-from callgate.events import Progress
 
 __all__ = ["repair"]
-
-_WATCHING = "watching"
 
 
 async def repair(stage: Stage) -> list[Finding]:
@@ -26,19 +22,9 @@ async def repair(stage: Stage) -> list[Finding]:
     own = [tools.run_command, tools.edit_file, tools.order_history, tools.check_format, tools.legacy_export]
     known = {"test_command": json.dumps(test_command())}
     async with stage.engine([*tools.read_tools(), *own, *result_tools(stage.blobs)], rules="policy", repair=True) as engine:
-        _kill_what_watches(engine, stage.name)
         for iteration, choice in enumerate(script("repair")):
-            outcomes = await engine.call_many(calls_of(choice, known), stage.scope(iteration=iteration, workspace=workspace))
+            with killed_at(engine, stage.name, "watching"):
+                outcomes = await engine.call_many(calls_of(choice, known), stage.scope(iteration=iteration, workspace=workspace))
             results = [result for outcome in outcomes if (result := result_of(outcome)) is not None]
             known |= {result.id: result.metadata.blob for result in results if result.metadata.blob}
     return verify_repair(stage.root)
-
-
-def _kill_what_watches(engine: Engine, conversation: str) -> None:
-    """The user's part: what says that it watches is killed at its first words."""
-
-    def heard(topic: str, item: object) -> None:
-        if isinstance(item, Progress) and item.text.startswith(_WATCHING):
-            engine.control.kill(conversation, "killed by the user")
-
-    engine.bus.subscribe(heard, "call.progress")

@@ -54,6 +54,10 @@ REPAIRED: Final[dict[str, str]] = FILES | {
 """Every file as it must be in the end; the tests are as they were."""
 
 
+_QUIET = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly")
+"""What other plugins of this Python would add to the screen."""
+
+
 def write_project(root: Path) -> None:
     for name, text in FILES.items():
         path = root / name
@@ -65,5 +69,5 @@ def test_command() -> list[str]:
     """How the project's tests are run here: with pytest where this Python has it, else with unittest."""
     # -B: no byte code, which Python would take for the repaired file's where both were written within the same second.
     if find_spec("pytest") is not None:
-        return [sys.executable, "-B", "-m", "pytest", "-q", "--tb=line", "--no-header", "-p", "no:cacheprovider"]
+        return [sys.executable, "-B", "-m", "pytest", "-q", "--tb=line", "--no-header", *_QUIET]
     return [sys.executable, "-B", "-m", "unittest", "-v", "tests.test_prices"]

@@ -1,0 +1,264 @@
+"""Declaring and registering tools: complete or refused, one name one tool, nothing assumed safe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate import Engine, Scope, Tool, ToolContext, UsageError, ValidationResult, tool
+from callgate.tools import ToolRegistry
+from tests.door import call, said
+
+
+class Complete(Tool):
+    name = "complete"
+    description = "A complete tool."
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    category = "safe_chain"
+
+    async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+        return {"success": True, "data": params["n"]}
+
+
+@pytest.mark.parametrize("attribute", ["name", "description", "parameters", "category"])
+def test_a_tool_without_a_required_attribute_is_refused(attribute: str) -> None:
+    lacking = type("Lacking", (Complete,), {attribute: None if attribute in ("parameters", "category") else ""})
+    with pytest.raises(UsageError, match=f"has no {attribute}"):
+        ToolRegistry([lacking()])
+
+
+def test_a_second_tool_of_the_same_name_is_refused_and_both_places_are_named() -> None:
+    @tool
+    def complete() -> None:
+        """Another one."""
+
+    with pytest.raises(UsageError, match=r"Complete.*test_registry\.py:\d+"):
+        ToolRegistry([Complete(), complete])
+
+
+def test_a_tool_hidden_by_an_earlier_layer_is_reported() -> None:
+    registry = ToolRegistry([Complete()])
+    registry.register(Complete(), layer="mcp")
+    found = registry.get("complete")
+    assert found is not None
+    assert found.layer == "builtin"
+    assert len(registry.shadowed) == 1
+    assert "hidden" in registry.shadowed[0]
+
+
+@pytest.mark.parametrize("order", [["mcp", "capability", "builtin"], ["builtin", "capability", "mcp"]])
+def test_resolution_asks_built_in_then_capability_then_mcp(order: list[Any]) -> None:
+    registry = ToolRegistry()
+    for layer in order:
+        registry.register(Complete(), layer=layer)
+    found = registry.get("complete")
+    assert found is not None
+    assert found.layer == "builtin"
+
+
+async def test_a_tool_of_a_later_layer_is_found_by_the_engine() -> None:
+    async with Engine() as engine:
+        engine.register(Complete(), layer="mcp")
+        assert (await said(engine, call("complete", n=3), Scope(actor="ann"))).data == 3
+
+
+def test_aliases_resolve_and_cannot_take_a_name() -> None:
+    @tool(aliases=("old_name",))
+    def fresh() -> None:
+        """Do."""
+
+    registry = ToolRegistry([fresh])
+    found = registry.get("old_name")
+    assert found is not None
+    assert found.name == "fresh"
+
+    @tool(aliases=("fresh",))
+    def other() -> None:
+        """Do."""
+
+    with pytest.raises(UsageError, match="Alias 'fresh'"):
+        registry.register(other)
+
+
+def test_lookup_by_name_by_category_and_of_all() -> None:
+    @tool(category="terminal")
+    def say() -> None:
+        """Say."""
+
+    registry = ToolRegistry([Complete(), say])
+    assert registry.get("nobody") is None
+    assert registry.by_category("terminal") == ["say"]
+    assert registry.by_category("dangerous") == []
+    assert registry.names() == ["complete", "say"]
+
+
+def test_the_schemas_are_what_an_openai_request_takes() -> None:
+    (item,) = ToolRegistry([Complete()]).openai()
+    assert item == {
+        "type": "function",
+        "function": {"name": "complete", "description": "A complete tool.", "parameters": Complete.parameters},
+    }
+
+
+def test_a_bare_tool_assumes_nothing_safe() -> None:
+    @tool
+    def do(n: int) -> str:
+        """Do something."""
+        return str(n)
+
+    bound = ToolRegistry([do]).get("do")
+    assert bound is not None
+    assert (bound.effect, bound.category, bound.cache_scope, bound.requires_actor) == ("once", "safe_chain", None, False)
+    assert do(3) == "3"
+
+
+@pytest.mark.parametrize(
+    ("category", "effect"), [("safe_chain", "none"), ("terminal", "once"), ("dangerous", "once"), ("async_required", "once")]
+)
+def test_a_written_category_brings_its_effect(category: Any, effect: str) -> None:
+    @tool(category=category)
+    async def do() -> None:
+        """Do."""
+
+    bound = ToolRegistry([do]).get("do")
+    assert bound is not None
+    assert bound.effect == effect
+
+
+def test_a_long_call_that_takes_the_idempotency_key_is_idempotent() -> None:
+    @tool(category="async_required")
+    async def store(text: str, ctx: ToolContext) -> str:
+        """Store."""
+        return ctx.idempotency_key
+
+    bound = ToolRegistry([store]).get("store")
+    assert bound is not None
+    assert bound.effect == "idempotent"
+
+
+def test_the_base_class_has_the_defaults_of_the_documents() -> None:
+    assert (Tool.cacheable, Tool.cache_scope, Tool.cache_ttl, Tool.requires_actor) == (False, "tick", None, True)
+
+
+async def test_the_base_execute_is_not_implemented() -> None:
+    class Empty(Complete):
+        execute = Tool.execute
+
+    async with Engine([Empty()]) as engine:
+        result = await said(engine, call("complete", n=1), Scope(actor="ann"))
+    assert result.failure_class == "exception"
+    assert "no execute method" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"category": "harmless"}, "category='harmless'"),
+        ({"effect": "twice"}, "effect='twice'"),
+        ({"runner": "gpu"}, "runner='gpu'"),
+        ({"cacheable": True}, "cacheable but has effects"),
+        ({"timeout_s": 0}, "timeout_s=0"),
+        ({"name": "a b"}, "cannot be used"),
+        ({"name": "x" * 65}, "cannot be used"),
+        ({"description": "x" * 20_000}, "20000 characters"),
+    ],
+)
+def test_a_declaration_that_cannot_be_meant_is_refused(settings: dict[str, Any], complaint: str) -> None:
+    def do() -> None:
+        """Do."""
+
+    with pytest.raises(UsageError, match=complaint):
+        ToolRegistry([tool(**settings)(do)])
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="timeout_s"):
+        tool(timeout=3)  # type: ignore[call-overload]
+
+
+async def test_a_tool_validates_its_own_arguments_after_the_schema() -> None:
+    class Even(Complete):
+        def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
+            if params["n"] % 2:
+                return ValidationResult(valid=False, errors=["n: expected an even number, got an odd one"])
+            return ValidationResult(valid=True, warnings=["even is fine"], cleaned_params={"n": params["n"] + 100})
+
+    async with Engine([Even()]) as engine:
+        odd = await said(engine, call("complete", n=1), Scope(actor="a"))
+        even = await said(engine, call("complete", n=2), Scope(actor="a"))
+    assert odd.failure_class == "invalid_parameters"
+    assert "even number" in odd.text
+    assert even.data == 102
+    assert "even is fine" in even.text
+
+
+def test_a_validation_result_is_empty_by_default() -> None:
+    found = ValidationResult(valid=True)
+    assert (found.errors, found.warnings, found.cleaned_params) == ([], [], {})
+
+
+async def test_a_result_that_is_none_or_no_dict_or_of_wrong_types_is_the_authors_error() -> None:
+    returned: list[Any] = [None, "text", {"success": "yes"}, {"success": False, "error": 5}]
+
+    class Returns(Complete):
+        async def execute(self, actor: str, **params: Any) -> Any:
+            return returned[params["n"]]
+
+    async with Engine([Returns()]) as engine:
+        for n in range(len(returned)):
+            result = await said(engine, call("complete", n=n), Scope(actor="a"))
+            assert result.failure_class == "invalid_result", returned[n]
+
+
+async def test_a_functions_return_value_is_wrapped_none_included() -> None:
+    @tool(effect="none")
+    async def nothing() -> None:
+        """Return nothing."""
+
+    async with Engine([nothing]) as engine:
+        result = await said(engine, call("nothing"))
+    assert result.success
+    assert result.structured is None
+
+
+async def test_the_standard_shape_is_read_and_other_keys_are_kept() -> None:
+    class Full(Complete):
+        async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+            return {"success": True, "data": [1], "message": "done", "end_turn": True, "image_metadata": {"w": 1}, "hint": "kept"}
+
+    async with Engine([Full()]) as engine:
+        result = await said(engine, call("complete", n=1), Scope(actor="a"))
+    assert (result.data, result.message, result.end_turn, result.image_metadata) == ([1], "done", True, {"w": 1})
+    assert '"hint":"kept"' in result.text
+
+
+async def test_an_output_schema_that_the_value_breaks_is_the_authors_error() -> None:
+    @tool(effect="none", output_schema={"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]})
+    async def count() -> Any:
+        """Count."""
+        return {"n": "many"}
+
+    async with Engine([count]) as engine:
+        result = await said(engine, call("count"))
+    assert (result.failure_class, result.code) == ("invalid_result", "output_schema")
+
+
+async def test_sync_and_async_tools_are_both_taken() -> None:
+    @tool(effect="none")
+    def plain() -> str:
+        """Plain."""
+        return "plain"
+
+    @tool(effect="none")
+    async def waiting() -> str:
+        """Waiting."""
+        return "waiting"
+
+    @tool(effect="none")
+    def deferred() -> Any:
+        """Return something to wait for."""
+        return waiting.function()
+
+    async with Engine([plain, waiting, deferred]) as engine:
+        assert [(await said(engine, call(name))).text for name in ("plain", "waiting", "deferred")] == ["plain", "waiting", "waiting"]

@@ -1,0 +1,203 @@
+"""The rule language: deny beats ask beats allow, every decision names its rule, and what cannot be known is never allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate import Engine, RawCall, Rules, Scope, Suspended, UsageError, tool
+from callgate.calls import Outcome
+from tests.door import call, result_of, said
+
+
+@tool
+async def refund(amount: object, to: str = "ann") -> str:
+    """Refund."""
+    return "refunded"
+
+
+@tool(effect="none")
+async def read(path: str) -> str:
+    """Read."""
+    return "text"
+
+
+@tool
+async def run(command: object) -> str:
+    """Run."""
+    return "ran"
+
+
+@tool(effect="none")
+async def fetch(url: str) -> str:
+    """Fetch."""
+    return "page"
+
+
+async def decide(rules: str, raw: RawCall, workspace: str = "") -> str:
+    async with Engine([refund, read, run, fetch], policies=[Rules.parse(rules, where="rules.toml")]) as engine:
+        return word(await engine.call(raw, Scope(workspace=workspace)))
+
+
+def word(outcome: Outcome) -> str:
+    if isinstance(outcome, Suspended):
+        return "ask"
+    result = result_of(outcome)
+    assert result.success or result.failure_class == "denied"
+    return "allow" if result.success else "deny"
+
+
+def rule(verdict: str, when: str, tool: str = "*", id: str = "r") -> str:
+    return f'[[rule]]\nid = "{id}"\nverdict = "{verdict}"\ntool = "{tool}"\nwhen = {{ {when} }}\n'
+
+
+@pytest.mark.parametrize("order", [("allow", "ask", "deny"), ("deny", "ask", "allow"), ("ask", "deny", "allow")])
+async def test_deny_beats_ask_beats_allow_in_any_order(order: tuple[str, ...]) -> None:
+    rules = "".join(rule(verdict, '"arguments.to" = "ann"', id=verdict) for verdict in order)
+    assert await decide(rules, call("refund", amount=1)) == "deny"
+    assert await decide(rules.replace('verdict = "deny"', 'verdict = "allow"'), call("refund", amount=1)) == "ask"
+
+
+@pytest.mark.parametrize(("default", "expected"), [("", "allow"), ('default = "deny"\n', "deny"), ('default = "ask"\n', "ask")])
+async def test_what_no_rule_is_about_gets_the_default(default: str, expected: str) -> None:
+    assert await decide(default + rule("deny", '"arguments.to" = "bob"'), call("refund", amount=1)) == expected
+
+
+async def test_the_decision_names_the_rule_the_file_and_the_line() -> None:
+    rules = 'default = "allow"\n\n' + rule("deny", '"arguments.amount" = { above = 100 }', id="no-large")
+    async with Engine([refund], policies=[Rules.parse(rules, where="team/rules.toml")]) as engine:
+        denied = await said(engine, call("refund", amount=500))
+        allowed = await said(engine, call("refund", amount=5))
+    assert "no-large (team/rules.toml:3)" in denied.text
+    assert allowed.metadata.rule == "default (team/rules.toml)"
+
+
+@pytest.mark.parametrize(
+    ("condition", "amount", "matches"),
+    [
+        ("5", 5, True),
+        ("5", 5.0, True),
+        ("1", True, False),
+        ("[1, 2]", 2, True),
+        ("[1, 2]", 3, False),
+        ("{ above = 100 }", 101, True),
+        ("{ above = 100 }", 100, False),
+        ("{ at_least = 100, at_most = 200 }", 200, True),
+        ("{ at_least = 100, at_most = 200 }", 201, False),
+        ("{ below = 0 }", -1, True),
+        ("{ not = 5 }", 6, True),
+        ("{ not = [5, 6] }", 6, False),
+        ('{ prefix = "EUR" }', "EUR 5", True),
+        ('{ suffix = "5" }', "EUR 5", True),
+        ('{ contains = "R " }', "EUR 5", True),
+        ('{ glob = "EUR *" }', "EUR 5", True),
+        ('{ glob = "EUR *" }', "USD 5", False),
+    ],
+)
+async def test_conditions(condition: str, amount: object, matches: bool) -> None:
+    assert await decide(rule("deny", f'"arguments.amount" = {condition}'), call("refund", amount=amount)) == (
+        "deny" if matches else "allow"
+    )
+
+
+@pytest.mark.parametrize("amount", ["many", None, [500], {"a": 1}, True])
+async def test_a_value_of_a_kind_the_rule_did_not_foresee_is_never_allowed_by_it(amount: object) -> None:
+    """An array must not slip past a rule about numbers: a deny matches, an allow does not."""
+    assert await decide(rule("deny", '"arguments.amount" = { above = 100 }'), call("refund", amount=amount)) == "deny"
+    closed = 'default = "deny"\n' + rule("allow", '"arguments.amount" = { at_most = 100 }')
+    assert await decide(closed, call("refund", amount=amount)) == "deny"
+
+
+async def test_a_default_of_the_function_is_judged_like_a_written_argument() -> None:
+    """Policy and tool see one value: leaving `to` out is no way around a rule about it."""
+    assert await decide(rule("deny", '"arguments.to" = "ann"'), call("refund", amount=1)) == "deny"
+
+
+async def test_a_fact_the_call_does_not_have_matches_nothing() -> None:
+    assert await decide(rule("deny", '"arguments.absent" = 1'), call("refund", amount=1)) == "allow"
+    assert await decide(rule("deny", '"url.host" = "x"'), call("refund", amount=1)) == "allow"
+
+
+async def test_rules_judge_the_path_as_the_file_system_resolves_it(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "secret.txt").write_text("s", encoding="utf-8")
+    (root / "link").symlink_to(tmp_path / "secret.txt")
+    (root / "big.bin").write_bytes(b"x" * 1000)
+    outside = rule("deny", '"path.inside" = false', id="outside") + rule("deny", '"path.bytes" = { above = 500 }', id="big")
+    expected = {
+        "a.txt": "allow",
+        "sub/../a.txt": "allow",
+        "../secret.txt": "deny",
+        "link": "deny",
+        "big.bin": "deny",
+        "/etc/passwd": "deny",
+    }
+    assert {path: await decide(outside, call("read", path=path), str(root)) for path in expected} == expected
+
+
+async def test_a_path_without_a_workspace_cannot_be_known_and_is_denied() -> None:
+    assert await decide(rule("deny", '"path.inside" = false'), call("read", path="a.txt")) == "deny"
+    assert await decide('default = "deny"\n' + rule("allow", '"path.inside" = true'), call("read", path="a.txt")) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("git status", "allow"),
+        (["git", "status"], "allow"),
+        ("git status; rm -rf x", "deny"),
+        ("git status && curl x", "deny"),
+        ("git $(rm x)", "deny"),
+        ("GIT_PAGER=x git status", "deny"),
+        ("git status > x", "deny"),
+        ("'git' status", "deny"),
+        ("rm x", "deny"),
+        ("", "deny"),
+    ],
+)
+async def test_a_command_rule_covers_one_simple_command_of_literal_words(command: object, expected: str) -> None:
+    rules = 'default = "deny"\n' + rule("allow", '"command.program" = "git"')
+    assert await decide(rules, call("run", command=command)) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "private"), [("http://localhost/x", True), ("http://10.0.0.1/", True), ("http://[::1]/", True), ("https://example.com/", False)]
+)
+async def test_rules_know_private_addresses(url: str, private: bool) -> None:
+    assert await decide(rule("deny", '"url.private" = true'), call("fetch", url=url)) == ("deny" if private else "allow")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("default = 5", "default is 5"),
+        ("rule = [", "not valid TOML"),
+        ("defualt = 'deny'", "unknown keys: defualt"),
+        ("[[rule]]\nverdict = 'deny'", "no id"),
+        ("[[rule]]\nid = 'x'\nverdict = 'no'", "verdict 'no'"),
+        ("[[rule]]\nid = 'x'\nverdict = 'deny'\nwhenn = {}", "unknown keys: whenn"),
+        ("[[rule]]\nid = 'x'\nverdict = 'deny'\nwhen = { weather = 'bad' }", "unknown fact 'weather'"),
+        ("[[rule]]\nid = 'x'\nverdict = 'deny'\nwhen = { tool = { like = 'x' } }", "unknown test 'like'"),
+        ("[[rule]]\nid = 'x'\nverdict = 'deny'\nwhen = { 'path.bytes' = { above = 'x' } }", "cannot be compared"),
+        ("[[rule]]\nid = 'x'\nverdict = 'deny'\n[[rule]]\nid = 'x'\nverdict = 'deny'", "defined twice"),
+    ],
+)
+def test_a_rule_file_is_read_strictly(text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        Rules.parse(text)
+
+
+def test_a_rule_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.toml"):
+        Rules.load(tmp_path / "absent.toml")
+
+
+@given(st.lists(st.sampled_from(["allow", "ask", "deny"]), max_size=5))
+async def test_the_strictest_matching_rule_decides_whatever_the_order(verdicts: list[str]) -> None:
+    rules = "".join(rule(verdict, '"arguments.to" = "ann"', id=f"r{n}") for n, verdict in enumerate(verdicts))
+    expected = next((word for word in ("deny", "ask", "allow") if word in verdicts), "allow")
+    assert await decide(rules, call("refund", amount=1)) == expected
