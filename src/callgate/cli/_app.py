@@ -72,7 +72,7 @@ def run(words: list[str]) -> int:
 def call(
     tool: str,
     /,
-    *arguments: Annotated[str, Parameter(allow_leading_hyphen=False)],
+    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
     tools: Tools = None,
     workspace: str = ".",
     policy: str = "",

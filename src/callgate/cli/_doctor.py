@@ -135,7 +135,7 @@ def _place() -> Check:
     """Whether the default journal can be written, without making it."""
     path = Path(default_journal()).absolute()
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
-    if os.access(nearest, os.W_OK):
+    if os.access(nearest, os.W_OK) and nearest.is_dir() == (nearest != path):
         return Check(name="journal's place", state="ok", fact=str(path))
     return Check(name="journal's place", state="weak", fact=f"{path} cannot be written. Give another file with --journal.")
 
