@@ -41,6 +41,8 @@ class CallSummary(Struct, kw_only=True):
     effect: str = ""
     runner: str = ""
     rule: str = ""
+    timeout_s: float = 0.0
+    """Of the last attempt."""
     attempts: int = 0
     starts: list[float] = field(default_factory=list)
     ended: float | None = None
@@ -58,6 +60,11 @@ class CallSummary(Struct, kw_only=True):
     def duration_ms(self) -> float:
         """From the call's arrival to its end; 0 while it has none."""
         return max(0.0, self.ended - self.began) * 1000 if self.ended is not None else 0.0
+
+    @property
+    def overdue_s(self) -> float:
+        """How long after its last attempt's deadline it ended; negative before it."""
+        return self.ended - self.starts[-1] - self.timeout_s if self.ended is not None and self.starts else 0.0
 
     @property
     def short(self) -> str:
@@ -100,6 +107,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
             call.starts.append(event.mono)
             call.attempts = max(call.attempts, event.attempt)
             call.effect, call.runner = str(body.get("effect", "")), str(body.get("runner", ""))
+            call.timeout_s = float(body.get("timeout_s", 0.0))
         case "call.completed":
             _complete(call, body)
         case kind if kind in _ENDED:

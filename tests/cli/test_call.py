@@ -134,7 +134,7 @@ def test_without_a_journal_nothing_is_left_on_the_disk(folder: Path) -> None:
 
 @pytest.mark.process
 def test_an_effect_that_nobody_knows_the_outcome_of_has_an_exit_code_of_its_own(folder: Path) -> None:
-    done = shell(folder, "call", "wait", "--tools", "crm.py", "--timeout", "1", "--json")
+    done = shell(folder, "call", "wait", "--tools", "crm.py", "--timeout", "3", "--json")
     assert done.code == 3
     assert done.json["status"] == "unknown"
 

@@ -144,6 +144,8 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
     screen = output()
     screen.print(Text.assemble(*((printable(part[0]), part[1]) if isinstance(part, tuple) else printable(part) for part in head)))
     for key, value in body_of(event).items():
+        if value is None or value is False or value in ("", [], {}):
+            continue
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         screen.print(Text(f"{margin}    {printable(str(key))}: {one_line(shown, 400)}"))
 

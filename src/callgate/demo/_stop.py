@@ -47,14 +47,17 @@ async def _longest_gap() -> float:
 def _findings(stage: Stage, gap: float) -> list[Finding]:
     calls = calls_in(stage.journal)
     exits, hard, crashed, spun, killed, after = calls
-    late = (spun.ended or 0.0) - (spun.starts[0] if spun.starts else 0.0) - 1.0
     noted, left, running = stage.ledger.entries("process"), stage.ledger.entries("left"), stage.ledger.running()
     gone = not left and not running and len(noted) == 6
     return [
         finding("sys.exit in a tool is a result", exits.code == "tool_raised", exits.error),
         finding("a hard exit in a tool is a result", hard.code == "tool_crashed", hard.error),
         finding("a segmentation fault in a tool is a result", crashed.code == "tool_crashed", crashed.error),
-        finding("an endless C loop ends at its deadline", spun.failure_class == "timeout" and late < _WITHIN_S, f"{late:.2f} s after it"),
+        finding(
+            "an endless C loop ends at its deadline",
+            spun.failure_class == "timeout" and spun.overdue_s < _WITHIN_S,
+            f"{spun.overdue_s:.2f} s after it",
+        ),
         finding("a kill ends a C loop", killed.status == "aborted" and killed.duration_ms < 5_000, f"at {killed.duration_ms:,.0f} ms"),
         finding(
             "no process survived its call, not even in a session of its own", gone, f"{len(noted)} noted", [f"{e.pid} left" for e in left]

@@ -79,9 +79,15 @@ def _effects(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
     """The engine's word against the tools' own, call by call."""
     started = Counter(call.uid for call in calls if call.effect not in ("", "none") for _ in call.starts)
     written = Counter(entry.call for entry in ledger.entries("effect"))
-    by_tool = dict(Counter(entry.tool for entry in ledger.entries("effect")))
+    by_tool = Counter(entry.tool for entry in ledger.entries("effect"))
     holds = started == written and by_tool == _EFFECTS
-    return finding("every effect happened exactly once", holds, f"journal {started.total()}, ledger {written.total()}", str(by_tool))
+    return finding(
+        "every effect happened exactly once",
+        holds,
+        f"{started.total()} in the journal",
+        f"{written.total()} in the ledger",
+        (f"{n} {tool}" for tool, n in by_tool.items()),
+    )
 
 
 def _side_by_side(calls: Sequence[CallSummary]) -> Finding:
@@ -110,14 +116,15 @@ def _cut(calls: Sequence[CallSummary]) -> Finding:
 
 def _hung(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
     hung = next((call for call in calls if call.failure_class == "timeout"), None)
-    if hung is None or hung.ended is None:
+    if hung is None:
         return finding("the tool that hung in C was ended", False, "no call timed out")
     noted = [entry for entry in ledger.entries("process") if entry.call == hung.uid]
     left = [entry for entry in ledger.entries("left") if entry.call == hung.uid]
-    late = hung.ended - hung.starts[0] - 1.0
-    holds = len(noted) == 2 and not left and late < _WITHIN_S
+    holds = len(noted) == 2 and not left and hung.overdue_s < _WITHIN_S
     return finding(
-        "the tool that hung in C was ended with all it had started", holds, f"{len(noted)} processes gone {late:.2f} s after its deadline"
+        "the tool that hung in C was ended with all it had started",
+        holds,
+        f"{len(noted)} processes gone {hung.overdue_s:.2f} s after its deadline",
     )
 
 
