@@ -101,7 +101,7 @@ class Engine:
         clock: Clock | None = None,
         run: str = "",
     ) -> None:
-        self.tools = ToolRegistry(tools)
+        self.tools = ToolRegistry()
         self.control = Control()
         self.bus = Bus()
         self.limits = limits
@@ -131,6 +131,8 @@ class Engine:
             journal=self.journal, bus=self.bus, clock=self.clock, limits=limits, approvals=self._approvals, restart=restart
         )
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late)
+        for one in tools:
+            self.register(one)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._closed = False
@@ -312,7 +314,13 @@ class Engine:
     # What an operator does
 
     def register(self, tool: Tool, *, layer: Layer = "builtin") -> None:
-        """Add a tool; see `ToolRegistry.register`."""
+        """Add a tool; see `ToolRegistry.register`.
+
+        Raises:
+            UsageError: It is incomplete, its name is taken, or its runner could not run it.
+        """
+        if tool.runner is not None:
+            self._runners.check(tool.runner, tool)
         self.tools.register(tool, layer=layer)
 
     def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
