@@ -51,8 +51,8 @@ def _findings(stage: Stage, gap: float) -> list[Finding]:
     gone = not left and not running and len(noted) == 6
     return [
         finding("sys.exit in a tool is a result", exits.code == "tool_raised", exits.error),
-        finding("a hard exit in a tool is a result", hard.code == "tool_crashed", hard.error),
-        finding("a segmentation fault in a tool is a result", crashed.code == "tool_crashed", crashed.error),
+        finding("a hard exit in a tool is a result", "exit code 3" in hard.error, hard.error),
+        finding("a segmentation fault in a tool is a result", "SIGSEGV" in crashed.error, crashed.error),
         finding(
             "an endless C loop ends at its deadline",
             spun.failure_class == "timeout" and spun.overdue_s < _WITHIN_S,
