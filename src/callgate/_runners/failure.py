@@ -86,7 +86,7 @@ def overdue(request: RunRequest, killed: bool, **facts: bool | str) -> Execution
     """The execution of a call that was ended from outside: by its deadline, or by a kill."""
     if killed:
         return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]
-    return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:g} s", **facts)  # type: ignore[arg-type]
+    return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:.3g} s", **facts)  # type: ignore[arg-type]
 
 
 def awaited(tool: Tool) -> tuple[str, ...]:
