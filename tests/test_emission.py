@@ -146,6 +146,15 @@ async def test_equal_empty_and_odd_ids_get_one_answer_each() -> None:
     assert len({result_of(outcome).uid for outcome in outcomes}) == len(ids)
 
 
+async def test_an_id_that_is_no_text_is_answered_as_text_and_one_too_long_is_refused() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        raws = [RawCall(name="act", id=one, arguments=f'{{"name": "{n}"}}') for n, one in enumerate([True, 1, None, "x" * 300])]  # type: ignore[arg-type]
+        results = [result_of(outcome) for outcome in await engine.call_many(raws)]
+    assert [result.id for result in results[:3]] == ["True", "1", ""]
+    assert [result.code for result in results] == [None, None, None, "bad_call_id"]
+
+
 async def test_identical_effects_in_one_message_are_two_calls_and_the_same_message_again_is_none() -> None:
     trace = Trace()
     message = [call("act", id="x", name="a"), call("act", id="x", name="a")]

@@ -137,11 +137,13 @@ class Emission:
         self._start(slot)
 
     def _start(self, slot: _Slot) -> None:
-        slot.flight.before_start = partial(self._clear_to_start, slot)
+        if slot.call is not None and slot.call.tool.effect != "none":
+            slot.flight.before_start = partial(self._clear_to_start, slot)
         slot.task = asyncio.get_running_loop().create_task(self._run(slot))
 
     async def _run(self, slot: _Slot) -> Outcome:
-        await self._ended(self._slots[index] for index in slot.waits)
+        if slot.waits:
+            await self._ended(self._slots[index] for index in slot.waits)
         if self._stopped or slot.call is None:
             slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
         else:
@@ -151,7 +153,7 @@ class Emission:
 
     async def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> None:
         """Where a hook or policy changed what a call touches, wait for all that runs or comes before it."""
-        if slot.call is None or approved.call.tool.effect == "none" or approved.call.arguments == slot.call.arguments:
+        if slot.call is None or approved.call.arguments == slot.call.arguments:
             return
         index = self._slots.index(slot)
         await self._ended(other for i, other in enumerate(self._slots) if i < index or other.flight.held)
@@ -190,4 +192,7 @@ class Emission:
 
 
 def _footprint(call: ValidatedCall) -> Footprint:
-    return Footprint(call.tool.effect == "none", call.tool.touched(call.arguments, call.scope))
+    touched = call.tool.touched(call.arguments, call.scope)
+    if call.tool.effect == "none" and touched is None:
+        return _FREE
+    return Footprint(call.tool.effect == "none", touched)

@@ -117,7 +117,7 @@ async def test_a_hostile_call_ends_as_it_must(row: dict[str, Any], tmp_path: Pat
 
 @pytest.mark.parametrize("row", rows("hostile/calls.jsonl", kind="batch"))
 async def test_a_hostile_message_gets_one_answer_per_call_in_order(row: dict[str, Any], tmp_path: Path, ledger: Ledger) -> None:
-    made = row.get("calls_make")
+    made = row.get("calls_make", {"n": 0})
     calls = row.get("calls") or [
         {"id": f"c{n}", "name": made["name"], "args": made["args"].replace("%d", str(n))} for n in range(made["n"])
     ]

@@ -138,6 +138,24 @@ def kills_its_supervisor() -> None:
     time.sleep(60)
 
 
+@tool
+def speaks_for_others(kind: str, body: str) -> None:
+    """Write a frame to the runner's own channel."""
+    for fd in range(200, 300):
+        with suppress(OSError):
+            os.write(fd, kind.encode() + len(body).to_bytes(4, "big") + body.encode())
+    time.sleep(60)
+
+
+@tool
+def floods_the_channel() -> None:
+    """Announce a frame of 4 GiB."""
+    for fd in range(200, 300):
+        with suppress(OSError):
+            os.write(fd, b"E" + b"\xff" * 4)
+    time.sleep(60)
+
+
 # Tools that return and leave something behind.
 
 

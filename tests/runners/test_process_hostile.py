@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from callgate._runners.process import ProcessRunner
+from callgate._runners.process.supervisor.tree import Tree
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool
 from tests.runners import hostile_tools as tools
@@ -49,10 +52,11 @@ async def begin(runner: ProcessRunner, made: Made) -> asyncio.Future[Execution]:
 @pytest.mark.parametrize("tool", HANGING, ids=named)
 async def test_at_the_deadline_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
     """Within a second of the deadline, grace included, whatever the tool does about it."""
-    made = Made(tool, timeout_s=1.0, grace_s=0.2)
+    assert await value_of(processes, tools.state), "a warm worker, so that the deadline is the tool's alone"
+    made = Made(tool, timeout_s=0.5, grace_s=0.2)
     since = time.monotonic()
     execution = await processes.run(made.request)
-    assert time.monotonic() - since < 2.0
+    assert time.monotonic() - since < 1.5
     assert (execution.status, execution.abandoned) == ("timed_out", False)
     assert await soon(lambda: not marked(marker), 1.0)
     assert await value_of(processes, tools.state)
@@ -104,6 +108,36 @@ async def test_a_process_that_ends_is_a_crash_and_is_noticed_at_once(
     assert (execution.status, execution.details) == ("crashed", details)
     assert await soon(lambda: not marked(made.uid), 1.0)
     assert await value_of(processes, tools.state)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "status"),
+    [
+        (tools.speaks_for_others, {"kind": "X", "body": "0 0 0"}, "timed_out"),
+        (tools.speaks_for_others, {"kind": "P", "body": "no json"}, "crashed"),
+        (tools.speaks_for_others, {"kind": "E", "body": "no json"}, "crashed"),
+        (tools.floods_the_channel, {}, "crashed"),
+    ],
+    ids=["its supervisor's words", "bad progress", "bad result", "no frame"],
+)
+async def test_a_tool_that_writes_to_the_runners_channel_harms_only_itself(
+    processes: ProcessRunner, marker: str, tool: FunctionTool, arguments: dict[str, object], status: str
+) -> None:
+    assert await value_of(processes, tools.state)
+    execution = await processes.run(Made(tool, arguments, timeout_s=0.7).request)
+    assert execution.status == status
+    assert await soon(lambda: not marked(marker), 1.0)
+    assert await value_of(processes, tools.state)
+
+
+def test_without_proc_the_tree_is_found_as_far_as_parents_are_known() -> None:
+    """What other systems than Linux have: `ps`."""
+    with subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60 & wait"]) as shell:
+        until = time.monotonic() + 5.0
+        while len(Tree(shell.pid).alive()) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert set(Tree(shell.pid, proc=False).alive()) == set(Tree(shell.pid).alive())
+        Tree.signal([*Tree(shell.pid).alive(), shell.pid], signal.SIGKILL)
 
 
 async def test_what_a_tool_wrote_before_it_died_is_kept(processes: ProcessRunner) -> None:

@@ -51,11 +51,11 @@ class SqliteJournal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(self.path)
         try:
-            self._reader = _connect(self.path)
-            _prepare(self._reader, self.path)
+            self._reader = _prepared(self.path)
             self._position, self._hash = _tail(self._reader)
         except BaseException:
             self._lock.close()
+            Path(f"{self.path}.lock").unlink(missing_ok=True)
             raise
         self._seq: dict[str, int] = {}
         self._pending: deque[Event] = deque()
@@ -247,16 +247,19 @@ def _connect(path: Path) -> apsw.Connection:
     return connection
 
 
-def _prepare(connection: apsw.Connection, path: Path) -> None:
+def _prepared(path: Path) -> apsw.Connection:
+    """A connection to a journal that is there and of our version."""
     import apsw
 
     try:
+        connection = _connect(path)
         _check_version(connection, path)
         with connection:
             connection.execute(SCHEMA)
             connection.execute(f"PRAGMA user_version = {_VERSION}")
     except apsw.Error as error:
         raise UsageError(f"{path} cannot be used as a journal: {error}. Give another file.") from error
+    return connection
 
 
 def _check_version(connection: apsw.Connection, path: Path) -> None:

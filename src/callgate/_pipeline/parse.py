@@ -37,6 +37,11 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
     """
     if not isinstance(raw.name, str) or not raw.name.strip():
         raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
+    if len(raw.id) > limits.call_id_chars:
+        raise ArgumentsMalformed(
+            f"The call's id has {len(raw.id)} characters; {limits.call_id_chars} is the limit. Nothing was run. Send it with a shorter id.",
+            code="bad_call_id",
+        )
     if raw.closed == "cut":
         raise ArgumentsTruncated("The message ended before this call was complete. Nothing was run. Send the whole call again.")
     try:
@@ -62,7 +67,12 @@ def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | Argument
     certain, value = repair_text(text, limits)
     if not certain or not isinstance(value, dict):
         raise error
-    return value, Note(kind="json_repaired", text=f"The arguments were malformed JSON and were repaired. {str(error)[:300]}")
+    return value, Note(kind="json_repaired", text=f"The arguments were malformed JSON and were repaired: {_fact(error)}.")
+
+
+def _fact(error: Exception) -> str:
+    """What was wrong, without the advice that follows it."""
+    return str(error).partition(". ")[0][:300].rstrip(".")
 
 
 def _empty(raw: RawCall, uid: str, limits: Limits) -> ParsedCall:

@@ -13,7 +13,7 @@ from callgate._limits import Limits
 from callgate._runners.inline import InlineRunner
 from callgate._runners.strays import OnLate
 from callgate.protocols import Runner
-from callgate.tools.base import RunnerName
+from callgate.tools.base import RunnerName, Tool
 
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits, ProcessRunner
@@ -62,6 +62,18 @@ class Runners:
                 from callgate._runners.process import ProcessRunner
 
                 return ProcessRunner(self._limits, self._clock, self._process_limits, self._on_late)
+
+    def check(self, name: RunnerName, tool: Tool) -> None:
+        """Make sure, when a tool is registered, that this runner will be able to start it.
+
+        Raises:
+            UsageError: A process could not find it, or process tools do not run on this system.
+        """
+        if name == "process":
+            from callgate._runners.process import process_target
+
+            self.pick(name)
+            process_target(tool)
 
     @property
     def abandoned(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -33,6 +32,8 @@ class ProcessLimits(Struct, frozen=True, kw_only=True):
 
     def resources(self) -> str:
         """For the supervisor: `NUMBER=VALUE,...`."""
+        import resource  # not on every system that imports this module
+
         pairs = {
             resource.RLIMIT_AS: self.memory_bytes,
             resource.RLIMIT_FSIZE: self.file_bytes,

@@ -17,8 +17,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from callgate._runners.process.limits import ProcessLimits, worker_environment
-from callgate._runners.process.supervisor.frames import frame, split
-from callgate._runners.process.supervisor.main import WORKER_FD
+from callgate._runners.process.supervisor.frames import WORKER_FD, frame, split
 from callgate._runners.process.wire import Exit
 
 __all__ = ["Link", "Listener", "import_path"]

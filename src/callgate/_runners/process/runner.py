@@ -12,6 +12,7 @@ import signal
 import time
 from weakref import WeakKeyDictionary
 
+import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from callgate._runners.process.link import Link
 from callgate._runners.process.pool import Pool
 from callgate._runners.process.strength import require_support
 from callgate._runners.process.target import process_target
-from callgate._runners.process.wire import Call, Exit, decode_execution, decode_piece, encode
+from callgate._runners.process.wire import LOST_CHANNEL, Call, Exit, decode_execution, decode_piece, encode
 from callgate._runners.strays import OnLate
 from callgate._runners.waiting import Wait
 from callgate.protocols import Execution, RunRequest
@@ -157,6 +158,12 @@ class _Attempt:
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
 
     def heard(self, kind: bytes, body: bytes) -> None:
+        try:
+            self._take(kind, body)
+        except msgspec.DecodeError:
+            self._runner.replace(self._link)  # no words of the worker's own: its tool has written to the channel
+
+    def _take(self, kind: bytes, body: bytes) -> None:
         match kind:
             case b"B":
                 self._begun = True
@@ -176,8 +183,8 @@ class _Attempt:
             self._request.context.progress(text, stream=stream)
 
     def _end(self, body: bytes, *, clean: bool) -> None:
-        self.open = False
         execution = _read(body)
+        self.open = False
         if execution.status == "raised":
             execution = replace(execution, partial=self._tail.text())
         if not self.wait.finish(execution) and execution.status == "returned":
@@ -216,7 +223,7 @@ class _Attempt:
 def _read(body: bytes) -> Execution:
     try:
         return decode_execution(body)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
         text = f"the result cannot be read back: {describe(error)[1]}"
         return Execution(status="raised", error_type="ResultNotSerializable", error=text)
 
@@ -225,7 +232,7 @@ def _explain(exit: Exit | None) -> tuple[str, dict[str, object]]:
     if exit is None:
         return "its supervisor was killed, and the tool's process with it", {"supervisor": "killed"}
     details: dict[str, object] = {"survivors": exit.survivors} if exit.survivors else {}
-    if exit.closed_channel:
+    if exit.closed_channel or exit.code == LOST_CHANNEL:
         return "the tool closed the channel to the engine and was ended", details | {"channel": "closed"}
     if exit.code >= 0:
         return f"the tool ended its process with exit code {exit.code}", details | {"exit_code": exit.code}

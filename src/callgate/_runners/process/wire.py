@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from callgate.calls import Scope
 from callgate.protocols import Execution
 
-__all__ = ["Call", "Exit", "Piece", "decode_call", "decode_execution", "decode_piece", "encode"]
+__all__ = ["LOST_CHANNEL", "Call", "Exit", "Piece", "decode_call", "decode_execution", "decode_piece", "encode"]
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -67,6 +67,9 @@ class Exit(Struct, frozen=True):
         code, survivors, closed = body.split()
         return cls(int(code), int(survivors), closed == b"1")
 
+
+LOST_CHANNEL = 97
+"""The exit code of a worker that can no longer answer, because its tool has closed the channel."""
 
 encode = msgspec.json.Encoder().encode
 decode_call = msgspec.json.Decoder(Call).decode

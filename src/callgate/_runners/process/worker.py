@@ -21,12 +21,12 @@ from types import FrameType
 from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
-from callgate._runners.failure import clean, describe, failed
+from callgate._runners.failure import awaited, clean, describe, failed
 from callgate._runners.output import LiveText
 from callgate._runners.process.hygiene import Baseline
 from callgate._runners.process.supervisor.frames import frame, split
 from callgate._runners.process.target import load_target
-from callgate._runners.process.wire import Call, Piece, decode_call, encode
+from callgate._runners.process.wire import LOST_CHANNEL, Call, Piece, decode_call, encode
 from callgate._signals import AbortController
 from callgate.errors import ResultNotSerializable
 from callgate.protocols import Execution
@@ -74,9 +74,12 @@ class _Channel:
             return
         with self._lock:
             self.writing = threading.get_ident()
-            data = memoryview(frame(kind, body))
-            while data:
-                data = data[os.write(self._fd, data) :]
+            try:
+                data = memoryview(frame(kind, body))
+                while data:
+                    data = data[os.write(self._fd, data) :]
+            except OSError:
+                os._exit(LOST_CHANNEL)
             self.writing = 0
 
 
@@ -113,6 +116,7 @@ class _Running:
         self._live = LiveText()
         self._seq = 0
         self._lock = threading.Lock()
+        self._thread = threading.get_ident()
         self._overdue = False
 
     def context(self) -> ToolContext:
@@ -142,18 +146,22 @@ class _Running:
         for text, stream in pieces:
             self._seq += 1
             self._channel.write(b"P", encode(Piece(self._seq, clean(text, len(text)), stream)))
-        if self._overdue:
-            raise _Stopped
+        if self._overdue and threading.get_ident() == self._thread:
+            self._interrupt()
 
     def tell(self) -> None:
         """In the signal handler, between two steps of whatever the main thread does."""
         self.stop.abort("the call is over: its deadline has passed, or it was killed")
-        if self._channel.writing == threading.get_ident():
+        if self._channel.writing == self._thread:
             self._overdue = True  # not in the middle of a frame: right after it
-        elif self.task is None:
-            raise _Stopped
         else:
-            self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        self._overdue = False
+        if self.task is None:
+            raise _Stopped
+        self.task.get_loop().call_soon_threadsafe(self.task.cancel)
 
 
 class _Worker:
@@ -205,9 +213,10 @@ class _Worker:
         try:
             self._running = running
             value = tool.invoke(running.context(), decode(call.arguments))
+            changes: tuple[str, ...] = ()
             if inspect.isawaitable(value):
-                value = self._await(value, running)
-            execution = Execution(status="returned", value=value)
+                value, changes = self._await(value, running), awaited(tool)
+            execution = Execution(status="returned", value=value, changes=changes)
         except BaseException as error:
             if running.stop.signal.aborted:
                 _die_of(signal.SIGTERM)
@@ -251,10 +260,10 @@ class _Worker:
 
 
 def _packed(execution: Execution, max_bytes: int) -> bytes:
-    """The execution as it travels: the value as plain JSON data, and in `details` what was changed to make it that."""
+    """The execution as it travels: the value as plain JSON data."""
     try:
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
-        return encode(replace(execution, value=value, details={"changes": changes} if changes else None))
+        return encode(replace(execution, value=value, changes=execution.changes + changes))
     except ResultNotSerializable as error:
         return encode(replace(failed(error), details={"code": error.code}))
     except BaseException as error:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["HEAD", "Frames", "frame", "split"]
+__all__ = ["WORKER_FD", "Frames", "frame", "split"]
 
 HEAD = 5
 READ_BYTES = 262_144
+MOST_BYTES = 268_435_456
+"""A longer frame is no frame: something else has written to the channel."""
+WORKER_FD = 230
+"""The worker's end. High, so that a tool that closes the first few descriptors does not meet it."""
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:
@@ -22,13 +26,17 @@ def split(data: bytearray) -> list[tuple[bytes, bytes]]:
     """Take the complete frames off the front of `data`."""
     frames, at = [], 0
     while len(data) - at >= HEAD:
-        end = at + HEAD + int.from_bytes(data[at + 1 : at + HEAD], "big")
+        end = at + HEAD + _size(data, at)
         if len(data) < end:
             break
         frames.append((bytes(data[at : at + 1]), bytes(data[at + HEAD : end])))
         at = end
     del data[:at]
     return frames
+
+
+def _size(data: bytearray, at: int) -> int:
+    return int.from_bytes(data[at + 1 : at + HEAD], "big")
 
 
 class Frames:
@@ -55,8 +63,11 @@ class Frames:
         return bool(data)
 
     def take(self) -> list[tuple[bytes, bytes]]:
-        """The frames that are complete by now."""
-        return split(self._unread)
+        """The frames that are complete by now; what is no frame ends the channel."""
+        frames = split(self._unread)
+        if len(self._unread) >= HEAD and _size(self._unread, 0) > MOST_BYTES:
+            self.ended = True
+        return frames
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
         self.unsent += frame(kind, body)

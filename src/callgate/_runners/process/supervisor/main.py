@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from .frames import Frames
+from .frames import WORKER_FD, Frames
 from .output import BACKLOG_BYTES, Output
 from .tree import Tree
 
@@ -19,9 +19,9 @@ HEARTBEAT_S = 1.0
 STOPPING_S = 0.02
 PATIENCE_S = 5.0
 """How long killing is repeated before survivors are reported."""
+EXIT_S = 0.1
+LOOKS = 2
 PR_SET_CHILD_SUBREAPER = 36
-WORKER_FD = 230
-"""High, so that a tool that closes the first few descriptors does not meet it."""
 
 
 class Supervisor:
@@ -99,7 +99,8 @@ class Supervisor:
                 self._kill(spare=self._pid)
                 self._show_rest()
                 self._calling = False
-            self._engine.send(kind, body)
+            if kind in b"BEFP":  # a tool can write to the channel, too: it must not speak for its supervisor
+                self._engine.send(kind, body)
 
     def _show_rest(self) -> None:
         """What was written before the call's end is shown before it. Who still holds the pipe does not matter."""
@@ -110,13 +111,17 @@ class Supervisor:
     def _kill(self, spare: int = 0) -> int:
         """Kill everything below, again and again, until nothing is left but the one spared; returns how many withstood that."""
         until = time.monotonic() + PATIENCE_S
-        while left := [pid for pid in self._tree.alive() if pid != spare]:
-            if time.monotonic() > until:
-                break
-            self._tree.signal(left, signal.SIGKILL)
+        unseen = 0
+        while True:
+            left = [pid for pid in self._tree.alive() if pid != spare]
+            # Twice, because a process can change its parent while one looks, and is then seen below neither.
+            unseen = 0 if left else unseen + 1
+            if unseen == LOOKS or time.monotonic() > until:
+                return len(left)
+            if left:
+                self._tree.signal(left, signal.SIGKILL)
+                time.sleep(0.0005)
             self._reap()
-            time.sleep(0.0005)
-        return len(left)
 
     def _reap(self) -> None:
         try:
@@ -126,10 +131,17 @@ class Supervisor:
         except ChildProcessError:
             return
 
+    def _exits(self) -> bool:
+        """Whether the worker, whose channel has closed, is ending by itself: the kernel closes files first and tells the parent then."""
+        until = time.monotonic() + EXIT_S
+        while self._status is None and time.monotonic() < until:
+            self._reap()
+            time.sleep(0.0005)
+        return self._status is not None
+
     def _end(self) -> None:
         """End the whole tree, say how the worker ended, and go."""
-        self._reap()
-        lost = self._status is None and self._worker.ended
+        lost = self._worker.ended and not self._engine.ended and not self._exits()
         left = self._kill()
         self._reap()
         if self._engine.ended:

@@ -6,7 +6,7 @@ import os
 
 __all__ = ["PROC", "Tree"]
 
-PROC = os.path.isdir("/proc/self/task")
+PROC = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 class Tree:
@@ -39,14 +39,19 @@ class Tree:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += map(int, file.read().split())
+        tasks = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        pass  # ended meanwhile; its children have a new parent, which the next look finds
-    return found
+        return []
+    return [child for task in tasks for child in _children_of_task(pid, task)]
+
+
+def _children_of_task(pid: int, task: str) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []  # ended meanwhile: its children have a new parent, where the next look finds them
 
 
 def _parents_by_ps() -> list[tuple[int, int]]:

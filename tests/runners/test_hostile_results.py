@@ -1,0 +1,118 @@
+"""Every hostile tool body of the project's corpus, on each runner that it names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate._runners import Runners
+from callgate._runners.process import ProcessLimits
+from callgate.protocols import Execution
+from callgate.tools import tool
+from tests.runners import hostile_tools
+from tests.runners.making import Made, marked, soon
+
+CORPUS = Path(os.environ.get("CALLGATE_CORPORA", Path(__file__).parents[3] / "shared" / "data")) / "hostile" / "calls.jsonl"
+LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2)
+SERVED = {"inproc", "thread", "plugin"}
+OUTCOMES = {
+    ("returned", False): {"ok", "ok_normalised", "tool_error"},
+    ("raised", False): {"tool_error"},
+    ("timed_out", False): {"killed"},
+    ("timed_out", True): {"abandoned"},
+    ("crashed", False): {"unknown"},
+}
+"""What the corpus calls an execution. A returned value is judged only later: it may still turn out to be no JSON."""
+
+
+def rows() -> Iterator[Any]:
+    if not CORPUS.is_file():
+        yield pytest.param({}, "", marks=pytest.mark.skip(reason=f"there is no {CORPUS.name} beside this checkout"))
+        return
+    for line in CORPUS.read_text().splitlines():
+        row = json.loads(line)
+        for runner in SERVED & set(row["runner"]) if row["kind"] == "result" else ():
+            marks = pytest.mark.process if runner == "plugin" else ()
+            yield pytest.param(row, runner, id=f"{row['id']}-{runner}", marks=marks)
+
+
+ROWS = list(rows())
+
+
+@pytest.fixture(scope="module")
+def bodies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """All bodies as the functions of one module."""
+    folder = tmp_path_factory.mktemp("bodies")
+    unique = {row["id"]: row for row, _ in (parameters.values for parameters in ROWS) if row}
+    source = "\n".join(f"def {name(row)}():\n{textwrap.indent(row['py'], '    ')}\n" for row in unique.values())
+    (folder / "hostile_bodies.py").write_text(source)
+    sys.path.insert(0, str(folder))
+    yield import_module("hostile_bodies")
+    sys.path.remove(str(folder))
+
+
+def name(row: dict[str, Any]) -> str:
+    return f"body_{row['id']}".replace("-", "_")
+
+
+def runner_name(row: dict[str, Any], runner: str) -> Any:
+    if runner == "inproc":
+        return "inline" if "async def" in row["py"] else "thread"
+    return {"thread": "thread", "plugin": "process"}[runner]
+
+
+async def longest_pause(stop: asyncio.Event) -> float:
+    """How long the event loop was held at most."""
+    worst, last = 0.0, time.monotonic()
+    while not stop.is_set():
+        await asyncio.sleep(0.01)
+        worst, last = max(worst, time.monotonic() - last), time.monotonic()
+    return worst
+
+
+@pytest.mark.parametrize(("row", "runner"), ROWS)
+async def test_a_hostile_body_has_one_of_the_right_outcomes(row: dict[str, Any], runner: str, bodies: Any) -> None:
+    runners = Runners(Limits(), SystemClock(), process_limits=LIMITS)
+    made = Made(tool(description="Is hostile.")(getattr(bodies, name(row))), timeout_s=row.get("timeout_s", 30.0))
+    stop = asyncio.Event()
+    pause = asyncio.ensure_future(longest_pause(stop))
+    since = time.monotonic()
+    try:
+        execution = await runners.pick(runner_name(row, runner)).run(made.request)
+        took_ms = (time.monotonic() - since) * 1000
+        assert OUTCOMES[execution.status, execution.abandoned] & set(row["expect"]["outcome"]), execution
+        assert took_ms < row["expect"].get("max_ms", 30_000)
+        _check_value(row, execution)
+        assert await soon(lambda: not marked(made.uid), 1.0)
+        await _check_next(runners, runner)
+    finally:
+        stop.set()
+        await runners.close()
+    assert await pause < 0.5
+
+
+def _check_value(row: dict[str, Any], execution: Execution) -> None:
+    if "value" in row["expect"] and execution.status == "returned":
+        assert execution.value == row["expect"]["value"]
+    assert len(execution.error.encode()) <= 8_192
+
+
+async def _check_next(runners: Runners, runner: str) -> None:
+    """The runner serves the next call as if nothing had been."""
+    if runner == "plugin":
+        execution = await runners.pick("process").run(Made(hostile_tools.state).request)
+        assert execution.status == "returned"
+        assert isinstance(execution.value, dict)
+        assert execution.value["cwd"] == os.getcwd()

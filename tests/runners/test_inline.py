@@ -1,0 +1,294 @@
+"""What only the inline runner has to get right: it shares the caller's task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from contextvars import ContextVar
+
+import pytest
+
+from callgate._runners.inline import InlineRunner
+from callgate._signals import AbortController
+from callgate.protocols import Execution
+from callgate.tools import ToolContext, tool
+from tests.runners.making import Made, soon
+
+
+class Kit:
+    def __init__(self) -> None:
+        self.late: list[Execution] = []
+        self.runner = InlineRunner(lambda uid, execution: self.late.append(execution))
+
+
+@pytest.fixture
+async def kit() -> AsyncIterator[Kit]:
+    made = Kit()
+    yield made
+    await made.runner.close()
+
+
+@tool
+async def at_once() -> str:
+    """Answer without waiting."""
+    return "now"
+
+
+@tool
+async def own_limit() -> str:
+    """Use a time limit of its own."""
+    try:
+        async with asyncio.timeout(0.01):
+            try:
+                await asyncio.sleep(20)
+            finally:
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        return "fallback"
+    return "?"
+
+
+@tool
+async def failing_group() -> str:
+    """Let a task group cancel itself."""
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("child")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            await asyncio.sleep(20)
+    except ExceptionGroup:
+        return "handled"
+    return "?"
+
+
+@tool
+async def cancels_its_task() -> None:
+    """Cancel the task it runs in."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(20)
+
+
+@tool
+async def waits_for_stubborn() -> None:
+    """Wait for a task that does not let itself be cancelled."""
+    await asyncio.ensure_future(_stubborn(0.6))
+
+
+async def _stubborn(seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while loop.time() < until:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(until - loop.time())
+
+
+@tool
+async def swallows(context: ToolContext) -> str:
+    """Swallow every cancel for a while."""
+    context.progress("begun")
+    await _stubborn(0.6)
+    return "late"
+
+
+@tool
+async def spins() -> None:
+    """Give way without ever waiting, and ignore the stop."""
+    for _ in range(100_000):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+
+@tool
+async def breaks_late() -> None:
+    """Swallow the stop and then raise."""
+    await _stubborn(0.6)
+    raise ValueError("after the end")
+
+
+@tool
+async def tidies_up() -> None:
+    """Wait a little in its clean-up."""
+    try:
+        await asyncio.sleep(20)
+    finally:
+        await asyncio.sleep(0.02)
+        tidied.append(True)
+
+
+tidied: list[bool] = []
+
+
+@tool
+async def foreign_wait() -> None:
+    """Wait for something that is no future."""
+    await _Odd()
+
+
+class _Odd:
+    def __await__(self):  # type: ignore[no-untyped-def]
+        yield 5
+
+
+variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+
+@tool
+async def sets_variable() -> str:
+    """Set a context variable on both sides of a wait."""
+    variable.set("tool")
+    await asyncio.sleep(0)
+    return variable.get()
+
+
+async def test_a_tool_that_answers_at_once_costs_no_timer_and_no_task(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the fast path touched the event loop")
+
+    with monkeypatch.context() as patch:
+        for name in ("call_later", "call_at", "call_soon", "create_task", "create_future"):
+            patch.setattr(loop, name, refuse)
+        execution = await kit.runner.run(Made(at_once).request)
+    assert execution == Execution(status="returned", value="now")
+
+
+async def test_a_time_limit_inside_the_tool_is_the_tools_own_business(kit: Kit) -> None:
+    """Its clean-up may even take longer than the grace: nobody has asked the call to stop."""
+    execution = await kit.runner.run(Made(own_limit, grace_s=0.01).request)
+    assert (execution.status, execution.value) == ("returned", "fallback")
+    assert _cancelling() == 0
+
+
+async def test_a_task_group_inside_the_tool_is_the_tools_own_business(kit: Kit) -> None:
+    execution = await kit.runner.run(Made(failing_group).request)
+    assert (execution.status, execution.value) == ("returned", "handled")
+    assert _cancelling() == 0
+
+
+async def test_a_tool_that_cancels_its_own_task_fails_alone(kit: Kit) -> None:
+    execution = await kit.runner.run(Made(cancels_its_task).request)
+    assert (execution.status, execution.error_type) == ("raised", "CancelledError")
+    assert _cancelling() == 0
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("subject", [swallows, waits_for_stubborn, spins], ids=lambda subject: subject.name)
+async def test_a_coroutine_that_refuses_to_stop_is_abandoned(kit: Kit, subject: object) -> None:
+    made = Made(subject, timeout_s=0.05, grace_s=0.05)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    since = loop.time()
+    execution = await kit.runner.run(made.request)
+    assert loop.time() - since < 0.5
+    assert (execution.status, execution.abandoned) == ("timed_out", True)
+    assert kit.runner.abandoned == 1
+    assert await soon(lambda: kit.runner.abandoned == 0, 5.0)
+    assert kit.runner.late == len(kit.late)
+
+
+async def test_a_late_answer_and_a_late_error_are_reported(kit: Kit) -> None:
+    for subject in (swallows, breaks_late):
+        await kit.runner.run(Made(subject, timeout_s=0.02, grace_s=0.02).request)
+    assert await soon(lambda: len(kit.late) == 2)
+    assert {(late.status, late.value, late.error) for late in kit.late} == {
+        ("returned", "late", ""),
+        ("raised", None, "after the end"),
+    }
+
+
+async def test_clean_up_that_waits_gets_the_grace(kit: Kit) -> None:
+    execution = await kit.runner.run(Made(tidies_up, timeout_s=0.02, grace_s=1.0).request)
+    assert (execution.status, execution.abandoned, tidied) == ("timed_out", False, [True])
+
+
+async def test_a_cancel_of_the_host_is_passed_on_although_the_tool_swallows_it(kit: Kit) -> None:
+    made = Made(swallows, grace_s=0.05)
+    running = asyncio.ensure_future(kit.runner.run(made.request))
+    assert await soon(lambda: made.progress)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert kit.runner.abandoned == 1
+    assert await soon(lambda: kit.late)
+
+
+async def test_something_that_asyncio_cannot_wait_for_is_the_tools_error(kit: Kit) -> None:
+    execution = await kit.runner.run(Made(foreign_wait).request)
+    assert (execution.status, execution.error_type) == ("raised", "RuntimeError")
+    assert "another event loop or library" in execution.error
+
+
+async def test_context_variables_of_a_tool_stay_in_the_tool(kit: Kit) -> None:
+    execution = await kit.runner.run(Made(sets_variable).request)
+    assert (execution.value, variable.get()) == ("tool", "unset")
+
+
+async def test_a_kill_that_the_tool_itself_causes_ends_it(kit: Kit) -> None:
+    kill: list[AbortController] = []
+
+    @tool
+    async def kills_its_turn() -> None:
+        """Fire the kill while it runs, before and after its first wait."""
+        await asyncio.sleep(0)
+        kill[0].abort("enough")
+        await asyncio.sleep(20)
+
+    made = Made(kills_its_turn)
+    kill.append(made.kill)
+    execution = await kit.runner.run(made.request)
+    assert (execution.status, execution.error) == ("killed", "enough")
+
+
+async def test_sync_tools_and_other_awaitables_are_taken_as_well(kit: Kit) -> None:
+    @tool
+    def plain() -> int:
+        """Answer."""
+        return 1
+
+    @tool
+    def future() -> object:
+        """Hand out a future."""
+        found = asyncio.get_running_loop().create_future()
+        found.set_result(2)
+        return found
+
+    assert [(await kit.runner.run(Made(one).request)).value for one in (plain, future)] == [1, 2]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+async def test_nested_calls_share_a_task_and_end_from_the_inside_out(kit: Kit, depth: int) -> None:
+    """`ctx.call` runs the inner tool in the same task; the host's cancel reaches the innermost and comes back out."""
+    order: list[int] = []
+
+    def nest(level: int) -> Callable[[], object]:
+        @tool
+        async def level_of() -> object:
+            """Call the next level."""
+            try:
+                if level == depth:
+                    await asyncio.sleep(20)
+                return (await kit.runner.run(Made(nest(level + 1)).request)).value  # type: ignore[arg-type]
+            finally:
+                order.append(level)
+
+        return level_of
+
+    running = asyncio.ensure_future(kit.runner.run(Made(nest(1)).request))  # type: ignore[arg-type]
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert order == list(range(depth, 0, -1))
+
+
+def _cancelling() -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()

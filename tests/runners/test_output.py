@@ -1,0 +1,64 @@
+"""Bounds on what a tool shows live and on what is kept of it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate._runners.failure import clean, describe
+from callgate._runners.output import LiveText, Tail
+
+pieces = st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["stdout", "stderr"]), st.floats(0, 0.6)), max_size=40)
+
+
+@given(pieces)
+def test_below_the_rate_everything_is_shown_at_once_and_in_order(given_pieces: list[tuple[str, str, float]]) -> None:
+    live, now = LiveText(), 0.0
+    for text, stream, wait in given_pieces:
+        now += wait
+        assert live.offer(text, stream, now) == [(text, stream)]
+    assert live.rest() == []
+
+
+@given(pieces, st.integers(1, 60))
+def test_above_the_rate_nothing_is_reordered_within_a_stream_or_lost_without_a_word(
+    given_pieces: list[tuple[str, str, float]], per_second: int
+) -> None:
+    live, now = LiveText(per_second), 0.0
+    shown: list[tuple[str, str]] = []
+    for text, stream, wait in given_pieces:
+        now += wait
+        shown += live.offer(text, stream, now)
+    shown += live.rest()
+    for stream in ("stdout", "stderr"):
+        written = "".join(text for text, name, _ in given_pieces if name == stream)
+        assert "".join(text for text, name in shown if name == stream) == written
+
+
+@given(st.lists(st.text(max_size=50), max_size=50), st.integers(1, 40))
+def test_a_tail_is_the_end_and_counts_the_rest(texts: list[str], limit: int) -> None:
+    tail = Tail(limit)
+    for text in texts:
+        tail.add(text)
+    kept, written = tail.text(), "".join(texts)
+    assert written.endswith(kept)
+    assert len(kept.encode()) <= limit
+    assert tail.dropped == max(0, len(written) - limit)
+
+
+@given(st.text(st.characters(codec=None), max_size=200), st.integers(2, 300))
+def test_clean_text_is_unicode_and_bounded(text: str, limit: int) -> None:
+    found = clean(text, limit)
+    found.encode()
+    assert len(found) <= 6 * limit + 60
+
+
+class Cursed(BaseException):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@given(st.sampled_from([Cursed, ValueError, SystemExit, KeyError]), st.text(st.characters(codec=None), max_size=50))
+def test_every_exception_can_be_described(kind: type[BaseException], text: str) -> None:
+    for part in describe(kind(text)):
+        assert part.encode()

@@ -1,0 +1,245 @@
+"""What crosses into a tool's process, how workers are kept, and which tools can run there."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate._runners.process import ProcessLimits, ProcessRunner, process_target, strength
+from callgate._runners.process.limits import worker_environment
+from callgate.calls import Scope
+from callgate.errors import UsageError
+from callgate.tools import FunctionTool, Tool, tool
+from tests.runners import fixture_tools, hostile_tools
+from tests.runners.making import Made, soon
+
+process = pytest.mark.process
+
+
+async def value_of(runner: ProcessRunner, made: Made) -> object:
+    execution = await runner.run(made.request)
+    assert execution.status == "returned", execution
+    return execution.value
+
+
+@process
+async def test_plain_values_of_the_context_cross(processes: ProcessRunner) -> None:
+    scope = Scope(principal="ann", allowed_tools=frozenset({"facts"}), extra={"locale": ["de", 1]})
+    made = Made(hostile_tools.facts, scope=scope, timeout_s=20.0)
+    found = await value_of(processes, made)
+    assert isinstance(found, dict)
+    assert 0 < found.pop("left") <= 20
+    assert found == {
+        "call_id": "call_1",
+        "uid": made.uid,
+        "key": "key",
+        "attempt": 1,
+        "allowed": ["facts"],
+        "principal": "ann",
+        "extra": {"locale": ["de", 1]},
+        "marker": made.uid,
+    }
+
+
+@process
+async def test_a_live_object_in_the_scope_says_why_it_is_not_there(processes: ProcessRunner) -> None:
+    made = Made(hostile_tools.uses_extra, scope=Scope(extra=asyncio.Lock()))
+    execution = await processes.run(made.request)
+    assert execution.status == "raised"
+    assert "scope.extra is a live Lock" in execution.error
+
+
+@process
+async def test_a_nested_call_says_that_it_needs_the_engine(processes: ProcessRunner) -> None:
+    execution = await processes.run(Made(hostile_tools.calls_another).request)
+    assert "runs in its own process and cannot call other tools" in execution.error
+
+
+@process
+async def test_the_engines_environment_does_not_reach_a_tool(processes: ProcessRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_TOKEN", "secret")
+    found = await value_of(processes, Made(hostile_tools.state))
+    assert isinstance(found, dict)
+    assert "API_TOKEN" not in found["environ"]
+    assert found["stdin"] == ""
+
+
+def test_the_environment_is_an_allow_list() -> None:
+    given = {"PATH": "/bin", "LC_ALL": "C", "AWS_SECRET_ACCESS_KEY": "x", "PROXY": "y"}
+    passed = worker_environment(ProcessLimits(environment=("PROXY",)), "w1", given)
+    assert passed == {"PATH": "/bin", "LC_ALL": "C", "PROXY": "y", "CALLGATE_WORKER": "w1"}
+
+
+@process
+async def test_a_worker_is_kept_warm(processes: ProcessRunner) -> None:
+    pids = set()
+    for _ in range(3):
+        found = await value_of(processes, Made(hostile_tools.state))
+        assert isinstance(found, dict)
+        pids.add(found["pid"])
+    assert len(pids) == 1
+
+
+@process
+async def test_one_dead_worker_fails_no_other_call(marker: str) -> None:
+    runner = ProcessRunner(Limits(), SystemClock(), ProcessLimits(workers=3))
+    good = [Made(fixture_tools.sync_steps, {"count": 500}) for _ in range(6)]
+    bad = [Made(hostile_tools.kills_itself) for _ in range(3)]
+    pairs = [runner.run(one.request) for pair in zip(good, bad * 2, strict=True) for one in pair]
+    executions = await asyncio.gather(*pairs)
+    assert [execution.status for execution in executions] == ["returned", "crashed"] * 6
+    await runner.close()
+
+
+@process
+async def test_a_call_that_waits_for_a_worker_is_not_started(processes: ProcessRunner) -> None:
+    busy = Made(fixture_tools.sync_hang)
+    running = asyncio.ensure_future(processes.run(busy.request))
+    assert await soon(lambda: busy.progress)
+    late, killed, cancelled = (Made(fixture_tools.sync_echo, {"value": 1}, timeout_s=seconds) for seconds in (0.1, 20.0, 20.0))
+    waiting = [asyncio.ensure_future(processes.run(made.request)) for made in (late, killed, cancelled)]
+    await asyncio.sleep(0)
+    killed.kill.abort("killed")
+    waiting[2].cancel()
+    executions = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [getattr(execution, "status", "cancelled") for execution in executions] == ["not_started", "not_started", "cancelled"]
+    busy.kill.abort("killed")
+    await running
+    assert await value_of(processes, Made(fixture_tools.sync_echo, {"value": 2})) == 2
+
+
+@process
+async def test_a_result_that_is_no_json_or_too_large_is_an_error_of_the_tool(marker: str, tmp_path: Path) -> None:
+    runner = ProcessRunner(Limits(result_bytes=1_000), SystemClock())
+    execution = await runner.run(Made(fixture_tools.sync_echo, {"value": "x" * 2_000}).request)
+    assert (execution.status, execution.error_type, execution.details) == (
+        "raised",
+        "ResultNotSerializable",
+        {"code": "output_too_large"},
+    )
+    await runner.close()
+
+
+@process
+async def test_a_module_that_cannot_be_imported_is_named(processes: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "half_there.py"
+    source.write_text("from callgate.tools import tool\n@tool\ndef look() -> int:\n    'Look.'\n    return 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    half_there = __import__("half_there")
+    source.write_text("raise RuntimeError('no licence')")
+    execution = await processes.run(Made(half_there.look).request)
+    assert execution.status == "raised"
+    assert "half_there:look: RuntimeError: no licence" in execution.error
+
+
+class Stateless(Tool):
+    name = "stateless"
+    description = "Has no state."
+    parameters: dict[str, object] = {"type": "object"}
+    category = "safe_chain"
+
+    def execute(self, actor: str, **params: object) -> dict[str, object]:  # type: ignore[override]
+        return {"success": True, "data": actor}
+
+
+class Stateful(Stateless):
+    name = "stateful"
+
+    def __init__(self, name: str) -> None:
+        self.client = name
+
+
+bound = Stateful("a")
+
+
+def undecorated(value: int) -> int:
+    """Return the value."""
+    return value
+
+
+@process
+async def test_a_tool_class_and_a_bound_name_are_found(processes: ProcessRunner) -> None:
+    for one in (Stateless(), bound):
+        made = Made(one, scope=Scope(actor="ann"))
+        assert await value_of(processes, made) == {"success": True, "data": "ann"}
+    assert await value_of(processes, Made(tool(undecorated), {"value": 4})) == 4
+
+
+def test_targets_are_module_and_qualified_name() -> None:
+    assert process_target(hostile_tools.state) == "tests.runners.hostile_tools:state"
+    assert process_target(bound) == f"{__name__}:bound"
+    assert process_target(Stateless()) == f"{__name__}:Stateless"
+
+
+def _nested() -> FunctionTool:
+    @tool
+    def inner() -> int:
+        """Be nested."""
+        return 1
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("refused", "fix"),
+    [
+        (_nested(), "Move it to the top level of its module"),
+        (FunctionTool(lambda: 1, name="anonymous", description="x"), "Write it as a function of a module"),
+        (Stateful("b"), "Bind it to a name at the top level"),
+    ],
+    ids=["nested", "lambda", "state"],
+)
+def test_a_tool_that_no_other_process_can_find_is_refused_with_the_fix(refused: Tool, fix: str) -> None:
+    with pytest.raises(UsageError, match=fix) as caught:
+        process_target(refused)
+    assert caught.value.code == "usage"
+
+
+SCRIPT = """
+import asyncio, sys
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate._runners.process import ProcessRunner
+from callgate.tools import tool
+from tests.runners.making import Made
+
+@tool
+def look() -> str:
+    "Look."
+    return __name__
+
+async def main():
+    runner = ProcessRunner(Limits(), SystemClock())
+    sys.stdout.write(str((await runner.run(Made(look).request)).value))
+    await runner.close()
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+@process
+def test_a_tool_of_a_script_is_found_by_the_scripts_path(tmp_path: Path) -> None:
+    script = tmp_path / "app.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env={"PYTHONPATH": ":".join(sys.path)}, check=False
+    )
+    assert done.stdout == "__callgate_main__", done.stderr
+
+
+def test_a_tool_that_was_typed_in_is_refused_with_the_fix() -> None:
+    code = "import sys; sys.path[:] = sys.argv[1:]; from callgate.tools import tool; from callgate._runners.process import process_target"
+    code += "\n@tool\ndef look() -> int:\n    'Look.'\n    return 1\nprocess_target(look)"
+    done = subprocess.run([sys.executable, "-c", code, *sys.path], capture_output=True, text=True, check=False)
+    assert "Move it to a file" in done.stderr
+
+
+def test_the_strength_of_each_guarantee_can_be_asked_for() -> None:
+    assert set(strength()) >= {"stop", "engine killed", "memory"} or sys.platform == "win32"

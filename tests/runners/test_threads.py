@@ -1,0 +1,166 @@
+"""What only the thread runner has to get right: threads that never come back, and the pool they are lost to."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextvars import ContextVar
+
+from callgate._limits import Limits
+from callgate._runners.threads import ThreadRunner
+from callgate.protocols import Execution
+from callgate.tools import FunctionTool, ToolContext, tool
+from tests.runners.making import Made, soon
+
+variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+
+class Held:
+    """A tool that does not return before it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+        @tool
+        def held(context: ToolContext) -> str:
+            """Wait."""
+            context.progress("begun")
+            self.gate.wait(30)
+            context.progress("after the end")
+            return "late"
+
+        self.tool: FunctionTool = held
+
+
+@tool
+def where() -> str:
+    """Say which thread this is."""
+    return threading.current_thread().name + str(threading.get_ident())
+
+
+async def test_a_thread_that_does_not_return_is_counted_and_its_answer_is_late() -> None:
+    held = Held()
+    late: list[tuple[str, Execution]] = []
+    runner = ThreadRunner(Limits(), lambda uid, execution: late.append((uid, execution)))
+    made = Made(held.tool, timeout_s=0.1)
+    execution = await runner.run(made.request)
+    assert (execution.status, execution.abandoned, execution.partial) == ("timed_out", True, "begun")
+    assert runner.abandoned == 1
+    held.gate.set()
+    assert await soon(lambda: late)
+    assert [(uid, execution.value) for uid, execution in late] == [(made.uid, "late")]
+    assert (runner.abandoned, runner.late) == (0, 1)
+    assert [text for text, _ in made.progress] == ["begun"], "progress after the end was shown"
+    await runner.close()
+
+
+async def test_a_stuck_thread_takes_no_place_in_the_pool() -> None:
+    runner = ThreadRunner(Limits(parallel_threads=1))
+    held = Held()
+    await runner.run(Made(held.tool, timeout_s=0.05).request)
+    execution = await runner.run(Made(where, timeout_s=5.0).request)
+    assert execution.status == "returned"
+    held.gate.set()
+    await runner.close()
+
+
+async def test_too_many_lost_threads_and_no_more_tools_are_started() -> None:
+    runner = ThreadRunner(Limits(abandoned_threads=2))
+    held = Held()
+    await asyncio.gather(*(runner.run(Made(held.tool, timeout_s=0.05).request) for _ in range(2)))
+    execution = await runner.run(Made(where).request)
+    assert execution.status == "not_started"
+    assert "2 is the limit" in execution.error
+    assert "runner='process'" in execution.error
+    held.gate.set()
+    assert await soon(lambda: runner.abandoned == 0)
+    assert (await runner.run(Made(where).request)).status == "returned"
+    await runner.close()
+
+
+async def test_a_call_that_no_thread_took_is_not_started() -> None:
+    runner = ThreadRunner(Limits(parallel_threads=1))
+    held = Held()
+    busy = Made(held.tool)
+    running = asyncio.ensure_future(runner.run(busy.request))
+    assert await soon(lambda: busy.progress)
+    entered: list[int] = []
+
+    @tool
+    def enter() -> None:
+        """Note that it ran."""
+        entered.append(1)
+
+    late, killed = Made(enter, timeout_s=0.05), Made(enter)
+    waiting = [asyncio.ensure_future(runner.run(made.request)) for made in (late, killed)]
+    await asyncio.sleep(0)
+    killed.kill.abort("killed")
+    assert [execution.status for execution in await asyncio.gather(*waiting)] == ["not_started", "not_started"]
+    held.gate.set()
+    assert (await running).status == "returned"
+    assert (await runner.run(Made(where).request)).status == "returned"
+    assert entered == []
+    await runner.close()
+
+
+async def test_threads_are_reused_and_context_variables_go_along() -> None:
+    runner = ThreadRunner(Limits())
+    found = {(await runner.run(Made(where).request)).value for _ in range(20)}
+    assert len(found) == 1
+
+    @tool
+    def look() -> str:
+        """Read a context variable and change it."""
+        value = variable.get()
+        variable.set("tool")
+        return value
+
+    variable.set("host")
+    assert (await runner.run(Made(look).request)).value == "host"
+    assert variable.get() == "host"
+    await runner.close()
+
+
+async def test_many_sync_tools_wait_side_by_side() -> None:
+    """64 tools of 50 ms take about 50 ms, not 64 times that."""
+    runner = ThreadRunner(Limits())
+
+    @tool
+    def nap() -> None:
+        """Sleep."""
+        time.sleep(0.05)
+
+    since = time.monotonic()
+    await asyncio.gather(*(runner.run(Made(nap).request) for _ in range(64)))
+    assert time.monotonic() - since < 1.0
+    await runner.close()
+
+
+async def test_a_flood_of_progress_is_bounded() -> None:
+    runner = ThreadRunner(Limits())
+
+    @tool
+    def flood(context: ToolContext) -> None:
+        """Write 20 MB."""
+        for _ in range(200):
+            context.progress("x" * 100_000)
+        context.progress("end")
+
+    made = Made(flood)
+    await runner.run(made.request)
+    shown = made.text("progress")
+    assert len(shown) < 5_000_000
+    assert "characters left out" in shown
+    assert shown.endswith("xend")
+    await runner.close()
+
+
+async def test_close_does_not_wait_for_a_stuck_thread() -> None:
+    runner = ThreadRunner(Limits())
+    held = Held()
+    await runner.run(Made(held.tool, timeout_s=0.05).request)
+    since = time.monotonic()
+    await runner.close()
+    assert time.monotonic() - since < 1.0
+    held.gate.set()

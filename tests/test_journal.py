@@ -1,0 +1,276 @@
+"""Where events are kept: one contract for every journal, and what the file promises on top."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from callgate import Engine, MemoryJournal, Scope, SqliteJournal, UsageError, tool
+from callgate._journal import open_reader, read_events
+from callgate.events import KINDS, Draft
+from callgate.protocols import Journal
+from tests.door import call, said
+from tests.ledger import Ledger
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
+    made: Journal = MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "journal.db")
+    yield made
+    await made.close()
+
+
+def draft(n: int, *, run: str = "r", call: str = "r/0/0", kind: str = "call.started", parents: tuple[int, ...] = ()) -> Draft:
+    return Draft(kind=kind, run=run, call=call, body=json.dumps({"n": n}).encode(), parents=parents)
+
+
+async def test_positions_rise_and_numbers_in_a_run_have_no_gaps(journal: Journal) -> None:
+    positions = [journal.append(draft(n, run="ab"[n % 2])) for n in range(6)]
+    assert positions == [1, 2, 3, 4, 5, 6]
+    assert [event.seq for event in journal.read(run="a")] == [1, 2, 3]
+    assert [event.seq for event in journal.read(run="b")] == [1, 2, 3]
+
+
+async def test_what_is_read_is_what_was_written(journal: Journal) -> None:
+    body = json.dumps({"text": "\u2028\u0000é", "n": 2**53 + 1}, ensure_ascii=False).encode()
+    journal.append(Draft(kind="call.received", run="r", call="c", body=body, attempt=2, parents=()))
+    await journal.durable(1)
+    (event,) = journal.read()
+    assert (event.kind, event.run, event.call, event.attempt, event.parents, event.body) == ("call.received", "r", "c", 2, (), body)
+
+
+async def test_reading_filters_by_run_call_position_and_number(journal: Journal) -> None:
+    for n in range(6):
+        journal.append(draft(n, run="ab"[n % 2], call=f"c{n}"))
+    assert [event.position for event in journal.read(after=4)] == [5, 6]
+    assert [event.position for event in journal.read(run="a", limit=2)] == [1, 3]
+    assert [event.position for event in journal.read(call="c3")] == [4]
+    assert [event.position for event in journal.read(newest_first=True, limit=2)] == [6, 5]
+
+
+async def test_an_event_can_be_read_before_it_is_durable(journal: Journal) -> None:
+    position = journal.append(draft(1))
+    assert [event.position for event in journal.read()] == [position]
+    await journal.durable(position)
+    assert [event.position for event in journal.read()] == [position]
+
+
+async def test_durable_for_many_at_once_comes_back_for_each(journal: Journal) -> None:
+    await asyncio.gather(*(journal.durable(journal.append(draft(n))) for n in range(200)))
+    assert len(list(journal.read())) == 200
+
+
+async def test_memory_is_bounded_and_says_what_it_forgot() -> None:
+    journal = MemoryJournal(most=100)
+    for n in range(1000):
+        journal.append(draft(n))
+    events = list(journal.read())
+    assert len(events) <= 100
+    assert events[-1].position == 1000
+    assert journal.forgotten == 1000 - len(events)
+
+
+async def test_a_file_is_read_again_as_it_was_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    first = SqliteJournal(path)
+    for n in range(3):
+        first.append(draft(n))
+    await first.close()
+    second = SqliteJournal(path)
+    assert second.append(draft(3)) == 4
+    await second.close()
+    reader = open_reader(path)
+    assert [event.seq for event in read_events(reader)] == [1, 2, 3, 4]
+    reader.close()
+
+
+async def test_a_file_has_one_writer_and_any_number_of_readers(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path)
+    with pytest.raises(UsageError, match=f"another engine \\(process {os.getpid()}\\)"):
+        SqliteJournal(path)
+    await journal.durable(journal.append(draft(1)))
+    reader = open_reader(path)
+    assert len(list(read_events(reader))) == 1
+    reader.close()
+    await journal.close()
+    await SqliteJournal(path).close()
+
+
+@pytest.mark.parametrize("content", [b"this is no database", b"SQLite format 3\x00" + b"\xff" * 200], ids=["text", "torn"])
+def test_a_file_that_is_no_journal_is_refused_and_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"notes\.txt"):
+        SqliteJournal(path)
+    assert path.read_bytes() == content
+    assert [found.name for found in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_journal_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.db"):
+        open_reader(tmp_path / "absent.db")
+    assert not (tmp_path / "absent.db").exists()
+
+
+async def test_a_journal_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    await SqliteJournal(path).close()
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(UsageError, match="newer callgate"):
+        SqliteJournal(path)
+
+
+@tool
+async def pay(to: str) -> str:
+    """Pay."""
+    return f"paid {to}"
+
+
+async def test_an_untouched_journal_verifies_and_a_changed_one_names_the_first_bad_event(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        for n in range(3):
+            await said(engine, call("pay", to=str(n)))
+    journal = SqliteJournal(path)
+    assert journal.verify() is None
+    await journal.close()
+    forged = "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'paid 1', 'paid 9') AS BLOB) WHERE position = 8"
+    for change in (forged, "DELETE FROM events WHERE position = 5"):
+        copy = tmp_path / "copy.db"
+        copy.unlink(missing_ok=True)
+        source = apsw.Connection(str(path))
+        source.execute("VACUUM INTO ?", (str(copy),))
+        source.close()
+        connection = apsw.Connection(str(copy))
+        connection.execute(change)
+        connection.close()
+        changed = SqliteJournal(copy)
+        broken = changed.verify()
+        assert broken is not None
+        assert broken.position in (6, 8)
+        await changed.close()
+
+
+async def test_the_database_refuses_a_second_end_of_a_call(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "journal.db")
+    await journal.durable(journal.append(draft(1, kind="call.completed")))
+    with pytest.raises(apsw.ConstraintError):
+        await journal.durable(journal.append(draft(2, kind="call.aborted")))
+    await journal.close()
+
+
+async def test_the_intent_of_an_effect_is_on_disk_before_the_tool_starts(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    seen: list[list[str]] = []
+
+    @tool
+    async def act() -> str:
+        """Look into the file from outside while running."""
+        reader = open_reader(path)
+        seen.append([event.kind for event in read_events(reader)])
+        reader.close()
+        return "done"
+
+    async with Engine([act], journal=SqliteJournal(path)) as engine:
+        await said(engine, call("act"))
+    assert seen == [["call.received", "call.verdict", "call.started"]]
+
+
+async def test_a_result_is_on_disk_before_it_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        await said(engine, call("pay", to="ann"))
+        reader = open_reader(path)
+        assert [event.kind for event in read_events(reader)][-1] == "call.completed"
+        reader.close()
+
+
+async def test_a_result_that_cannot_be_kept_is_not_told_as_a_success(tmp_path: Path, ledger: Ledger) -> None:
+    async with Engine(journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+
+        @tool
+        async def act() -> str:
+            """Act while the disk fills up."""
+            ledger.write("acted")
+            engine.journal._fail(OSError("no space left"))  # type: ignore[attr-defined]
+            return "done"
+
+        engine.register(act)
+        result = await said(engine, call("act"))
+        assert (result.status, result.code) == ("unknown", "record_failed")
+        assert "Do not repeat" in result.text
+        refused = await said(engine, call("act"))
+        assert (refused.status, refused.failure_class) == ("error", "record_failed")
+    assert ledger.lines() == ["acted"]
+
+
+async def test_the_current_call_of_a_conversation_survives_the_engine(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        await said(engine, call("pay", id="c7", to="ann"), Scope(conversation="talk"))
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        current = engine.current_tool_call("talk")
+    assert current is not None
+    assert (current.id, current.text) == ("c7", "paid ann")
+
+
+async def test_every_event_that_an_engine_writes_is_of_a_known_kind(tmp_path: Path) -> None:
+    async with Engine([pay]) as engine:
+        await engine.call_many([call("pay", to="a"), call("pay", nobody="b"), call("nope")], Scope(conversation="c"))
+        assert {event.kind for event in engine.journal.read()} <= KINDS.keys()
+
+
+CHILD = """
+import asyncio, sys
+from callgate import Engine, RawCall, Scope, SqliteJournal, tool
+
+@tool
+async def pay(to: str) -> str:
+    "Pay, and never come back."
+    with open(sys.argv[2], "a") as ledger:
+        ledger.write(to + chr(10))
+    print("paying", flush=True)
+    await asyncio.Event().wait()
+    return "paid"
+
+async def main():
+    async with Engine([pay], journal=SqliteJournal(sys.argv[1])) as engine:
+        await engine.call(RawCall(name="pay", arguments='{"to": "ann"}', id="c1", idempotency_key="k"), Scope(run="order"))
+
+asyncio.run(main())
+"""
+
+
+def killed_while_paying(path: Path, paid: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", CHILD, str(path), str(paid)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"paying\n"
+        child.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.process
+async def test_after_a_kill_in_mid_call_the_effect_is_unknown_and_never_repeated(tmp_path: Path) -> None:
+    """`kill -9` between the effect and its result, a real process, and an engine that is handed the same call again."""
+    path, paid = tmp_path / "journal.db", tmp_path / "paid.txt"
+    killed_while_paying(path, paid)
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        again = await said(engine, call("pay", id="c1", key="k", to="ann"), Scope(run="order"))
+        other = await said(engine, call("pay", id="c2", to="ann"), Scope(run="order"))
+        assert (again.status, other.status) == ("unknown", "unknown")
+        assert "Check" in again.text
+        journal = engine.journal
+        assert isinstance(journal, SqliteJournal)
+        assert journal.verify() is None
+    assert paid.read_text(encoding="utf-8") == "ann\n"
