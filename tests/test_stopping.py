@@ -175,6 +175,28 @@ async def test_no_exception_of_a_tool_takes_the_engine_down(error: BaseException
         assert (await said(engine, call("odd_too"))).code == "tool_raised"
 
 
+async def test_a_fault_of_the_engine_itself_ends_the_call_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    ran = []
+
+    @tool
+    async def act() -> str:
+        """Act."""
+        ran.append(1)
+        return "done"
+
+    async with Engine([act]) as engine:
+        engine.blobs = None  # type: ignore[assignment]
+        engine._normaliser.result = None  # type: ignore[assignment, method-assign]
+        result = await said(engine, call("act"))
+        assert (result.status, result.code) == ("unknown", "internal_error")
+        assert kinds(engine)[-1] == "call.completed"
+        engine._desk.hooks = None  # type: ignore[assignment, method-assign]
+        result = await said(engine, call("act"))
+        assert (result.status, result.code) == ("error", "internal_error")
+    assert ran == [1]
+    assert "fault" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"), [(None, 300), ("", 300), ("abc", 300), ("1.5", 300), ("5", 10), ("-3", 10), ("10000", 10), ("450000", 450)]
 )

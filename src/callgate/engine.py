@@ -30,7 +30,7 @@ from callgate._pipeline.endings import Endings
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import hook_result
-from callgate._pipeline.normalise import again, normalise
+from callgate._pipeline.normalise import Normaliser, again
 from callgate._pipeline.parse import parse
 from callgate._pipeline.record import Reason, Writer
 from callgate._pipeline.resolve import resolve
@@ -42,7 +42,7 @@ from callgate._runners import Runners
 from callgate._signals import AbortSignal, Control, settled
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, CallgateError, CallNotStarted, OutcomeUnknown, RecordFailed, UsageError
+from callgate.errors import CallAborted, CallFailed, CallNotStarted, OutcomeUnknown, RecordFailed, UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler
@@ -58,6 +58,7 @@ __all__ = ["Engine"]
 log = logging.getLogger("callgate")
 _NOWHERE = Scope()
 _DEFAULTS = Limits()
+_BLOB_BYTES = 268_435_456
 
 
 class Engine:
@@ -70,7 +71,7 @@ class Engine:
         policies: Asked in order, about every call; none: everything validated may run.
         hooks: The user's code around calls.
         journal: Where everything is recorded; None: in memory.
-        blobs: Where large results are kept; None: in memory.
+        blobs: Where large results are kept; None: in memory, up to 256 MiB, the oldest going first.
         persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
         limits: Every bound.
         process_limits: Of the worker processes that run process tools; None: the defaults.
@@ -101,20 +102,20 @@ class Engine:
         clock: Clock | None = None,
         run: str = "",
     ) -> None:
-        self.tools = ToolRegistry(tools)
+        self.tools = ToolRegistry()
         self.control = Control()
         self.bus = Bus()
         self.limits = limits
         self.clock: Clock = clock or SystemClock()
         self.journal: Journal = journal or MemoryJournal(self.clock)
-        self.blobs: BlobStore = blobs or MemoryBlobs()
+        self.blobs: BlobStore = blobs or MemoryBlobs(max_bytes=_BLOB_BYTES)
         self.run = run or f"engine-{self.clock.new_id()}"
         self.activity_since_wake = 0
         """Successful calls since the host last set this to 0."""
         self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
         self._coerce = coerce
         self._repair = repair
-        self._redactor = redactor
+        self._normaliser = Normaliser(limits, self.blobs, redactor)
         self._approvals = Approvals(self.clock, limits.approval_s)
         self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
         self._writer = Writer(self.journal, self.bus, redactor)
@@ -125,12 +126,15 @@ class Engine:
             policies=tuple(policies),
             hooks=tuple(hooks),
             approvals=self._approvals,
+            normaliser=self._normaliser,
             route=self._route,
         )
         self._endings = Endings(
-            journal=self.journal, bus=self.bus, clock=self.clock, limits=limits, approvals=self._approvals, restart=restart
+            journal=self.journal, bus=self.bus, clock=self.clock, normaliser=self._normaliser, approvals=self._approvals, restart=restart
         )
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late)
+        for one in tools:
+            self.register(one)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._closed = False
@@ -179,7 +183,7 @@ class Engine:
             if log.isEnabledFor(logging.INFO):
                 log.info("Tool call: %s %s", name, flight.raw.reasoning)
             return validate(resolved, flight.scope, coerce=self._coerce)
-        except CallgateError as error:
+        except Exception as error:
             return self._endings.ended(flight, error, name)
 
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
@@ -194,7 +198,7 @@ class Engine:
             with flight.state.taking_on(call, key, flight) as known:
                 known.result = await self._result(flight, call, key)
                 return await self._endings.answered(flight, known.result)
-        except CallgateError as error:
+        except Exception as error:
             return self._endings.ended(flight, error, call.tool.name)
         except asyncio.CancelledError:
             self._endings.cancelled(flight)
@@ -215,7 +219,7 @@ class Engine:
                 checked = await hook_result(approved.call, checked, hooks.after, self._desk)
             if checked.status == "ok" and checked.cached is None:
                 self.activity_since_wake += 1
-            return normalise(approved, checked, self.limits, self.blobs, self._redactor)
+            return self._normaliser.result(approved, checked)
         except CallFailed as error:
             return self._endings.result_of(flight, error, call.tool.name, approved)
 
@@ -230,10 +234,10 @@ class Engine:
                 return happened
         touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
         slots = self._desk.slots(tool)
-        if not flight.take_nowait(slots):
-            await flight.take(slots)
-        began = self.clock.monotonic()
         try:
+            if not flight.take_nowait(slots):
+                await flight.take(slots)
+            began = self.clock.monotonic()
             self._desk.take_dangerous(approved.call)
             self._cache.written(touched)
             flight.started = True
@@ -312,7 +316,13 @@ class Engine:
     # What an operator does
 
     def register(self, tool: Tool, *, layer: Layer = "builtin") -> None:
-        """Add a tool; see `ToolRegistry.register`."""
+        """Add a tool; see `ToolRegistry.register`.
+
+        Raises:
+            UsageError: It is incomplete, its name is taken, or its runner could not run it.
+        """
+        if tool.runner is not None:
+            self._runners.check(tool.runner, tool)
         self.tools.register(tool, layer=layer)
 
     def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:

@@ -108,6 +108,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     """What it had written before it ended without a result; at most 64 KiB, the tail."""
     details: Mapping[str, object] | None = None
     """Facts about the end: exit code, signal, limit."""
+    changes: tuple[str, ...] = ()
+    """What the runner did to the value to get it: a sentence each."""
 
 
 class Runner(Protocol):

@@ -55,6 +55,7 @@ class SqliteJournal:
             self._position, self._hash = _tail(self._reader)
         except BaseException:
             self._lock.close()
+            Path(f"{self.path}.lock").unlink(missing_ok=True)
             raise
         self._seq: dict[str, int] = {}
         self._pending: deque[Event] = deque()

@@ -16,6 +16,8 @@ from callgate.errors import ResultNotSerializable
 __all__ = ["Maker", "NotJson", "to_jsonable"]
 
 _NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
+_PLAIN_BYTES = 131_072
+"""More than the ordinary case can hold."""
 _MOST_BITS = 13_000  # below the 4,300 digits that int and str convert
 
 
@@ -32,7 +34,7 @@ def to_jsonable(
     Raises:
         ResultNotSerializable: With code `non_serializable` or `output_too_large`; names the path and the Python type.
     """
-    if _is_plain(value):
+    if max_bytes >= _PLAIN_BYTES and _is_plain(value):
         return (value if type(value) is not dict else value.copy()), ()
     maker = Maker(max_depth, max_values, max_bytes)
     try:

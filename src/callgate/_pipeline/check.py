@@ -27,7 +27,7 @@ def check(approved: ApprovedCall, ran: Ran, took_s: float) -> Checked:
     if ran.execution.status != "returned":
         return _ended(tool, ran.execution, ran.attempts, duration_ms)
     try:
-        return _value(tool, ran.execution.value, ran.attempts, duration_ms)
+        return _value(tool, ran.execution.value, ran.attempts, duration_ms, ran.execution.changes)
     except (ResultInvalid, ResultNotSerializable) as error:
         return Checked(
             status="error",
@@ -64,9 +64,9 @@ def validate_tool_result(result: object) -> list[str]:
     return faults
 
 
-def _value(tool: BoundTool, returned: object, attempts: int, duration_ms: float) -> Checked:
-    value, changes = to_jsonable(returned)
-    notes = tuple(Note(kind="normalised", text=change) for change in changes)
+def _value(tool: BoundTool, returned: object, attempts: int, duration_ms: float, changes: tuple[str, ...] = ()) -> Checked:
+    value, more = to_jsonable(returned)
+    notes = tuple(Note(kind="normalised", text=change) for change in changes + more) if changes or more else ()
     shaped = not tool.tool.wraps_result or (isinstance(value, dict) and isinstance(value.get("success"), bool))
     if shaped:
         faults = validate_tool_result(value)
@@ -104,6 +104,8 @@ def _ended(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
     harmless = tool.effect == "none" or execution.not_started or execution.status == "not_started"
     failure_class, code, fact = _FACTS[execution.status]
     details = dict(execution.details) if execution.details else {}
+    if execution.error_type == "ResultNotSerializable":
+        failure_class, code = "non_serializable", str(details.pop("code", "non_serializable"))
     if execution.partial:
         details["partial_output"] = execution.partial
     reason = f"{tool.name} {fact}{': ' + execution.error if execution.error else ''}."

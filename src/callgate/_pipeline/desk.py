@@ -15,7 +15,7 @@ from callgate._pipeline.again import RunState
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.hooks import HookChain
-from callgate._pipeline.normalise import failed
+from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Writer
 from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
@@ -45,6 +45,7 @@ class Desk:
         policies: tuple[Policy, ...],
         hooks: Iterable[Hook],
         approvals: Approvals,
+        normaliser: Normaliser,
         route: Callable[[Flight], Awaitable[Outcome]],
     ) -> None:
         self.policies = policies
@@ -55,6 +56,7 @@ class Desk:
         self._limits = limits
         self._hooks = tuple(hooks)
         self._approvals = approvals
+        self._normaliser = normaliser
         self._route = route
         self._chains: dict[str, HookChain] = {}
         self._all_slots = Slots(limits.parallel_calls)
@@ -177,7 +179,7 @@ class Desk:
                 why = reason
             case _:
                 why = "its result was consumed"
-        return failed(raw, flight.uid, name, CallNotStarted(f"{name} gave no result: {why}."), self._limits)
+        return self._normaliser.refusal(raw, flight.uid, name, CallNotStarted(f"{name} gave no result: {why}."))
 
     def late(self, uid: str, execution: Execution) -> None:
         """An answer came after its call had ended: recorded, never used."""

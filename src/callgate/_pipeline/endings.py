@@ -9,10 +9,9 @@ import logging
 from collections.abc import Mapping
 
 from callgate._clock import Clock
-from callgate._limits import Limits
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.normalise import encoded, failed
+from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Verdict, conversation_run, decode_result
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed
@@ -29,13 +28,13 @@ class Endings:
     """How the calls of one engine end."""
 
     def __init__(
-        self, *, journal: Journal, bus: Bus, clock: Clock, limits: Limits, approvals: Approvals, restart: RestartHandler | None
+        self, *, journal: Journal, bus: Bus, clock: Clock, normaliser: Normaliser, approvals: Approvals, restart: RestartHandler | None
     ) -> None:
         self._journal = journal
         self._survives = journal.strength != "memory"
         self._bus = bus
         self._clock = clock
-        self._limits = limits
+        self._normaliser = normaliser
         self._approvals = approvals
         self._restart = restart
 
@@ -44,7 +43,7 @@ class Endings:
         if self._restart is not None and result.success and await self._restarts(result):
             flight.write("call.restarted", Reason(reason="the result enriched the context"))
             return Restarted(flight.uid)
-        body = encoded(result, self._limits)
+        body = self._normaliser.recorded(result)
         position = flight.write("call.completed", body)
         if self._survives:
             await flight.durable(position)
@@ -62,17 +61,17 @@ class Endings:
             return decode_result(event.body)
         return None
 
-    def ended(self, flight: Flight, error: CallgateError, name: str) -> Outcome:
-        """The outcome of a call that a stage refused."""
-        if isinstance(error, ApprovalNeeded):
-            return self._suspended(flight, error, name)
-        if isinstance(error, CallAborted):
-            return self._aborted(flight, error)
-        if isinstance(error, RecordFailed) and flight.started:
-            return self._unkept(flight, error, name)
-        if isinstance(error, CallFailed):
-            return self._refused(flight, error, name)
-        raise error
+    def ended(self, flight: Flight, error: Exception, name: str) -> Outcome:
+        """The outcome of a call that a stage refused, or that ran into a fault of ours."""
+        match error:
+            case ApprovalNeeded():
+                return self._suspended(flight, error, name)
+            case CallAborted():
+                return self._aborted(flight, error)
+            case CallFailed() if not flight.started:
+                return self._refused(flight, error, name)
+            case _:
+                return self._fault(flight, error, name)
 
     def cancelled(self, flight: Flight) -> None:
         """The caller was cancelled: nobody takes the outcome, but the record has the end."""
@@ -82,16 +81,20 @@ class Endings:
     def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """The result that says why there is no other."""
         notes = approved.call.notes if approved else ()
-        return failed(flight.raw, flight.uid, name, error, self._limits, notes=notes, rule=approved.rule if approved else "")
+        return self._normaliser.refusal(flight.raw, flight.uid, name, error, notes, approved.rule if approved else "")
 
-    def _unkept(self, flight: Flight, error: RecordFailed, name: str) -> Answered:
-        """The call ran, and nobody will be able to prove what came of it."""
-        log.error("%s", error)
+    def _fault(self, flight: Flight, error: Exception, name: str) -> Answered:
+        """Something broke that is not the tool's: the call ends all the same, and one that ran is not told as if it had not."""
+        log.error("The call %s of %s ran into a fault", flight.uid, name, exc_info=error)
+        code = error.code if isinstance(error, CallgateError) else "internal_error"
+        if not flight.started:
+            return self._refused(
+                flight, CallFailed(f"{name} was not run: {type(error).__name__} in the engine. Tell the operator.", code=code), name
+            )
         unknown = OutcomeUnknown(
-            f"{name} ran, but what came of it could not be recorded and must not be relied on. Do not repeat the call; tell the operator.",
-            code=error.code,
+            f"{name} ran, but what came of it could not be kept. Do not repeat the call; tell the operator.", code=code
         )
-        return Answered(self.result_of(flight, unknown, name, None))
+        return self._refused(flight, unknown, name)
 
     def _refused(self, flight: Flight, error: CallFailed, name: str) -> Answered:
         result = self.result_of(flight, error, name, None)
@@ -99,10 +102,11 @@ class Endings:
             if isinstance(error, CallDenied):
                 rule = str((error.details or {}).get("rule", ""))
                 flight.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
-            flight.write("call.completed", encoded(result, self._limits))
-        except RecordFailed as unwritable:  # it did not run; the caller must hear of it all the same
+            flight.write("call.completed", self._normaliser.recorded(result))
+        except RecordFailed as unwritable:  # the caller must hear of it all the same
             log.error("%s", unwritable)
-            result = self.result_of(flight, unwritable, name, None)
+            if not flight.started:
+                result = self.result_of(flight, unwritable, name, None)
         log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)

@@ -99,7 +99,7 @@ class Flight:
             effect=tool.effect,
             key=approved.key,
             runner=tool.runner,
-            timeout_s=timeout_s,
+            timeout_s=round(timeout_s, 3),
             arguments_hash="" if tool.effect == "none" else arguments_hash(approved.encoded),
             asked_hash=self.asked_hash,
         )

@@ -67,7 +67,12 @@ def _repaired(raw: RawCall, limits: Limits, error: ArgumentsMalformed | Argument
     certain, value = repair_text(text, limits)
     if not certain or not isinstance(value, dict):
         raise error
-    return value, Note(kind="json_repaired", text=f"The arguments were malformed JSON and were repaired. {str(error)[:300]}")
+    return value, Note(kind="json_repaired", text=f"The arguments were malformed JSON and were repaired: {_fact(error)}.")
+
+
+def _fact(error: Exception) -> str:
+    """What was wrong, without the advice that follows it."""
+    return str(error).partition(". ")[0][:300].rstrip(".")
 
 
 def _empty(raw: RawCall, uid: str, limits: Limits) -> ParsedCall:

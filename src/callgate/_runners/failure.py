@@ -6,13 +6,17 @@ Here because all runners, and the worker process, must say the same about the sa
 from __future__ import annotations
 
 import asyncio
+import inspect
 import socket
 
 from callgate.errors import Retryable
 from callgate.protocols import Execution, RunRequest
+from callgate.tools.base import Tool
 from callgate.tools.retry import is_retryable_error
 
-__all__ = ["clean", "describe", "failed", "not_started", "overdue"]
+__all__ = ["awaited", "clean", "describe", "failed", "not_started", "overdue"]
+
+_AWAITED = ("the tool is no async function but returned something to wait for; it was waited for",)
 
 _MAX_TYPE = 200
 _MAX_TEXT = 4_000
@@ -82,4 +86,9 @@ def overdue(request: RunRequest, killed: bool, **facts: bool | str) -> Execution
     """The execution of a call that was ended from outside: by its deadline, or by a kill."""
     if killed:
         return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]
-    return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:g} s", **facts)  # type: ignore[arg-type]
+    return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:.3g} s", **facts)  # type: ignore[arg-type]
+
+
+def awaited(tool: Tool) -> tuple[str, ...]:
+    """The change to note where a tool gave back an awaitable: none, if it is an async function."""
+    return () if inspect.iscoroutinefunction(tool.execute) else _AWAITED

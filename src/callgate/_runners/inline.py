@@ -14,8 +14,10 @@ from contextvars import Context, ContextVar, copy_context
 from types import CoroutineType
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from callgate._json import decode
-from callgate._runners.failure import failed, not_started, overdue
+from callgate._runners.failure import awaited, failed, not_started, overdue
 from callgate._runners.strays import OnLate, Strays
 from callgate.protocols import Execution, RunRequest
 
@@ -96,7 +98,8 @@ async def drive(value: Awaitable[object], request: RunRequest, context: Context,
         begun = context.run(_first_step, _awaiting(value))
     except BaseException as error:
         return failed(error)
-    return begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays)
+    execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays)
+    return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
 
 
 class Drive:

@@ -1,1 +1,31 @@
+"""The command line: one more door to the same engine.
 
+Outermost: it reads words, builds an engine, shows what happened and turns that into an exit code. Must not decide anything about a call.
+Its packages are an extra, so nothing is imported before it is known that they are there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+__all__ = ["main"]
+
+_NEEDED = ("cyclopts", "rich")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code.
+
+    Args:
+        words: What follows the program's name; None: those of this process.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        sentence = f"The command line needs {' and '.join(missing)}. Install them with: python -m pip install 'callgate[cli]'"
+        print(sentence, file=sys.stderr)
+        return 2
+    from callgate.cli._app import run
+
+    return run(sys.argv[1:] if words is None else list(words))

@@ -21,7 +21,7 @@ from types import FrameType
 from msgspec.structs import replace
 
 from callgate._json import decode, to_jsonable
-from callgate._runners.failure import clean, describe, failed
+from callgate._runners.failure import awaited, clean, describe, failed
 from callgate._runners.output import LiveText
 from callgate._runners.process.hygiene import Baseline
 from callgate._runners.process.supervisor.frames import frame, split
@@ -213,9 +213,10 @@ class _Worker:
         try:
             self._running = running
             value = tool.invoke(running.context(), decode(call.arguments))
+            changes: tuple[str, ...] = ()
             if inspect.isawaitable(value):
-                value = self._await(value, running)
-            execution = Execution(status="returned", value=value)
+                value, changes = self._await(value, running), awaited(tool)
+            execution = Execution(status="returned", value=value, changes=changes)
         except BaseException as error:
             if running.stop.signal.aborted:
                 _die_of(signal.SIGTERM)
@@ -259,10 +260,10 @@ class _Worker:
 
 
 def _packed(execution: Execution, max_bytes: int) -> bytes:
-    """The execution as it travels: the value as plain JSON data, and in `details` what was changed to make it that."""
+    """The execution as it travels: the value as plain JSON data."""
     try:
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
-        return encode(replace(execution, value=value, details={"changes": changes} if changes else None))
+        return encode(replace(execution, value=value, changes=execution.changes + changes))
     except ResultNotSerializable as error:
         return encode(replace(failed(error), details={"code": error.code}))
     except BaseException as error:

@@ -1,0 +1,133 @@
+"""Each call as its events tell it: one summary per call, in the order in which the calls came.
+
+What `callgate log` and the demonstrations show. Pure, and tolerant: an unknown kind of event is passed over, a body that a later version
+wrote loses what this one does not know. Must not know where events are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from callgate.events import TERMINAL, Event
+
+__all__ = ["CallSummary", "body_of", "summarise"]
+
+_ENDED = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
+
+
+class CallSummary(Struct, kw_only=True):
+    """One call, from the first event to the last that is known."""
+
+    uid: str
+    run: str
+    position: int
+    """Of its first event."""
+    at_ns: int
+    began: float
+    """Monotonic seconds of the process that wrote it, like `starts` and `ended`."""
+    tool: str = ""
+    origin: str = ""
+    arguments: str = ""
+    """As they came."""
+    status: str = "open"
+    """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` while no end is recorded."""
+    failure_class: str = ""
+    code: str = ""
+    error: str = ""
+    effect: str = ""
+    runner: str = ""
+    rule: str = ""
+    timeout_s: float = 0.0
+    """Of the last attempt."""
+    attempts: int = 0
+    starts: list[float] = field(default_factory=list)
+    ended: float | None = None
+    bytes: int = 0
+    truncated: bool = False
+    blob: str = ""
+    cached: str = ""
+    replayed: bool = False
+    notes: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    """The body of `call.completed`."""
+
+    @property
+    def duration_ms(self) -> float:
+        """From the call's arrival to its end; 0 while it has none."""
+        return max(0.0, self.ended - self.began) * 1000 if self.ended is not None else 0.0
+
+    @property
+    def overdue_s(self) -> float:
+        """How long after its last attempt's deadline it ended; negative before it."""
+        return self.ended - self.starts[-1] - self.timeout_s if self.ended is not None and self.starts else 0.0
+
+    @property
+    def short(self) -> str:
+        """The end of its uid: iteration and number in its run."""
+        return "/".join(self.uid.rsplit("/", 2)[1:])
+
+
+def body_of(event: Event) -> dict[str, Any]:
+    """The event's body; empty where it is no JSON object."""
+    try:
+        body = json.loads(event.body)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def summarise(events: Iterable[Event]) -> list[CallSummary]:
+    """The calls of these events, in the order of their first ones."""
+    calls: dict[str, CallSummary] = {}
+    for event in events:
+        if not event.call or not event.kind.startswith("call."):
+            continue
+        call = calls.get(event.call)
+        if call is None:
+            call = CallSummary(uid=event.call, run=event.run, position=event.position, at_ns=event.at_ns, began=event.mono)
+            calls[event.call] = call
+        _tell(call, event, body_of(event))
+    return list(calls.values())
+
+
+def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
+    call.kinds.append(event.kind)
+    match event.kind:
+        case "call.received":
+            call.tool, call.origin, call.arguments = str(body.get("name", "")), str(body.get("origin", "")), str(body.get("arguments", ""))
+        case "call.verdict":
+            call.tool, call.rule = str(body.get("tool", call.tool)), str(body.get("rule", ""))
+            call.notes = _notes(body)
+        case "call.started":
+            call.starts.append(event.mono)
+            call.attempts = max(call.attempts, event.attempt)
+            call.effect, call.runner = str(body.get("effect", "")), str(body.get("runner", ""))
+            call.timeout_s = float(body.get("timeout_s", 0.0))
+        case "call.completed":
+            _complete(call, body)
+        case kind if kind in _ENDED:
+            call.status, call.error = _ENDED[kind], str(body.get("reason", ""))
+    if event.kind in TERMINAL:
+        call.ended = event.mono
+
+
+def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
+    meta = body.get("metadata") or {}
+    call.result = dict(body)
+    call.tool, call.status = str(body.get("name", call.tool)), str(body.get("status", ""))
+    call.failure_class, call.code, call.error = (str(body.get(key) or "") for key in ("failure_class", "code", "error"))
+    call.rule, call.blob, call.cached = (
+        str(meta.get(key) or "") or old for key, old in (("rule", call.rule), ("blob", ""), ("cached", ""))
+    )
+    call.bytes, call.truncated = int(meta.get("bytes", 0)), bool(meta.get("truncated", False))
+    call.replayed = bool(meta.get("replayed", False) or meta.get("joined", False))
+    call.notes = _notes(meta) or call.notes
+
+
+def _notes(body: Mapping[str, Any]) -> list[str]:
+    return [f"{note.get('kind', '')}: {note.get('text', '')}" for note in body.get("notes") or [] if isinstance(note, dict)]

@@ -1,0 +1,289 @@
+"""The commands and their words, as cyclopts reads them; each hands over to the module that does the work.
+
+Here are help texts and exit codes, nothing else. A callgate error becomes one sentence on standard error.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+import callgate
+from callgate.cli import _exits
+from callgate.cli._consoles import say
+from callgate.cli._record import default_journal
+from callgate.cli._specs import FORMS
+from callgate.errors import CallgateError
+
+__all__ = ["app", "run"]
+
+_EXITS = """
+Exit codes: 0 ok · 1 the call failed, or what was checked does not hold · 2 wrong usage · 3 the outcome is unknown, check before you
+repeat it · 4 a human has to decide · 130 interrupted.
+"""
+
+app = App(
+    name="callgate",
+    help="The tool-call engine for LLM agents: every call checked, stoppable, never twice, all on record.\n\n"
+    "Begin with `callgate demo`, then `callgate call list_files`, then `callgate log list`.",
+    help_epilogue=_EXITS,
+    version=callgate.__version__,
+    default_parameter=Parameter(show_default=False),
+    help_format="markdown",
+)
+tools_app = App(name="tools", help="What a model could call: the tools, and their schemas.")
+log_app = App(name="log", help="What happened: the journal's calls and events. Reads only; several may look while one writes.")
+app.command(tools_app)
+app.command(log_app)
+
+Journal = Annotated[
+    str | None,
+    Parameter(help="The journal's file; `:memory:` keeps none. Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."),
+]
+Tools = Annotated[list[str] | None, Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
+AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
+Run = Annotated[str | None, Parameter(help="Only this run.")]
+Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls that have one, as `call.started`.")]
+ToolName = Annotated[str | None, Parameter(help="Only calls of this tool.")]
+
+
+def run(words: list[str]) -> int:
+    """Carry out one command line; the exit code."""
+    logging.getLogger("callgate").addHandler(logging.NullHandler())  # the screen says it already
+    try:
+        command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        return int(command(*bound.args, **bound.kwargs) or 0)
+    except CycloptsError as error:
+        say(f"{error}".strip(), "red")
+        say("`callgate --help` and `callgate COMMAND --help` show what there is.")
+        return _exits.USAGE
+    except CallgateError as error:
+        say(str(error), "red")
+        return _exits.USAGE
+    except KeyboardInterrupt:
+        return _exits.INTERRUPTED
+    except BrokenPipeError:
+        return _exits.OK
+
+
+@app.command
+def call(
+    tool: str,
+    /,
+    *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    tools: Tools = None,
+    workspace: str = ".",
+    policy: str = "",
+    journal: Journal = None,
+    run: Annotated[str, Parameter(name="--run")] = "",
+    key: str = "",
+    timeout: float | None = None,
+    repair: Annotated[bool, Parameter(negative="")] = False,
+    actor: str = "",
+    principal: str = "",
+    json: AsJson = False,
+) -> int:
+    """Make one call, through the whole route: checked, judged, run, recorded.
+
+    The result's text goes to standard output; progress and everything about the result go to standard error.
+
+    ```
+    callgate call read_file path=README.md limit=20
+    callgate call run_command '{"command": ["git", "status"]}' --policy rules.toml
+    callgate call refund amount=12 order=A7 --tools crm.py --run case-7 --key refund-A7
+    ```
+
+    Parameters
+    ----------
+    tool
+        The tool's name.
+    arguments
+        One JSON object, or `key=value` (made what the schema asks for, where nothing is lost), or `key:=JSON`, or `@file`, or `-`.
+    tools
+        Where tools come from.
+    workspace
+        The folder that file tools and commands are confined to. Default: the current one.
+    policy
+        A TOML file of rules; without one, every valid call may run.
+    run
+        The run this call belongs to. Default: one of its own.
+    key
+        Names this very call: handed in again with the same run and key, it gives the stored result and runs nothing.
+    timeout
+        Seconds for the whole call. Default: `TOOL_EXECUTION_TIMEOUT_MS`, or 300.
+    repair
+        Repair malformed JSON arguments, and note it. Cut-off ones are refused either way.
+    actor
+        Whom the tool acts as, where it needs somebody.
+    principal
+        Who is asking.
+    """
+    from callgate.cli._arguments import read_arguments
+    from callgate.cli._call import CallOptions
+    from callgate.cli._call import call as make
+
+    return make(
+        CallOptions(
+            tool=tool,
+            arguments=read_arguments(arguments),
+            tools=tuple(tools or ("builtin",)),
+            workspace=workspace,
+            journal=journal or default_journal(),
+            policy=policy,
+            run=run,
+            key=key,
+            timeout_s=timeout,
+            repair=repair,
+            actor=actor,
+            principal=principal,
+            json=json,
+        )
+    )
+
+
+@tools_app.command(name="list")
+def tools_list(*, tools: Tools = None, json: AsJson = False) -> int:
+    """List tools: name, effect, category, runner, whether they declare what they touch.
+
+    ```
+    callgate tools list --tools builtin --tools crm.py
+    ```
+    """
+    from callgate.cli._tools import list_tools
+
+    return list_tools(tools or ["builtin"], as_json=json)
+
+
+@tools_app.command(name="show")
+def tools_show(name: str, /, *, tools: Tools = None, json: AsJson = False) -> int:
+    """Show one tool: what the engine knows of it, and the schema that a model gets.
+
+    ```
+    callgate tools show run_command
+    ```
+    """
+    from callgate.cli._tools import show_tool
+
+    return show_tool(name, tools or ["builtin"], as_json=json)
+
+
+@log_app.command(name="list")
+def log_list(
+    *, journal: Journal = None, run: Run = None, kind: Kind = None, tool: ToolName = None, after: int = 0, json: AsJson = False
+) -> int:
+    """List calls, the newest last: when, which, how it ended, how long it took, by which rule.
+
+    ```
+    callgate log list --tool run_command
+    callgate log list --json | jq 'select(.status != "ok")'
+    ```
+
+    Parameters
+    ----------
+    after
+        Only calls that came after this event.
+    """
+    from callgate.cli._log import LogOptions, list_calls
+
+    return list_calls(LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, after=after, json=json))
+
+
+@log_app.command(name="show")
+def log_show(
+    id: str, /, *, journal: Journal = None, run: Run = None, kind: Kind = None, tool: ToolName = None, json: AsJson = False
+) -> int:
+    """Show every event of one call or one run, each under what caused it.
+
+    ```
+    callgate log show 0/3
+    callgate log show demo --kind call.verdict
+    ```
+
+    Parameters
+    ----------
+    id
+        A call's id, or its end where that names one call, or a run's id.
+    """
+    from callgate.cli._log import LogOptions, show
+
+    return show(id, LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, json=json))
+
+
+@log_app.command(name="follow")
+def log_follow(
+    *, journal: Journal = None, run: Run = None, kind: Kind = None, tool: ToolName = None, after: int | None = None, json: AsJson = False
+) -> int:
+    """Show events as they are written. Ctrl-C ends.
+
+    ```
+    callgate log follow --after 0 --kind call.completed
+    ```
+
+    Parameters
+    ----------
+    after
+        Begin after this event; 0 is everything. Default: only what is new.
+    """
+    from callgate.cli._log import LogOptions, follow
+
+    return follow(LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, after=after, json=json))
+
+
+@log_app.command(name="verify")
+def log_verify(*, journal: Journal = None, json: AsJson = False) -> int:
+    """Check that nothing in the journal was changed, left out or put in: every hash, number and cause.
+
+    ```
+    callgate log verify
+    ```
+    """
+    from callgate.cli._log import LogOptions, verify_chain
+
+    return verify_chain(LogOptions(journal=journal or default_journal(), json=json))
+
+
+@app.command
+def doctor(*, json: AsJson = False) -> int:
+    """Show what this machine has and how far each guarantee holds on it; 1 if something needed is broken.
+
+    ```
+    callgate doctor
+    ```
+    """
+    from callgate.cli._doctor import doctor as examine
+
+    return examine(as_json=json)
+
+
+@app.command
+def demo(
+    name: str = "",
+    /,
+    *,
+    dir: Annotated[str | None, Parameter(name="--dir")] = None,
+    list: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    json: AsJson = False,
+) -> int:
+    """Watch it work: a small repository with a failing test is repaired by tool calls, and everything that goes wrong on the way.
+
+    ```
+    callgate demo
+    callgate demo stop
+    callgate demo --dir ~/my-project
+    ```
+
+    Parameters
+    ----------
+    name
+        One demonstration; `--list` names them. Default: the main one.
+    dir
+        Run the read-only part on this folder. Changes nothing in it.
+    list
+        Name the demonstrations.
+    """
+    from callgate.cli._demo import demo as show
+    from callgate.cli._demo import list_demos
+
+    return list_demos(as_json=json) if list else show(name or ("folder" if dir else "repair"), dir, as_json=json)

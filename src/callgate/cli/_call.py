@@ -1,0 +1,173 @@
+"""`callgate call`: one call through the whole route, watched.
+
+Builds an engine around one call, shows the tool's output as it comes, asks the person at the terminal where a rule wants a human, and
+turns the outcome into text and an exit code. Ctrl-C is a kill: the tool's whole tree ends, and what is known is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from callgate._cache import TableCache
+from callgate._clock import SystemClock
+from callgate._summary import CallSummary, summarise
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
+from callgate.cli import _exits
+from callgate.cli._consoles import print_json, say
+from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
+from callgate.cli._progress import Progressed
+from callgate.cli._record import Record
+from callgate.cli._specs import load_tools
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.policy import Rules
+from callgate.tools import Tool
+
+__all__ = ["CallOptions", "call"]
+
+
+class CallOptions(Struct, frozen=True, kw_only=True):
+    """Everything that was typed about one call."""
+
+    tool: str
+    arguments: str | dict[str, object]
+    tools: tuple[str, ...]
+    workspace: str
+    journal: str
+    policy: str = ""
+    run: str = ""
+    key: str = ""
+    timeout_s: float | None = None
+    repair: bool = False
+    actor: str = ""
+    principal: str = ""
+    json: bool = False
+
+
+def call(options: CallOptions) -> int:
+    """Carry out one call; the exit code."""
+    if options.timeout_s is not None and not options.timeout_s > 0:
+        raise UsageError(f"--timeout is {options.timeout_s:g}; it must be a number of seconds above 0.")
+    workspace = Path(options.workspace)
+    if not workspace.is_dir():
+        raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
+    policies = (Rules.load(options.policy),) if options.policy else ()
+    record = Record.open(options.journal)
+    tools = load_tools(options.tools, record.blobs)
+    return asyncio.run(_Terminal(options, record, policies, tools).call())
+
+
+class _Terminal:
+    """One call, the engine around it, and the person in front of it."""
+
+    def __init__(self, options: CallOptions, record: Record, policies: tuple[Rules, ...], tools: list[Tool]) -> None:
+        self._options = options
+        self._record = record
+        self._engine = Engine(
+            tools,
+            policies=policies,
+            journal=record.journal,
+            blobs=record.blobs,
+            persistent_cache=_cache(record, tools),
+            timeout_s=options.timeout_s,
+            repair=options.repair,
+            run=options.run or f"cli-{SystemClock().new_id()}",
+        )
+        self._scope = Scope(
+            run=self._engine.run,
+            actor=options.actor,
+            principal=options.principal,
+            workspace=str(Path(options.workspace).resolve()),
+            provider="cli",
+        )
+        self._interrupted = False
+
+    async def call(self) -> int:
+        options = self._options
+        raw = RawCall(name=options.tool, arguments=options.arguments, origin="cli", idempotency_key=options.key or None)
+        async with self._engine:
+            with self._interruptible(), Progressed(self._engine.bus, quiet=options.json):
+                outcome = await self._engine.call(raw, self._scope)
+            if isinstance(outcome, Suspended) and self._asked(outcome):
+                with self._interruptible(), Progressed(self._engine.bus, quiet=options.json):
+                    outcome = await self._engine.call(raw, self._scope)
+            self._show(outcome, self._last_call())
+        return _exits.INTERRUPTED if self._interrupted else exit_code(outcome)
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(signal.SIGINT)
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        self._engine.control.kill(self._scope.conversation, "interrupted at the terminal")
+
+    def _asked(self, question: Suspended) -> bool:
+        """Put the question to whoever sits there; False where nobody does, or they say no."""
+        if self._options.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return False
+        say(f"A human has to decide: {question.question}", "cyan")
+        say(f"  {self._options.tool} {_typed(self._options.arguments)}")
+        try:
+            allowed = input("Run it? [y/N] ").strip().lower() in ("y", "yes")
+        except (EOFError, KeyboardInterrupt):
+            allowed = False
+        self._engine.answer(question.approval_id, allow=allowed, by=self._options.principal or "terminal")
+        return allowed
+
+    def _last_call(self) -> CallSummary | None:
+        calls = summarise(self._engine.journal.read(run=self._engine.run))
+        return calls[-1] if calls else None
+
+    def _show(self, outcome: Outcome, summary: CallSummary | None) -> None:
+        shown = Shown(where=str(self._record.path or ""), more=self._record.show_command(summary.uid if summary else self._engine.run))
+        if self._options.json:
+            print_json(_as_json(outcome, summary))
+        elif isinstance(outcome, Answered):
+            show_result(outcome.result, shown)
+        elif isinstance(outcome, Suspended):
+            say(f"asked  {outcome.question}", "cyan")
+            say("Nothing ran. Call it again at a terminal to decide, or change the rule.")
+            shown.print()
+        elif isinstance(outcome, Aborted):
+            show_aborted(outcome, summary, shown)
+
+
+def _typed(arguments: str | dict[str, object]) -> str:
+    return arguments if isinstance(arguments, str) else " ".join(f"{key}={value}" for key, value in arguments.items())
+
+
+def _cache(record: Record, tools: list[Tool]) -> TableCache | None:
+    wanted = any(tool.cacheable and tool.cache_scope == "persistent" for tool in tools)
+    return TableCache(record.path.parent / "cache.db") if wanted and record.path is not None else None
+
+
+def _as_json(outcome: Outcome, summary: CallSummary | None) -> ToolResult | dict[str, object]:
+    match outcome:
+        case Answered(result):
+            return result
+        case Suspended():
+            return {
+                "status": "asked",
+                "uid": outcome.uid,
+                "approval_id": outcome.approval_id,
+                "expires_at": outcome.expires_at,
+                "question": outcome.question,
+            }
+        case Aborted():
+            return {"status": "aborted", "turn": outcome.status, "reason": outcome.reason, "uid": summary.uid if summary else ""}
+    return {"status": "restarted", "uid": outcome.uid}

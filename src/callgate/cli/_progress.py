@@ -1,0 +1,65 @@
+"""A running tool's output on standard error, as it comes, and a sign of life where nothing comes."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from rich.text import Text
+
+from callgate._printable import one_line, printable
+from callgate._summary import body_of
+from callgate.cli._consoles import console
+from callgate.events import Bus, Event, Progress
+
+__all__ = ["Progressed"]
+
+_SILENCE_S = 0.4
+
+
+class Progressed:
+    """Shows what an engine's bus tells of running calls, as long as it is entered.
+
+    Args:
+        bus: The engine's.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, bus: Bus, *, quiet: bool) -> None:
+        self._bus = bus
+        self._quiet = quiet
+        self._console = console()
+        self._spinner = self._console.status("")
+        self._timer: asyncio.TimerHandle | None = None
+        self._open_line = False
+
+    def __enter__(self) -> Self:
+        self._end = self._bus.subscribe(self._hear, "call.started", "call.progress", "call.attempt_failed") if not self._quiet else None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._end is not None:
+            self._end()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._spinner.stop()
+        if self._open_line:
+            self._console.print()
+
+    def _hear(self, topic: str, item: object) -> None:
+        if isinstance(item, Progress):
+            self._console.print(Text(printable(item.text), style="dim"), end="")
+            self._open_line = not item.text.endswith("\n")
+        elif isinstance(item, Event):
+            body = body_of(item)
+            if topic == "call.started":
+                self._soon(f"{one_line(str(body.get('tool', '')))} runs, attempt {item.attempt}, Ctrl-C ends it")
+            else:
+                self._console.print(Text(f"attempt {item.attempt} failed: {one_line(str(body.get('error', '')))}", style="yellow"))
+
+    def _soon(self, line: str) -> None:
+        """Only where the tool is silent for a moment and somebody watches."""
+        if self._console.is_terminal and self._timer is None:
+            self._spinner.update(Text(line, style="dim"))
+            self._timer = asyncio.get_running_loop().call_later(_SILENCE_S, self._spinner.start)

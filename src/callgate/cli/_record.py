@@ -1,0 +1,61 @@
+"""Where the command line keeps its record: `.callgate/` in the current folder, unless it is told another place.
+
+Beside the work, so that `callgate log` in the same folder finds it, and two projects never wait for each other. The journal's folder also
+holds what belongs to it: large results and the persistent cache.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from callgate._blobs import DirectoryBlobs, MemoryBlobs
+from callgate._journal import MemoryJournal, SqliteJournal
+from callgate.errors import UsageError
+from callgate.protocols import BlobStore, Journal
+
+__all__ = ["MEMORY", "Record", "default_journal"]
+
+MEMORY = ":memory:"
+_VARIABLE = "CALLGATE_JOURNAL"
+
+
+def default_journal() -> str:
+    """`CALLGATE_JOURNAL`, or `.callgate/journal.db` under the current folder."""
+    return os.environ.get(_VARIABLE) or os.path.join(".callgate", "journal.db")
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """What one command writes to."""
+
+    journal: Journal
+    blobs: BlobStore
+    path: Path | None
+    """None: in memory, gone with the command."""
+
+    @classmethod
+    def open(cls, place: str) -> Record:
+        """Open the journal at `place` and what stands beside it.
+
+        Raises:
+            UsageError: It cannot be written; says why and what to give instead.
+        """
+        if place == MEMORY:
+            return cls(journal=MemoryJournal(), blobs=MemoryBlobs(), path=None)
+        import apsw
+
+        path = Path(place)
+        try:
+            return cls(journal=SqliteJournal(path), blobs=DirectoryBlobs(path.parent / "blobs"), path=path)
+        except (OSError, apsw.Error) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"The journal {path} cannot be written: {why}. Give another file with --journal, or {MEMORY}.") from error
+
+    def show_command(self, identity: str) -> str:
+        """The command that shows more about a call or a run."""
+        if self.path is None:
+            return "in memory, gone now; keep one with --journal FILE"
+        option = "" if str(self.path) == default_journal() else f" --journal {self.path}"
+        return f"callgate log show {identity}{option}"

@@ -1,0 +1,139 @@
+"""Where tools come from: `builtin`, `module:attribute`, `path/to/file.py` or `path/to/file.py:attribute`.
+
+A file is loaded as the module of its own name, with its folder on the import path, so that a worker process finds it there too. Whatever
+goes wrong in the user's code is told by file and line, without a stack trace.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from callgate.errors import CallgateError, UsageError
+from callgate.protocols import BlobStore
+from callgate.tools import Tool
+
+__all__ = ["FORMS", "load_tools"]
+
+FORMS = "builtin, module:attribute, path/to/file.py or path/to/file.py:attribute"
+
+
+def load_tools(specs: Iterable[str], blobs: BlobStore) -> list[Tool]:
+    """The tools that these specs name, each once.
+
+    Raises:
+        UsageError: One cannot be loaded, or names no tool.
+    """
+    tools: list[Tool] = []
+    for spec in specs:
+        for tool in _builtin(blobs) if spec == "builtin" else _named(spec):
+            if not any(tool is other for other in tools):
+                tools.append(tool)
+    return tools
+
+
+def _builtin(blobs: BlobStore) -> list[Tool]:
+    from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
+
+    return [*workspace_tools(), *command_tools(), fetch_tool(), *result_tools(blobs)]
+
+
+def _named(spec: str) -> list[Tool]:
+    place, attribute = _split(spec)
+    module = _file(place, spec) if place.endswith(".py") else _module(place, spec)
+    value: object = module
+    for name in filter(None, attribute.split(".")):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            raise UsageError(f"{spec}: {place} has no '{attribute}'. {_offer(module)}") from None
+    found = _tools_in(value)
+    if not found:
+        what = f"'{attribute}' is no tool and no list of tools" if attribute else "it holds no tools"
+        raise UsageError(f"{spec}: {what}. Decorate a function with @tool. {_offer(module)}")
+    return found
+
+
+def _split(spec: str) -> tuple[str, str]:
+    place, colon, attribute = spec.rpartition(":")
+    return (place, attribute) if colon and place else (spec.rstrip(":"), "")
+
+
+def _tools_in(value: object) -> list[Tool]:
+    if isinstance(value, Tool):
+        return [value]
+    if isinstance(value, type) and issubclass(value, Tool):
+        return [value()]
+    items = list(vars(value).values()) if isinstance(value, ModuleType) else list(value) if isinstance(value, (list, tuple)) else []
+    tools = [item for item in items if isinstance(item, Tool)]
+    return tools if isinstance(value, ModuleType) or len(tools) == len(items) else []
+
+
+def _offer(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Tool)]
+    return f"Tools there: {', '.join(names[:20])}." if names else "There are no tools in it."
+
+
+def _module(name: str, spec: str) -> ModuleType:
+    _look_in(os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(f"There is no module '{name}' for the tools '{spec}'. Give {FORMS}.") from None
+        raise _broken(spec, error) from error
+    except (TypeError, ValueError):
+        raise UsageError(f"'{spec}' does not name tools. Give {FORMS}.") from None
+    except CallgateError:
+        raise
+    except Exception as error:
+        raise _broken(spec, error) from error
+
+
+def _file(place: str, spec: str) -> ModuleType:
+    path = Path(place).resolve()
+    if not path.is_file():
+        raise UsageError(f"There is no file {place} for the tools '{spec}'. Give {FORMS}.")
+    _look_in(str(path.parent))
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    named = importlib.util.find_spec(path.stem) if loaded is None else None
+    if named is None or named.loader is None or named.origin != str(path):
+        raise UsageError(f"{place} cannot be loaded: '{path.stem}' is the name of another module here. Rename the file.")
+    return _run(importlib.util.module_from_spec(named), spec)
+
+
+def _run(module: ModuleType, spec: str) -> ModuleType:
+    assert module.__spec__ is not None
+    assert module.__spec__.loader is not None
+    sys.modules[module.__name__] = module
+    try:
+        module.__spec__.loader.exec_module(module)
+    except CallgateError:
+        raise
+    except Exception as error:
+        del sys.modules[module.__name__]
+        raise _broken(spec, error) from error
+    return module
+
+
+def _look_in(folder: str) -> None:
+    """Last, so that nothing in the folder takes the place of an installed module."""
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
+def _broken(spec: str, error: Exception) -> UsageError:
+    if isinstance(error, SyntaxError):
+        where = f" ({error.filename}:{error.lineno})"
+    else:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return UsageError(f"The tools '{spec}' cannot be loaded: {type(error).__name__}: {error}{where}. Correct the file and try again.")

@@ -1,0 +1,112 @@
+"""The demonstrations by name, and how one is run from its title to where its record is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+from rich.console import Console
+
+from callgate._summary import CallSummary
+from callgate.demo._cut_off import cut_off
+from callgate.demo._findings import Finding
+from callgate.demo._folder import read_folder
+from callgate.demo._large import large
+from callgate.demo._side_by_side import side_by_side
+from callgate.demo._stage import Stage, calls_in
+from callgate.demo._stop import stop
+from callgate.demo.repair import repair
+from callgate.errors import UsageError
+
+__all__ = ["DEMOS", "Demo", "Outcome", "run_demo"]
+
+
+class Demo(Struct, frozen=True):
+    title: str
+    prove: Callable[[Stage], Awaitable[list[Finding]]] | None
+    """None: it needs the reader's folder."""
+
+
+DEMOS: dict[str, Demo] = {
+    "repair": Demo("A scripted model repairs a small repository, and everything that goes wrong on the way", repair),
+    "stop": Demo("A tool can really be stopped: exits, crashes and endless C loops hurt nobody else", stop),
+    "cut-off": Demo("Cut-off JSON never runs; what loses nothing is accepted and noted; true is no integer", cut_off),
+    "side-by-side": Demo("Calls of one message run beside each other where that is safe, and never where it is not", side_by_side),
+    "large": Demo("A result of a megabyte costs a small prompt and loses nothing", large),
+    "folder": Demo("The read-only part on a folder of your own: callgate demo --dir PATH", None),
+}
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What a demonstration came to."""
+
+    name: str
+    root: Path
+    journal: Path
+    ledger: Path
+    calls: list[CallSummary]
+    problems: list[str]
+    """Claims that did not hold; empty is success."""
+    proven: list[str]
+
+
+def run_demo(name: str, *, folder: Path | None = None, screen: Console | None = None) -> Outcome:
+    """Run one demonstration to its end.
+
+    Args:
+        name: A key of `DEMOS`.
+        folder: For the one that reads the reader's own folder.
+        screen: Where it is shown; None: nowhere.
+
+    Raises:
+        UsageError: There is none of this name, or its folder is missing.
+    """
+    demo = DEMOS.get(name)
+    if demo is None:
+        raise UsageError(f"There is no demonstration '{name[:40]}'. There are: {', '.join(DEMOS)}.")
+    prove = demo.prove or (partial(read_folder, folder=folder) if folder is not None else None)
+    if prove is None:
+        raise UsageError("The demonstration 'folder' needs one: callgate demo --dir PATH.")
+    stage = Stage(name, screen)
+    stage.screen.title(demo.title)
+    findings = asyncio.run(_proven(prove, stage))
+    outcome = _outcome(stage, findings)
+    _show(stage, outcome, findings)
+    return outcome
+
+
+async def _proven(prove: Callable[[Stage], Awaitable[list[Finding]]], stage: Stage) -> list[Finding]:
+    return await prove(stage)
+
+
+def _outcome(stage: Stage, findings: list[Finding]) -> Outcome:
+    return Outcome(
+        name=stage.name,
+        root=stage.root,
+        journal=stage.journal,
+        ledger=stage.ledger.path,
+        calls=calls_in(stage.journal),
+        problems=[str(one) for one in findings if not one.holds],
+        proven=[str(one) for one in findings if one.holds],
+    )
+
+
+def _show(stage: Stage, outcome: Outcome, findings: list[Finding]) -> None:
+    screen = stage.screen
+    screen.table(outcome.calls)
+    screen.timeline(outcome.calls)
+    screen.findings(findings)
+    odd = next((call for call in outcome.calls if call.status != "ok"), outcome.calls[-1])
+    journal = f"--journal {outcome.journal}"
+    screen.where(
+        [
+            ("journal", str(outcome.journal)),
+            ("ledger", f"{outcome.ledger}" if outcome.ledger.exists() else "nothing had an effect"),
+            ("look", f"callgate log list {journal}"),
+            ("", f"callgate log show {odd.short} {journal}"),
+            ("", f"callgate log verify {journal}"),
+        ]
+    )

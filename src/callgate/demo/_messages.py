@@ -1,0 +1,46 @@
+"""The scripted model: its messages, each a choice of an OpenAI chat completion.
+
+`{{name}}` in arguments stands for what only this run knows: the Python that runs it, the test command, the hash of an earlier result. A
+real model would have copied these from its prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from msgspec.structs import replace
+
+from callgate.calls import RawCall
+
+__all__ = ["ORIGIN", "Choice", "calls_of", "script"]
+
+ORIGIN = "scripted model"
+
+Choice = Mapping[str, Any]
+
+
+def script(name: str) -> list[Choice]:
+    """The choices of one script."""
+    choices: list[Choice] = json.loads(files("callgate.demo").joinpath("_scripts", f"{name}.json").read_text(encoding="utf-8"))
+    return choices
+
+
+def calls_of(choice: Choice, known: Mapping[str, str]) -> list[RawCall]:
+    """The calls of one message; why they are made stands with the first of them."""
+    message, calls = choice["message"], list[RawCall]()
+    for item in message["tool_calls"]:
+        function = item["function"]
+        filled = item | {"function": function | {"arguments": _filled(function["arguments"], known)}}
+        raw = RawCall.from_openai(filled, finish_reason=choice["finish_reason"])
+        calls.append(replace(raw, origin=ORIGIN, reasoning="" if calls else message["content"]))
+    return calls
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    for name, value in {"python": sys.executable, **known}.items():
+        text = text.replace("{{" + name + "}}", value)
+    return text

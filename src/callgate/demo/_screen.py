@@ -1,0 +1,218 @@
+"""What happens, as it happens, and afterwards as a table and a timeline. Draws events: what is not in them is not shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from callgate._printable import one_line, printable
+from callgate._summary import CallSummary, body_of
+from callgate.demo._findings import Finding
+from callgate.events import Bus, Event, Progress
+
+__all__ = ["Screen"]
+
+_STYLES = {"ok": "green", "error": "red", "unknown": "yellow", "aborted": "magenta", "asked": "cyan"}
+_SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…"}
+_BAR = 44
+_MANY = 8
+_PLACE = re.compile(r"\((?P<file>[^()]+):(?P<line>\d+)\)$")
+
+
+class Screen:
+    """One demonstration's screen; without a console it shows nothing.
+
+    Args:
+        console: Where to draw.
+        root: Where rule files are, whose lines are quoted.
+    """
+
+    def __init__(self, console: Console | None, root: Path) -> None:
+        self._console = console
+        self._root = root
+        self._message = ""
+        self._tools: dict[str, str] = {}
+        self._running: dict[str, str] = {}
+        self._status: Status | None = console.status("") if console is not None and console.is_terminal else None
+
+    def title(self, text: str) -> None:
+        self._print(Text(f"callgate demo · {text}", style="bold"))
+
+    def watch(self, bus: Bus) -> None:
+        if self._console is not None:
+            self._end_watch = bus.subscribe(self._hear)
+
+    def pause(self) -> None:
+        """Show no more of what happens: the rest is many calls of one kind, and stays in the table."""
+        if self._console is not None:
+            self._end_watch()
+
+    def _print(self, part: Table | Text | None = None) -> None:
+        """One line, cut to the screen's width, or a table."""
+        if self._console is None:
+            return
+        if isinstance(part, Text):
+            part.truncate(self._console.width, overflow="ellipsis")
+        self._console.print("" if part is None else part, soft_wrap=not isinstance(part, Table))
+
+    # As it happens
+
+    def _hear(self, topic: str, item: object) -> None:
+        if isinstance(item, Progress):
+            self._progress(item)
+        elif isinstance(item, Event):
+            body = body_of(item)
+            show = getattr(self, f"_on_{topic.removeprefix('call.')}", None)
+            if show is not None and topic.startswith("call."):
+                show(item, body)
+        self._refresh()
+
+    def _on_received(self, event: Event, body: dict[str, Any]) -> None:
+        message = event.call.rpartition("/")[0]
+        if message != self._message:
+            self._message = message
+            number = int(message.rpartition("/")[2]) + 1
+            said = f": {one_line(body['reasoning'])}" if body.get("reasoning") else ""
+            self._print()
+            self._print(Text(f"{number}  {one_line(body.get('origin', ''), 40)}{said}", style="bold"))
+        self._tools[event.call] = one_line(str(body.get("name", "")), 40)
+        cut = Text("  ← cut off", style="red") if body.get("closed") == "cut" else ""
+        self._print(
+            Text.assemble("   → ", (self._tools[event.call], "cyan"), " ", (one_line(str(body.get("arguments", "")), 88), "dim"), cut)
+        )
+
+    def _on_verdict(self, event: Event, body: dict[str, Any]) -> None:
+        for note in body.get("notes") or []:
+            self._print(Text(f"     note  {one_line(note.get('text', ''), 110)}", style="yellow"))
+        if body.get("verdict") == "deny":
+            rule = str(body.get("rule", ""))
+            self._print(Text(f"     denied by {one_line(rule)}", style="red"))
+            for line in self._quoted(rule):
+                self._print(Text(f"       {one_line(line, 110)}", style="dim"))
+
+    def _quoted(self, rule: str) -> list[str]:
+        """The rule as it stands in its file."""
+        place = _PLACE.search(rule)
+        path = self._root / place["file"] if place else None
+        if place is None or path is None or not path.is_file():
+            return []
+        lines = path.read_text(encoding="utf-8").splitlines()[int(place["line"]) - 1 :]
+        end = next((index for index, line in enumerate(lines) if not line.strip()), len(lines))
+        return lines[:end]
+
+    def _on_started(self, event: Event, body: dict[str, Any]) -> None:
+        self._running[event.call] = str(body.get("tool", ""))
+
+    def _progress(self, piece: Progress) -> None:
+        for line in printable(piece.text).splitlines():
+            if line.strip():
+                self._print(Text(f"     │ {line[:110]}", style="dim"))
+
+    def _on_completed(self, event: Event, body: dict[str, Any]) -> None:
+        self._running.pop(event.call, None)
+        status, meta = str(body.get("status")), body.get("metadata") or {}
+        took = f"{meta.get('duration_ms', 0):,.0f} ms  " if meta.get("attempts") else ""
+        why = body.get("error") or _brief(body, meta)
+        self._end(status, event.call, f"{took}{one_line(str(why), 120)}")
+
+    def _on_aborted(self, event: Event, body: dict[str, Any]) -> None:
+        self._running.pop(event.call, None)
+        self._end("aborted", event.call, one_line(f"{body.get('status', '')}: {body.get('reason', '')}", 120))
+
+    def _end(self, status: str, call: str, told: str) -> None:
+        name = self._tools.get(call, "")
+        self._print(Text.assemble("   ", (f"{_SIGNS.get(status, '·')} {name}", _STYLES.get(status, "")), f"  {told}"))
+
+    def _refresh(self) -> None:
+        if self._status is None:
+            return
+        if self._running:
+            self._status.update(Text(f"running: {one_line(', '.join(self._running.values()))}", style="dim"))
+            self._status.start()
+        else:
+            self._status.stop()
+
+    # Afterwards
+
+    def table(self, calls: Sequence[CallSummary]) -> None:
+        table = _grid("call", "tool", "status", "ms", "tries", "rule, notes", right=("ms", "tries"))
+        for call, more in _folded(calls):
+            status = Text.assemble((call.status, _STYLES.get(call.status, "")), f" {call.failure_class}" if call.failure_class else "")
+            told = [one_line(part, 64) for part in (call.rule, *call.notes) if part]
+            table.add_row(
+                call.short, one_line(call.tool, 24) + more, status, f"{call.duration_ms:,.0f}", str(call.attempts), "\n".join(told)
+            )
+        self._print()
+        self._print(table)
+
+    def timeline(self, calls: Sequence[CallSummary]) -> None:
+        """Each call from its arrival (dots while it waited) to its end."""
+        ended = [call.ended for call in calls if call.ended is not None]
+        if not ended:
+            return
+        first = min(call.began for call in calls)
+        total = max(max(ended) - first, 0.001)
+        scale = f"0 … {total:.1f} s" if total >= 1 else f"0 … {total * 1000:.0f} ms"
+        table = _grid("call", "tool", scale, "ms", right=("ms",))
+        for call, more in _folded(calls):
+            table.add_row(call.short, one_line(call.tool, 24) + more, _bar(call, first, total), f"{call.duration_ms:,.0f}")
+        self._print()
+        self._print(table)
+
+    def findings(self, findings: Sequence[Finding]) -> None:
+        self._print()
+        for one in findings:
+            sign = ("✓", "green") if one.holds else ("✗", "bold red")
+            self._print(Text.assemble(sign, f" {printable(one.claim)}  ", (printable(one.observed), "dim" if one.holds else "red")))
+
+    def where(self, lines: Sequence[tuple[str, str]]) -> None:
+        self._print()
+        for name, value in lines:
+            if self._console is not None:
+                self._console.print(Text.assemble((f"{name:<8}", "dim"), printable(value)), soft_wrap=True)
+
+
+def _grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+    return table
+
+
+def _folded(calls: Sequence[CallSummary]) -> list[tuple[CallSummary, str]]:
+    """The calls to show; of many alike in a row the first, with how many more there are."""
+    shown: list[tuple[CallSummary, str]] = []
+    for _, group in groupby(calls, key=lambda call: (call.short.split("/")[0], call.tool, call.status)):
+        alike = list(group)
+        shown += [(alike[0], f" x {len(alike)}")] if len(alike) > _MANY else [(call, "") for call in alike]
+    return shown
+
+
+def _bar(call: CallSummary, first: float, total: float) -> Text:
+    def column(at: float) -> int:
+        return min(_BAR - 1, int((at - first) / total * _BAR))
+
+    ended = call.ended if call.ended is not None else first + total
+    came, went = column(call.began), column(ended)
+    started = column(call.starts[0]) if call.starts else went
+    ran = max(1, went - started + 1)
+    return Text.assemble(" " * came, ("·" * (started - came), "dim"), ("█" * ran, _STYLES.get(call.status, "")))
+
+
+def _brief(body: dict[str, Any], meta: dict[str, Any]) -> str:
+    """A few words of a result; of a large one, its sizes."""
+    shown = sum(len(part.get("text", "").encode()) for part in body.get("content") or [])
+    if meta.get("truncated"):
+        return f"{meta.get('bytes', 0):,} bytes kept as {str(meta.get('blob'))[:12]}…, {shown:,} shown to the model"
+    value = body.get("structured")
+    if isinstance(value, dict) and "exit_code" in value:
+        return f"exit code {value['exit_code']}"
+    return " ".join(str(part.get("text", "")) for part in body.get("content") or [])[:400]

@@ -1,0 +1,160 @@
+"""Prove what the main demonstration claims, from its folder alone: the files, the tools' own ledger, the journal, the processes.
+
+The ledger was not written by the engine, so that the two can contradict each other; either being wrong is a failure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from callgate._journal.rows import verify
+from callgate._summary import CallSummary, summarise
+from callgate.demo._findings import Finding, finding
+from callgate.demo._stage import events_in, overlap
+from callgate.demo._witness import Ledger
+from callgate.demo.repair._project import REPAIRED
+
+__all__ = ["verify_repair"]
+
+_EFFECTS = {"run_command": 3, "edit_file": 1}
+"""Two runs of the tests, one that was killed, one edit. Nothing else may have had an effect."""
+_WITHIN_S = 2.0
+"""For `within a second` on a busy machine."""
+
+
+def verify_repair(root: Path) -> list[Finding]:
+    """Every claim of the main demonstration, held against what is in its folder."""
+    events = events_in(root / "journal.db")
+    calls, ledger = summarise(events), Ledger(root / "ledger.jsonl")
+    broken = verify(events)
+    return [
+        _tests(calls),
+        _files(root / "repository"),
+        _effects(calls, ledger),
+        _side_by_side(calls),
+        _repaired(calls),
+        _denied(calls),
+        _cut(calls),
+        _hung(calls, ledger),
+        _exited(calls, ledger),
+        _large(calls),
+        _killed(calls),
+        _nothing_left(root, ledger),
+        finding("the record holds", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
+    ]
+
+
+def _ran(calls: Sequence[CallSummary], tool: str) -> list[CallSummary]:
+    return [call for call in calls if call.tool == tool and call.starts]
+
+
+def _output(call: CallSummary) -> dict[str, Any]:
+    value = call.result.get("structured")
+    return value if isinstance(value, dict) else {}
+
+
+def _tests(calls: Sequence[CallSummary]) -> Finding:
+    runs = [_output(call) for call in _ran(calls, "run_command") if call.status == "ok"]
+    codes = [run.get("exit_code") for run in runs]
+    framework = "pytest" if any("pytest" in call.arguments for call in calls) else "unittest"
+    red_then_green = len(codes) == 2 and codes[0] not in (0, None) and codes[1] == 0
+    failed = bool(runs) and "04711" in f"{runs[0].get('stdout')}{runs[0].get('stderr')}"
+    return finding("the tests were red, then green", red_then_green and failed, f"{framework} gave exit codes {codes}")
+
+
+def _files(repository: Path) -> Finding:
+    there = {str(path.relative_to(repository)): path for path in repository.rglob("*") if path.is_file()}
+    wrong = [name for name, text in REPAIRED.items() if name not in there or there[name].read_text(encoding="utf-8") != text]
+    extra = sorted(there.keys() - REPAIRED.keys())
+    told = [*(f"{name} is not as it must be" for name in wrong), *(f"{name} is new" for name in extra)]
+    return finding("one file was repaired, the tests are untouched", not told, told or f"{len(there)} files compared")
+
+
+def _effects(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
+    """The engine's word against the tools' own, call by call."""
+    started = Counter(call.uid for call in calls if call.effect not in ("", "none") for _ in call.starts)
+    written = Counter(entry.call for entry in ledger.entries("effect"))
+    by_tool = Counter(entry.tool for entry in ledger.entries("effect"))
+    holds = started == written and by_tool == _EFFECTS
+    return finding(
+        "every effect happened exactly once",
+        holds,
+        f"{started.total()} in the journal",
+        f"{written.total()} in the ledger",
+        (f"{n} {tool}" for tool, n in by_tool.items()),
+    )
+
+
+def _side_by_side(calls: Sequence[CallSummary]) -> Finding:
+    first = [call for call in calls if call.short.startswith("0/")]
+    pairs = [(one, other) for index, one in enumerate(first) for other in first[index + 1 :]]
+    beside = sum(overlap(one, other) for one, other in pairs)
+    return finding("the reads of one message ran side by side", beside > 0, f"{beside} of {len(pairs)} pairs of {len(first)} calls")
+
+
+def _repaired(calls: Sequence[CallSummary]) -> Finding:
+    kinds = Counter(note.split(":", 1)[0] for call in calls if call.status == "ok" for note in call.notes)
+    holds = kinds["json_repaired"] == 1 and kinds["coerced"] >= 2
+    return finding("repaired and coerced arguments are noted", holds, (f"{count} {kind}" for kind, count in kinds.items()))
+
+
+def _denied(calls: Sequence[CallSummary]) -> Finding:
+    denied = [call for call in calls if call.failure_class == "denied"]
+    holds = len(denied) == 1 and not denied[0].starts and "tests-stay (policy.toml:" in denied[0].error + denied[0].rule
+    return finding("the command that a rule forbids never ran", holds, (call.rule or call.error for call in denied))
+
+
+def _cut(calls: Sequence[CallSummary]) -> Finding:
+    cut = [call for call in calls if call.failure_class == "truncated_arguments"]
+    return finding("the call that was cut off never ran", len(cut) == 1 and not cut[0].starts, (f"{c.tool}: {c.error}" for c in cut))
+
+
+def _hung(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
+    hung = next((call for call in calls if call.failure_class == "timeout"), None)
+    if hung is None:
+        return finding("the tool that hung in C was ended", False, "no call timed out")
+    noted = [entry for entry in ledger.entries("process") if entry.call == hung.uid]
+    left = [entry for entry in ledger.entries("left") if entry.call == hung.uid]
+    holds = len(noted) == 2 and not left and hung.overdue_s < _WITHIN_S
+    return finding(
+        "the tool that hung in C was ended with all it had started",
+        holds,
+        f"{len(noted)} processes gone {hung.overdue_s:.2f} s after its deadline",
+    )
+
+
+def _exited(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
+    exited = [call for call in calls if call.tool == "legacy_export" and call.starts]
+    holds = len(exited) == 1 and exited[0].status == "error" and len(ledger.entries("process")) == 3
+    return finding("the tool that exited its process hurt only itself", holds, (call.error for call in exited))
+
+
+def _large(calls: Sequence[CallSummary]) -> Finding:
+    large = [call for call in calls if call.truncated]
+    found = [call for call in calls if call.tool == "search_result" and call.status == "ok"]
+    shown = sum(len(part["text"].encode()) for call in large for part in call.result["content"])
+    holds = len(large) == 1 and large[0].bytes > 1_000_000 and shown < 20_000 and bool(found and _output(found[0]).get("matches"))
+    return finding(
+        "a result of a megabyte cost a small prompt and was searched", holds, (f"{call.bytes:,} bytes, {shown:,} shown" for call in large)
+    )
+
+
+def _killed(calls: Sequence[CallSummary]) -> Finding:
+    killed = [call for call in calls if call.status == "aborted"]
+    holds = len(killed) == 1 and "killed by the user" in killed[0].error and len(killed[0].starts) == 1
+    return finding("the user's kill ended what was running", holds, (f"{call.tool} after {call.duration_ms:,.0f} ms" for call in killed))
+
+
+def _nothing_left(root: Path, ledger: Ledger) -> Finding:
+    """No process that was noted, and none that works in the repository."""
+    left = [f"{entry.tool} {entry.pid}" for entry in ledger.running()]
+    for process in psutil.process_iter(["cwd"]):
+        cwd = process.info["cwd"]
+        if cwd and Path(cwd).is_relative_to(root.resolve()):
+            left.append(f"process {process.pid}")
+    return finding("no process was left behind", not left, left or "looked at every process of this machine")

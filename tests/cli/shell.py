@@ -1,0 +1,103 @@
+"""The real command line, as a person's shell starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import callgate
+
+__all__ = ["POLICY", "TOOLS", "Ended", "command", "environment", "shell", "write_tools"]
+
+TOOLS = '''
+import os, time
+from callgate import ToolContext, tool
+
+@tool
+def refund(order: str, cents: int) -> str:
+    """Pay money back. Ask nobody.
+
+    Args:
+        order: Which order.
+        cents: How much.
+    """
+    with open("paid.txt", "a") as ledger:
+        ledger.write(f"{order} {cents}\\n")
+    return f"paid {cents} for {order}"
+
+@tool(effect="none")
+def odd_text() -> str:
+    """Say something that a terminal would obey."""
+    return "a\\x1b[31mb\\u202ec\\U000e0041"
+
+@tool(effect="none")
+def broken() -> None:
+    """Fail."""
+    raise ValueError("no such thing")
+
+@tool(runner="process")
+def wait(context: ToolContext, seconds: float = 300.0) -> str:
+    """Begin, and take long."""
+    context.progress(f"begun \\x1b[2J {os.getpid()}\\n")
+    time.sleep(seconds)
+    return "done"
+
+both = [refund, odd_text]
+'''
+POLICY = """
+[[rule]]
+id = "ask-first"
+verdict = "ask"
+tool = "refund"
+reason = "Really pay?"
+
+[[rule]]
+id = "no-odd-text"
+verdict = "deny"
+tool = "odd_text"
+"""
+
+
+class Ended:
+    """How a command ended."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code = done.returncode
+        self.out = done.stdout
+        self.err = done.stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """Each line of the output as JSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def command(words: Iterable[str]) -> list[str]:
+    return [sys.executable, "-m", "callgate.cli", *words]
+
+
+def environment(**more: str) -> dict[str, str]:
+    source = str(Path(callgate.__file__).parent.parent)
+    passed = {name: value for name, value in os.environ.items() if name not in ("CALLGATE_JOURNAL", "COLUMNS")}
+    return passed | {"PYTHONPATH": source} | more
+
+
+def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
+    """Run `callgate` with these words in a folder, without a terminal."""
+    done = subprocess.run(command(words), cwd=folder, input=stdin, capture_output=True, text=True, timeout=60, env=environment(**more))
+    assert "Traceback" not in done.stderr, done.stderr
+    return Ended(done)
+
+
+def write_tools(folder: Path) -> None:
+    (folder / "crm.py").write_text(TOOLS, encoding="utf-8")
+    (folder / "rules.toml").write_text(POLICY, encoding="utf-8")

@@ -1,0 +1,175 @@
+"""`callgate call`: one call through the whole route, from a shell."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from callgate import SqliteJournal
+from tests.cli.shell import command, environment, shell
+
+REFUND = ("call", "refund", "--tools", "crm.py")
+
+
+def paid(folder: Path) -> list[str]:
+    ledger = folder / "paid.txt"
+    return ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
+
+
+def test_the_result_goes_to_standard_output_and_what_is_known_of_it_to_standard_error(folder: Path) -> None:
+    done = shell(folder, *REFUND, "order=A7", "cents=12")
+    assert (done.code, done.out) == (0, "paid 12 for A7\n")
+    assert done.err.startswith("ok  refund\n")
+    assert "coerced: cents" in done.err
+    assert "journal .callgate/journal.db" in done.err
+    assert "callgate log show cli-" in done.err
+
+
+def test_json_output_is_the_result_whole(folder: Path) -> None:
+    done = shell(folder, *REFUND, '{"order": "A7", "cents": 12}', "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["status"] == "ok"
+    assert done.json["structured"] == "paid 12 for A7"
+    assert done.json["metadata"]["attempts"] == 1
+
+
+@pytest.mark.parametrize("words", [("order=5", "cents:=12"), ("@args.json",), ("-",)], ids=["words", "file", "standard input"])
+def test_arguments_come_in_whatever_way_is_convenient(folder: Path, words: tuple[str, ...]) -> None:
+    text = '{"order": "5", "cents": 12}'
+    (folder / "args.json").write_text(text, encoding="utf-8")
+    assert shell(folder, *REFUND, *words, stdin=text).code == 0
+    assert paid(folder) == ["5 12"]
+
+
+def test_the_same_run_and_key_runs_once_across_processes(folder: Path) -> None:
+    words = (*REFUND, "order=A7", "cents=12", "--run", "case", "--key", "k", "--json")
+    first, second = shell(folder, *words).json, shell(folder, *words).json
+    assert (first["structured"], second["structured"]) == ("paid 12 for A7", "paid 12 for A7")
+    assert second["metadata"]["replayed"] is True
+    assert paid(folder) == ["A7 12"]
+
+
+def test_text_from_a_tool_cannot_speak_to_the_terminal(folder: Path) -> None:
+    assert shell(folder, "call", "odd_text", "--tools", "crm.py").out == "a\\x1b[31mb\\u202ec\\U000e0041\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("call", "broken", "--tools", "crm.py"), 1, "no such thing"),
+        (("call", "refnd", "--tools", "crm.py"), 1, "refund"),
+        ((*REFUND, '{"order": "A7", "cents": 1'), 1, "cut off"),
+        ((*REFUND, '{"order": "A7", "cents": 1,}'), 1, "not valid JSON"),
+        ((*REFUND, '{"order": "A7", "cents": true}'), 1, "expected an integer"),
+        (("call", "odd_text", "--tools", "crm.py", "--policy", "rules.toml"), 1, "no-odd-text (rules.toml:8)"),
+        ((*REFUND, "order=A7", "cents=1", "--policy", "rules.toml"), 4, "Really pay?"),
+    ],
+    ids=["raises", "unknown tool", "cut off", "malformed", "wrong type", "denied", "asked"],
+)
+def test_what_did_not_succeed_says_why_and_changes_nothing(folder: Path, words: tuple[str, ...], code: int, told: str) -> None:
+    done = shell(folder, *words)
+    assert done.code == code
+    assert told in done.out + done.err
+    assert paid(folder) == []
+
+
+def test_malformed_arguments_are_repaired_where_that_is_asked_for(folder: Path) -> None:
+    done = shell(folder, *REFUND, "{'order': 'A7', 'cents': 1,}", "--repair")
+    assert done.code == 0
+    assert "json_repaired" in done.err
+    assert paid(folder) == ["A7 1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("call", "refund", "order"), "'order' is no argument"),
+        (("call", "refund", "a=1", "a=2"), "'a' is given twice"),
+        (("call", "refund", "a:=x"), "not followed by JSON"),
+        (("call", "refund", "@none.json"), "none.json cannot be read"),
+        (("call", "refund", "--tools", "none.py"), "There is no file none.py"),
+        (("call", "refund", "--tools", "none:x"), "There is no module 'none'"),
+        (("call", "refund", "--tools", "crm.py:nothing"), "Tools there: refund, odd_text, broken, wait"),
+        (("call", "refund", "--tools", "json"), "holds no tools"),
+        (("call", "refund", "--tools", "wrong.py"), "SyntaxError"),
+        (("call", "refund", "--policy", "none.toml"), "none.toml cannot be read"),
+        (("call", "refund", "--policy", "crm.py"), "not valid TOML"),
+        (("call", "refund", "--workspace", "nowhere"), "no folder nowhere"),
+        (("call", "refund", "--journal", "crm.py"), "not a database"),
+        (("call", "refund", "--journal", "/proc/none/j.db"), "Give another file with --journal"),
+        (("call", "refund", "--timeout", "0"), "--timeout is 0"),
+        (("call", "refund", "--timeout", "soon"), "soon"),
+        (("call",), "TOOL"),
+        (("cal", "refund"), "cal"),
+        (("call", "refund", "--nonsense"), "--nonsense"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong_and_runs_nothing(folder: Path, words: tuple[str, ...], told: str) -> None:
+    (folder / "wrong.py").write_text("def (", encoding="utf-8")
+    done = shell(folder, *words)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+
+
+async def test_a_journal_that_another_process_writes_is_refused_by_name(folder: Path) -> None:
+    journal = SqliteJournal(folder / "busy.db")
+    done = shell(folder, *REFUND, "order=A7", "cents=1", "--journal", "busy.db")
+    await journal.close()
+    assert done.code == 2
+    assert f"process {os.getpid()}" in done.err
+    assert paid(folder) == []
+
+
+def test_without_a_journal_nothing_is_left_on_the_disk(folder: Path) -> None:
+    done = shell(folder, "call", "odd_text", "--tools", "crm.py", "--journal", ":memory:")
+    assert done.code == 0
+    assert not (folder / ".callgate").exists()
+
+
+@pytest.mark.process
+def test_an_effect_that_nobody_knows_the_outcome_of_has_an_exit_code_of_its_own(folder: Path) -> None:
+    done = shell(folder, "call", "wait", "--tools", "crm.py", "--timeout", "3", "--json")
+    assert done.code == 3
+    assert done.json["status"] == "unknown"
+
+
+@pytest.mark.process
+def test_output_is_shown_while_the_tool_runs_and_an_interrupt_ends_the_tool(folder: Path) -> None:
+    words = command(("call", "wait", "--tools", "crm.py"))
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+        assert running.stderr is not None
+        begun = next(line for line in running.stderr if line.startswith("begun"))
+        assert "\\x1b[2J" in begun
+        pid = int(begun.split()[-1])
+        assert psutil.pid_exists(pid)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert "It may have done part of its work" in err
+    assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize(("answer", "code", "effects"), [("y", 0, ["A7 1"]), ("n", 4, [])])
+def test_at_a_terminal_a_person_decides(folder: Path, answer: str, code: int, effects: list[str]) -> None:
+    ours, theirs = pty.openpty()
+    words = command((*REFUND, "order=A7", "cents=1", "--policy", "rules.toml"))
+    with subprocess.Popen(words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment()) as running:
+        os.close(theirs)
+        read_until(ours, b"Run it? [y/N]")
+        os.write(ours, answer.encode() + b"\n")
+        read_until(ours, b"callgate log show")
+        assert running.wait(timeout=20) == code
+    os.close(ours)
+    assert paid(folder) == effects
+
+
+def read_until(terminal: int, words: bytes) -> None:
+    seen = b""
+    while words not in seen:
+        seen += os.read(terminal, 4096)

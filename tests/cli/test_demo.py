@@ -1,0 +1,183 @@
+"""`callgate demo`: what is shown is true, and if it were not, the exit code would say so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from callgate.demo import DEMOS, verify_repair
+from tests.cli.shell import command, environment, shell
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The main demonstration, run once."""
+    place = tmp_path_factory.mktemp("demo")
+    done = shell(place, "demo", "--json", TMPDIR=str(place))
+    assert done.code == 0, done.out
+    outcome: dict[str, Any] = done.json
+    return outcome
+
+
+def test_the_main_demonstration_repairs_the_repository_and_proves_it(repaired: dict[str, Any]) -> None:
+    assert (repaired["ok"], repaired["problems"]) == (True, [])
+    assert len(repaired["proven"]) == 13
+    ended = [(call["tool"], call["failure_class"] or call["status"]) for call in repaired["calls"]]
+    assert ended[4:] == [
+        ("run_command", "ok"),
+        ("run_command", "denied"),
+        ("order_history", "ok"),
+        ("search_result", "ok"),
+        ("check_format", "timeout"),
+        ("legacy_export", "exception"),
+        ("edit_file", "truncated_arguments"),
+        ("edit_file", "ok"),
+        ("run_command", "ok"),
+        ("run_command", "aborted"),
+    ]
+
+
+def test_where_pytest_is_missing_unittest_runs_the_tests(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['pytest'] = None; from callgate.cli import main; sys.exit(main(['demo', '--json']))"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment(TMPDIR=str(tmp_path)))
+    assert done.returncode == 0, done.stdout
+    assert "the tests were red, then green: unittest gave exit codes [1, 0]" in json.loads(done.stdout)["proven"]
+
+
+def test_its_record_can_be_looked_into_afterwards(repaired: dict[str, Any], tmp_path: Path) -> None:
+    journal = ("--journal", repaired["journal"])
+    assert len(shell(tmp_path, "log", "list", "--json", *journal).lines) == len(repaired["calls"])
+    assert shell(tmp_path, "log", "verify", *journal).code == 0
+    assert "tests-stay (policy.toml:21)" in shell(tmp_path, "log", "show", "2/5", *journal).out
+
+
+def change(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+
+def an_effect_twice(root: Path) -> None:
+    ledger = root / "ledger.jsonl"
+    first = ledger.read_text(encoding="utf-8").splitlines()[0]
+    ledger.write_text(f"{ledger.read_text(encoding='utf-8')}{first}\n", encoding="utf-8")
+
+
+def an_effect_missing(root: Path) -> None:
+    ledger = root / "ledger.jsonl"
+    lines = [line for line in ledger.read_text(encoding="utf-8").splitlines() if json.loads(line)["tool"] != "edit_file"]
+    ledger.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def a_process_left(root: Path) -> None:
+    ledger = root / "ledger.jsonl"
+    change(ledger, '"kind": "process"', '"kind": "left"')
+
+
+def code_not_repaired(root: Path) -> None:
+    change(root / "repository/shop/prices.py", "// 100", "/ 100")
+
+
+def other_tests(root: Path) -> None:
+    change(root / "repository/tests/test_prices.py", "10)", "9)")
+
+
+def never_red(root: Path) -> None:
+    connection = apsw.Connection(str(root / "journal.db"))
+    connection.execute("UPDATE events SET body = CAST(replace(CAST(body AS TEXT), '\"exit_code\":1', '\"exit_code\":0') AS BLOB)")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "claim"),
+    [
+        (an_effect_twice, "every effect happened exactly once"),
+        (an_effect_missing, "every effect happened exactly once"),
+        (a_process_left, "the tool that hung in C"),
+        (code_not_repaired, "one file was repaired"),
+        (other_tests, "one file was repaired"),
+        (never_red, "the tests were red"),
+        (never_red, "the record holds"),
+    ],
+)
+def test_evidence_that_contradicts_a_claim_is_found(
+    repaired: dict[str, Any], tmp_path: Path, sabotage: Callable[[Path], None], claim: str
+) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(repaired["folder"], root)
+    assert all(finding.holds for finding in verify_repair(root))
+    sabotage(root)
+    assert any(finding.claim.startswith(claim) for finding in verify_repair(root) if not finding.holds)
+
+
+def test_a_ledger_that_says_otherwise_makes_the_command_fail(tmp_path: Path) -> None:
+    """While it runs, somebody writes an effect into the ledger that the engine knows nothing of."""
+    words = command(("demo",))
+    with subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(TMPDIR=str(tmp_path))
+    ) as running:
+        assert running.stdout is not None
+        next(line for line in running.stdout if "✓ run_command" in line)
+        (ledger,) = tmp_path.glob("callgate-demo-repair-*/ledger.jsonl")
+        entry = {"kind": "effect", "call": "forged/0/0", "tool": "edit_file", "pid": 1, "created": 0.0, "what": ""}
+        with ledger.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert "✗ every effect happened exactly once" in out
+    assert "failed" in err
+
+
+@pytest.mark.parametrize("name", [name for name in DEMOS if name not in ("repair", "folder")])
+def test_each_demonstration_proves_what_it_claims(tmp_path: Path, name: str) -> None:
+    done = shell(tmp_path, "demo", name, TMPDIR=str(tmp_path))
+    assert done.code == 0, done.out
+    for words in ("✓", "journal", "callgate log list --journal"):
+        assert words in done.out
+
+
+def test_a_folder_of_ones_own_is_only_read(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (folder / "large.txt").write_text("one more line\n" * 2_000, encoding="utf-8")
+    before = tree_hash(folder)
+    done = shell(elsewhere, "demo", "--dir", str(folder), "--json", TMPDIR=str(elsewhere))
+    assert (done.code, done.json["problems"]) == (0, [])
+    assert {call["tool"] for call in done.json["calls"]} == {"list_files", "glob_files", "grep_files", "read_file", "search_result"}
+    assert tree_hash(folder) == before
+
+
+def tree_hash(root: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        digest.update(f"{path.relative_to(root)} {path.lstat().st_mode} {path.lstat().st_mtime_ns}".encode())
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
+def test_demonstrations_are_listed_by_name(tmp_path: Path) -> None:
+    assert [entry["name"] for entry in shell(tmp_path, "demo", "--list", "--json").json] == list(DEMOS)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nothing",), "There are: repair, stop, cut-off, side-by-side, large, folder"),
+        (("folder",), "callgate demo --dir PATH"),
+        (("--dir", "nowhere"), "no folder nowhere"),
+        (("stop", "--dir", "."), "brings its own folder"),
+    ],
+)
+def test_a_demonstration_that_cannot_be_shown_says_why(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    done = shell(tmp_path, "demo", *words)
+    assert done.code == 2
+    assert told in done.err

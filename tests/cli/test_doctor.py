@@ -1,0 +1,31 @@
+"""`callgate doctor`: what this machine can promise, tried out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import shell
+
+
+@pytest.mark.process
+def test_every_guarantee_is_told_with_its_strength_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    done = shell(tmp_path, "doctor", "--json")
+    states = {check["name"]: check["state"] for check in done.json["checks"]}
+    facts = {check["name"]: check["fact"] for check in done.json["checks"]}
+    assert (done.code, done.json["ok"]) == (0, True)
+    assert {states[name] for name in ("python", "packages", "sqlite", "journal", "process: a try")} == {"ok"}
+    assert sys.executable in facts["python"]
+    assert "workspace" in states
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.process
+def test_a_journal_that_could_not_be_written_is_a_weakness_that_says_what_to_do(tmp_path: Path) -> None:
+    done = shell(tmp_path, "doctor", "--json", CALLGATE_JOURNAL=f"{__file__}/journal.db", TOOL_EXECUTION_TIMEOUT_MS="20000")
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert checks["journal's place"]["state"] == "weak"
+    assert "--journal" in checks["journal's place"]["fact"]
+    assert checks["call deadline"]["fact"].startswith("20 s")

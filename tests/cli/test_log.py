@@ -1,0 +1,116 @@
+"""`callgate log`: the record, read by somebody who was not there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.cli.shell import command, environment, shell, write_tools
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logged")
+    write_tools(folder)
+    for words in (("refund", "order=A7", "cents=1"), ("refund", "order=A8", "cents=1"), ("odd_text",)):
+        policy = () if "order=A7" in words else ("--policy", "rules.toml")
+        shell(folder, "call", *words, "--tools", "crm.py", "--run", words[-2] if len(words) > 1 else "odd", *policy)
+    return folder
+
+
+@pytest.fixture
+def logged(first: Path, tmp_path: Path) -> Path:
+    """A folder in which three calls were made: one that ran, one that was asked about, one that was denied."""
+    return Path(shutil.copytree(first, tmp_path / "logged"))
+
+
+def test_calls_are_listed_newest_last_with_status_and_rule(logged: Path) -> None:
+    calls = shell(logged, "log", "list", "--json").lines
+    assert [(call["tool"], call["status"]) for call in calls] == [("refund", "ok"), ("refund", "asked"), ("odd_text", "error")]
+    assert calls[2]["rule"] == "no-odd-text (rules.toml:8)"
+    assert calls[0]["duration_ms"] > 0
+    table = shell(logged, "log", "list").out
+    assert table.index("ok") < table.index("asked") < table.index("policy_denied")
+
+
+@pytest.mark.parametrize(
+    ("options", "tools"),
+    [
+        (("--tool", "odd_text"), ["odd_text"]),
+        (("--kind", "call.suspended"), ["refund"]),
+        (("--run", "order=A7"), ["refund"]),
+        (("--after", "4"), ["refund", "odd_text"]),
+        (("--tool", "none"), []),
+    ],
+)
+def test_the_list_can_be_narrowed(logged: Path, options: tuple[str, ...], tools: list[str]) -> None:
+    assert [call["tool"] for call in shell(logged, "log", "list", "--json", *options).lines] == tools
+
+
+@pytest.mark.parametrize("identity", ["order=A7/0/0", "order=A7"])
+def test_a_call_or_a_run_is_shown_with_causes_and_bodies(logged: Path, identity: str) -> None:
+    events = shell(logged, "log", "show", identity, "--json").lines
+    assert [event["kind"] for event in events] == ["call.received", "call.verdict", "call.started", "call.completed"]
+    for cause, event in pairwise(events):
+        assert event["parents"] == [cause["position"]]
+    assert events[1]["body"]["arguments"] == {"order": "A7", "cents": 1}
+    assert "  2 call.verdict" in shell(logged, "log", "show", identity).out
+
+
+def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> None:
+    done = shell(logged, "log", "show", "nothing")
+    assert done.code == 2
+    assert "odd/0/0" in done.err
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "x"), ("follow",), ("verify",)])
+def test_a_journal_that_is_not_there_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = shell(tmp_path, "log", *words, "--journal", "none.db")
+    assert done.code == 2
+    assert "There is no journal at none.db" in done.err
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_events_are_followed_live_from_any_position_and_an_interrupt_ends_it_well(logged: Path) -> None:
+    words = command(("log", "follow", "--after", "4", "--json", "--kind", "call.received"))
+    with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+        assert running.stdout is not None
+        old = [json.loads(running.stdout.readline()), json.loads(running.stdout.readline())]
+        shell(logged, "call", "odd_text", "--tools", "crm.py", "--run", "later")
+        new = json.loads(running.stdout.readline())
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=20)
+    assert [event["run"] for event in (*old, new)] == ["order=A8", "odd", "later"]
+    assert running.returncode == 0
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ("UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'A7', 'B7') AS BLOB) WHERE position = 2", 2),
+        ("DELETE FROM events WHERE position = 3", 4),
+    ],
+    ids=["changed", "removed"],
+)
+def test_a_record_that_was_changed_afterwards_does_not_verify(logged: Path, change: str, where: int) -> None:
+    assert shell(logged, "log", "verify").code == 0
+    connection = apsw.Connection(str(logged / ".callgate/journal.db"))
+    connection.execute(change)
+    connection.close()
+    found: dict[str, Any] = shell(logged, "log", "verify", "--json").json
+    assert (found["holds"], found["broken"]["position"]) == (False, where)
+    assert shell(logged, "log", "verify").code == 1
+
+
+def test_the_journal_can_be_named_once_for_all_commands(logged: Path) -> None:
+    calls = shell(logged / "..", "log", "list", "--json", CALLGATE_JOURNAL=str(logged / ".callgate/journal.db")).lines
+    assert len(calls) == 3

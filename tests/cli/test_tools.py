@@ -1,0 +1,68 @@
+"""`callgate tools`: what a model could call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import environment, shell
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("crm.py", ["refund", "odd_text", "broken", "wait"]),
+        ("crm.py:refund", ["refund"]),
+        ("crm.py:both", ["refund", "odd_text"]),
+        ("crm", ["refund", "odd_text", "broken", "wait"]),
+        ("crm:both", ["refund", "odd_text"]),
+    ],
+)
+def test_tools_are_found_wherever_a_spec_points(folder: Path, spec: str, names: list[str]) -> None:
+    listed = shell(folder, "tools", "list", "--tools", spec, "--json").json
+    assert [tool["name"] for tool in listed] == names
+
+
+def test_several_places_give_all_their_tools(folder: Path) -> None:
+    done = shell(folder, "tools", "list", "--tools", "builtin", "--tools", "crm.py:refund")
+    assert done.code == 0
+    for words in ("read_file", "run_command", "search_result", "refund", "process", "dangerous"):
+        assert words in done.out
+
+
+def test_one_tool_is_shown_with_the_schema_that_a_model_gets(folder: Path) -> None:
+    assert '"description": "Which order."' in shell(folder, "tools", "show", "refund", "--tools", "crm.py").out
+    shown = shell(folder, "tools", "show", "refund", "--tools", "crm.py", "--json").json
+    assert shown["effect"] == "once"
+    assert shown["openai"]["function"]["parameters"]["required"] == ["order", "cents"]
+
+
+def test_a_name_that_is_none_is_refused_with_those_there_are(folder: Path) -> None:
+    done = shell(folder, "tools", "show", "refnd", "--tools", "crm.py")
+    assert done.code == 2
+    assert "There are: refund, odd_text, broken, wait" in done.err
+
+
+@pytest.mark.parametrize("words", [(), ("call",), ("tools", "list"), ("log", "show"), ("doctor",), ("demo",)], ids=" ".join)
+def test_help_teaches_with_an_example_and_the_exit_codes(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = shell(tmp_path, *words, "--help")
+    assert done.code == 0
+    assert " ".join(("callgate", *words)) in done.out
+    assert "130 interrupted" in " ".join(done.out.split())
+
+
+def test_without_its_packages_the_command_line_says_how_to_get_them() -> None:
+    """Site packages are switched off, so that nothing but Python itself is there."""
+    code = "import os, sys; sys.path.insert(0, os.environ['PYTHONPATH']); from callgate.cli import main; sys.exit(main([]))"
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=30, env=environment())
+    assert done.returncode == 2
+    assert done.stderr == "The command line needs cyclopts and rich. Install them with: python -m pip install 'callgate[cli]'\n"
+
+
+def test_importing_callgate_loads_nothing_of_the_command_line() -> None:
+    code = "import callgate, sys; print([name for name in ('rich', 'cyclopts', 'callgate.demo', 'callgate.cli') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment())
+    assert done.stdout == "[]\n"
