@@ -2,5 +2,7 @@
 
 import sys
 
-if sys.version_info < (3, 11):
+OLDEST = (3, 11)
+
+if tuple(sys.version_info) < OLDEST:
     sys.exit(f"callgate needs Python 3.11 or newer; this is {sys.version.split()[0]}. Say which to use: make PYTHON=python3.12 ...")

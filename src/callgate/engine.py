@@ -21,32 +21,31 @@ from callgate._cache import MemoryCache
 from callgate._clock import Clock, SystemClock
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits, timeout_from_environment
-from callgate._pipeline.again import Known, call_key, rule_out_repeat
+from callgate._pipeline.again import Known, call_key, earlier_result
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.cache import Cache
-from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.endings import Endings
+from callgate._pipeline.execute import Executor
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import hook_result
-from callgate._pipeline.normalise import Normaliser, again
+from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.parse import parse
 from callgate._pipeline.record import Reason, Writer
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.run import run
 from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
-from callgate._signals import AbortSignal, Control, settled
+from callgate._signals import AbortSignal, Control
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, CallNotStarted, OutcomeUnknown, RecordFailed, UsageError
+from callgate.errors import CallAborted, CallFailed, CallNotStarted, UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler
-from callgate.route import ApprovedCall, Checked, ValidatedCall
+from callgate.route import Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
 
@@ -133,6 +132,14 @@ class Engine:
             journal=self.journal, bus=self.bus, clock=self.clock, normaliser=self._normaliser, approvals=self._approvals, restart=restart
         )
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late)
+        self._executor = Executor(
+            desk=self._desk,
+            cache=self._cache,
+            runners=self._runners,
+            clock=self.clock,
+            timeout_s=self._timeout_s,
+            grace_s=limits.grace_s,
+        )
         for one in tools:
             self.register(one)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -194,7 +201,7 @@ class Engine:
                 return await self._endings.answered(flight, await self._result(flight, call, key))
             known = flight.state.find(call, key)
             if known is not None:
-                return await self._replay(flight, call, known)
+                return await self._replay(flight, known)
             with flight.state.taking_on(call, key, flight) as known:
                 known.result = await self._result(flight, call, key)
                 return await self._endings.answered(flight, known.result)
@@ -209,11 +216,7 @@ class Engine:
         approved = await gate(call, hooks.before, self._desk, key)
         flight.approved(approved)
         try:
-            if call.tool.cache_scope is None:
-                checked = await self._execute(flight, approved)
-            else:
-                left = flight.start_clock(self.clock.monotonic(), self._timeout_s) - self.clock.monotonic()
-                checked = await self._cache.answer(approved, lambda: self._execute(flight, approved), kill=flight.kill, timeout_s=left)
+            checked = await self._executor.checked(flight, approved)  # cache → run → check
             self._check_stop(flight, checked)
             if hooks.after:
                 checked = await hook_result(approved.call, checked, hooks.after, self._desk)
@@ -223,61 +226,12 @@ class Engine:
         except CallFailed as error:
             return self._endings.result_of(flight, error, call.tool.name, approved)
 
-    async def _execute(self, flight: Flight, approved: ApprovedCall) -> Checked:
-        """Run, then check: what the cache stage skips on a hit."""
-        tool = approved.call.tool
-        if flight.before_start is not None:
-            await flight.before_start(approved)
-        if flight.state.uncertain:
-            happened = await rule_out_repeat(flight.state, approved, self._desk)
-            if happened is not None:
-                return happened
-        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
-        slots = self._desk.slots(tool)
-        try:
-            if not flight.take_nowait(slots):
-                await flight.take(slots)
-            began = self.clock.monotonic()
-            self._desk.take_dangerous(approved.call)
-            self._cache.written(touched)
-            flight.started = True
-            ran = await run(
-                approved,
-                self._desk.context(flight, approved),
-                runner=self._runners.pick(tool.runner),
-                record=flight,
-                clock=self.clock,
-                kill=flight.kill,
-                deadline=flight.start_clock(began, self._timeout_s),
-                grace_s=self.limits.grace_s,
-            )
-        except RecordFailed:
-            flight.started = False
-            raise
-        except asyncio.CancelledError:
-            flight.state.now_uncertain(approved)
-            raise
-        finally:
-            self._cache.written(touched)
-            flight.give()
-        flight.started = ran.entered
-        checked = check(approved, ran, self.clock.monotonic() - began)
-        if checked.status == "unknown":
-            flight.state.now_uncertain(approved)
-        return checked
-
-    async def _replay(self, flight: Flight, call: ValidatedCall, known: Known) -> Outcome:
+    async def _replay(self, flight: Flight, known: Known) -> Outcome:
         """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
-        joined = known.running is not None
-        if known.running is not None:
-            await settled(known.running, flight.kill, self._timeout_s)
+        result, why = await earlier_result(known, flight, self._timeout_s)
         self._check_stop(flight)
-        if known.result is None:
-            raise OutcomeUnknown(
-                f"{call.tool.name} was handed in again while {known.uid} was running, and that call has no result. Check it first."
-            )
-        flight.write("call.replayed", Reason(reason="joined" if joined else "replayed", details={"uid": known.uid}))
-        return await self._endings.answered(flight, again(known.result, flight.raw, flight.uid, joined=joined))
+        flight.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
+        return await self._endings.answered(flight, result)
 
     def _check_stop(self, flight: Flight, checked: Checked | None = None) -> None:
         """End the message where a stop is pending. What a call that ran came to stays in the record and out of the history."""

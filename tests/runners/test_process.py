@@ -117,7 +117,7 @@ async def test_a_call_that_waits_for_a_worker_is_not_started(processes: ProcessR
 @process
 async def test_a_result_that_is_no_json_or_too_large_is_an_error_of_the_tool(marker: str, tmp_path: Path) -> None:
     runner = ProcessRunner(Limits(result_bytes=1_000), SystemClock())
-    execution = await runner.run(Made(fixture_tools.sync_echo, {"value": "x" * 2_000}).request)
+    execution = await runner.run(Made(fixture_tools.sync_echo, {"value": "x" * 200_000}).request)
     assert (execution.status, execution.error_type, execution.details) == (
         "raised",
         "ResultNotSerializable",

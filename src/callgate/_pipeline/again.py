@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._json import canonical
 from callgate._pipeline.record import Started, arguments_hash, decode_result
+from callgate._signals import settled
 from callgate.calls import ToolResult
 from callgate.errors import IdempotencyConflict, OutcomeUnknown
 from callgate.events import Event
@@ -29,7 +31,7 @@ from callgate.tools import Verified
 if TYPE_CHECKING:
     from callgate._pipeline.flight import Flight
 
-__all__ = ["Known", "RunState", "call_key", "rule_out_repeat"]
+__all__ = ["Known", "RunState", "call_key", "earlier_result", "rule_out_repeat"]
 
 _started = msgspec.json.Decoder(Started).decode
 
@@ -201,6 +203,23 @@ class RunState:
                 del self.uncertain[fact]
                 return True
         return False
+
+
+async def earlier_result(known: Known, flight: Flight, timeout_s: float) -> tuple[ToolResult, str]:
+    """The result of a call that is handed in again, and whether it was stored (`replayed`) or still running (`joined`).
+
+    Raises:
+        OutcomeUnknown: It ran and left no result, or did not end in time.
+    """
+    joined = known.running is not None
+    if known.running is not None:
+        await settled(known.running, flight.kill, timeout_s)
+    if known.result is None:
+        raise OutcomeUnknown(
+            f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."
+        )
+    metadata = replace(known.result.metadata, replayed=not joined, joined=joined)
+    return replace(known.result, id=flight.raw.id, uid=flight.uid, metadata=metadata), "joined" if joined else "replayed"
 
 
 async def rule_out_repeat(state: RunState, approved: ApprovedCall, desk: Settling) -> Checked | None:

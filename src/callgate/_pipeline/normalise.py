@@ -17,7 +17,7 @@ from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
 from callgate.route import ApprovedCall, Checked
 
-__all__ = ["Normaliser", "again"]
+__all__ = ["Normaliser"]
 
 _SHOWN = frozenset({"modified", "warning"})
 """Notes that the model reads beside the result; the others are in the metadata."""
@@ -128,11 +128,6 @@ class Normaliser:
 
     def _redacted(self, text: str) -> str:
         return text if self._redactor is None else self._redactor.redact(text.encode()).decode()
-
-
-def again(result: ToolResult, raw: RawCall, uid: str, *, joined: bool) -> ToolResult:
-    """A stored result, given to a caller that handed the same call in again; `joined` if that call was still running."""
-    return replace(result, id=raw.id, uid=uid, metadata=replace(result.metadata, replayed=not joined, joined=joined))
 
 
 def _shown(notes: tuple[Note, ...]) -> tuple[Part, ...]:

@@ -20,7 +20,7 @@ from callgate._json import decode
 from callgate._limits import Limits
 from callgate._runners.failure import failed, not_started
 from callgate._runners.inline import drive
-from callgate._runners.output import LiveText, Tail
+from callgate._runners.relay import Relay
 from callgate._runners.strays import OnLate, Strays
 from callgate._runners.waiting import Wait
 from callgate.protocols import Execution, RunRequest
@@ -63,7 +63,7 @@ class ThreadRunner:
             rest = replace(request, timeout_s=max(0.0, request.timeout_s - (loop.time() - begun_at)))
             return await drive(answer, rest, job.context, self._strays)
         finally:
-            job.listening = False
+            job.relay.stop()
 
     async def _answer(self, job: _Job) -> Execution | Awaitable[object]:
         try:
@@ -94,7 +94,7 @@ class ThreadRunner:
             self._pool.withdrawn()
             ended = job.wait.overdue()
             return not_started(f"no thread was free in time: {ended.error}")
-        return job.wait.overdue(abandoned=self._pool.abandon(job), partial=job.tail.text())
+        return job.wait.overdue(abandoned=self._pool.abandon(job), partial=job.relay.text())
 
     async def close(self) -> None:
         """End the threads that wait for work; those inside a tool are not waited for."""
@@ -109,9 +109,7 @@ class _Job:
         self.request = request
         self.context: Context = copy_context()
         self.wait: Wait[Execution | Awaitable[object]] = Wait(request)
-        self.tail = Tail()
-        self.listening = True
-        """Somebody still wants to see progress."""
+        self.relay = Relay(request.context, loop)
         self.finished = False
         """The tool has returned. Guarded by the pool's lock, as is `abandoned`."""
         self.abandoned = False
@@ -119,9 +117,6 @@ class _Job:
         self._pool = pool
         self._strays = strays
         self._ticket = threading.Lock()
-        self._live = LiveText()
-        self._fresh: list[tuple[str, str]] = []
-        self._lock = threading.Lock()
 
     def enter(self) -> bool:
         """True for the first who asks: the thread that will run the tool, or the caller who no longer wants it run."""
@@ -132,7 +127,7 @@ class _Job:
     def execute(self) -> Execution | Awaitable[object]:
         request = self.request
         approved = request.approved
-        context = request.context.reporting_to(self._report)
+        context = request.context.reporting_to(self.relay.take)
         try:
             value = self.context.run(approved.call.tool.tool.invoke, context, decode(approved.encoded))
             if inspect.isawaitable(value):
@@ -141,40 +136,17 @@ class _Job:
             return failed(error)
         return Execution(status="returned", value=value)
 
-    def _report(self, text: str, stream: str) -> None:
-        with self._lock:
-            waiting = bool(self._fresh)
-            self._fresh += self._live.offer(text, stream, self._loop.time())
-            if waiting or not self._fresh:
-                return
-        self._post(self._show)
-
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
-        self._post(self._finish, answer)
-
-    def _post(self, callback: object, *values: object) -> None:
-        with suppress(RuntimeError):  # the event loop is closed: nobody listens any more
-            self._loop.call_soon_threadsafe(callback, *values)  # type: ignore[arg-type]
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._finish, answer)
 
     # On the event loop.
 
-    def _show(self) -> None:
-        with self._lock:
-            pieces, self._fresh = self._fresh, []
-        self._pass_on(pieces)
-
-    def _pass_on(self, pieces: list[tuple[str, str]]) -> None:
-        for text, stream in pieces:
-            self.tail.add(text)
-            if self.listening:
-                self.request.context.progress(text, stream=stream)
-
     def _finish(self, answer: Execution | Awaitable[object]) -> None:
-        self._show()
-        self._pass_on(self._live.rest())
+        self.relay.flush()
         self._pool.finished(self)
         if isinstance(answer, Execution) and answer.status != "returned":
-            answer = replace(answer, partial=self.tail.text())
+            answer = replace(answer, partial=self.relay.text())
         if not self.wait.finish(answer):
             self.came_late(answer)
 

@@ -5,7 +5,6 @@ Adding a field here widens the contract for all tools. Host-specific context tra
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable, Mapping
 
 from callgate._signals import AbortSignal
@@ -110,7 +109,9 @@ class ToolContext:
 
     def reporting_to(self, report: Report) -> ToolContext:
         """The same context, with progress taken by `report`: for a runner whose tools are not on the event loop's thread."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))
+        for name in ToolContext.__slots__:
+            setattr(other, name, getattr(self, name))
         other._report = report
         return other
 

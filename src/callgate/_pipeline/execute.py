@@ -1,0 +1,89 @@
+"""Give an approved call room, run it and judge what came back: what the cache stage skips on a hit.
+
+Between approval and start stand the last things that can keep a call with an effect from starting: the emission's order, an earlier call
+like it whose outcome nobody knows, the slots, the tick's limit. Knows nothing of policies, hooks or how results look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from callgate._clock import Clock
+from callgate._pipeline.again import rule_out_repeat
+from callgate._pipeline.cache import Cache
+from callgate._pipeline.check import check
+from callgate._pipeline.desk import Desk
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.run import Ran, run
+from callgate._runners import Runners
+from callgate.errors import RecordFailed
+from callgate.route import ApprovedCall, Checked
+
+__all__ = ["Executor"]
+
+
+class Executor:
+    """Runs the approved calls of one engine."""
+
+    def __init__(self, *, desk: Desk, cache: Cache, runners: Runners, clock: Clock, timeout_s: float, grace_s: float) -> None:
+        self._desk = desk
+        self._cache = cache
+        self._runners = runners
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._grace_s = grace_s
+
+    async def checked(self, flight: Flight, approved: ApprovedCall) -> Checked:
+        """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
+        if approved.call.tool.cache_scope is None:
+            return await self._executed(flight, approved)
+        now = self._clock.monotonic()
+        left = flight.start_clock(now, self._timeout_s) - now
+        return await self._cache.answer(approved, lambda: self._executed(flight, approved), kill=flight.kill, timeout_s=left)
+
+    async def _executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
+        if flight.before_start is not None:
+            await flight.before_start(approved)
+        if flight.state.uncertain:
+            happened = await rule_out_repeat(flight.state, approved, self._desk)
+            if happened is not None:
+                return happened
+        began = self._clock.monotonic()
+        ran = await self._ran(flight, approved)
+        flight.started = ran.entered
+        checked = check(approved, ran, self._clock.monotonic() - began)
+        if checked.status == "unknown":
+            flight.state.now_uncertain(approved)
+        return checked
+
+    async def _ran(self, flight: Flight, approved: ApprovedCall) -> Ran:
+        """The run, in its slots, between two looks at what it writes."""
+        tool = approved.call.tool
+        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
+        slots = self._desk.slots(tool)
+        try:
+            if not flight.take_nowait(slots):
+                await flight.take(slots)
+            self._desk.take_dangerous(approved.call)
+            self._cache.written(touched)
+            flight.started = True
+            return await run(
+                approved,
+                self._desk.context(flight, approved),
+                runner=self._runners.pick(tool.runner),
+                record=flight,
+                clock=self._clock,
+                kill=flight.kill,
+                deadline=flight.start_clock(self._clock.monotonic(), self._timeout_s),
+                grace_s=self._grace_s,
+            )
+        except RecordFailed:
+            flight.started = False
+            raise
+        except asyncio.CancelledError:
+            if flight.started:
+                flight.state.now_uncertain(approved)
+            raise
+        finally:
+            self._cache.written(touched)
+            flight.give()
