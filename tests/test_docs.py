@@ -1,0 +1,169 @@
+"""Documentation that is run: every Python block, every `callgate` command, every relative link.
+
+The Python blocks of a page are one script. A fenced block with a file's name beside its language is that file. A `text` block is what the
+code or the commands before it print, line by line in this order, where `...` stands for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.test_requirements import proofs_in
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("*.md")])
+_FENCE = re.compile(r"^```(\w*)[ \t]*(\S*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_EXIT = re.compile(r"#\s*exit code (\d+)")
+NOT_RUN = "# not run"
+
+
+class Block(NamedTuple):
+    language: str
+    file: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found.groups()) for found in _FENCE.finditer(page.read_text(encoding="utf-8"))]
+
+
+def runs(block: Block) -> bool:
+    return not block.text.startswith(NOT_RUN)
+
+
+def ids(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+RUNNABLE = [page for page in PAGES if any(runs(block) and block.language in ("python", "sh") for block in blocks(page))]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("page", RUNNABLE, ids=ids)
+def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
+    found = blocks(page)
+    for block in found:
+        if block.file:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+    printed = {"python": run_python(found, tmp_path), "sh": ""}
+    for before, block in pairwise([Block("", "", ""), *found]):
+        if block.language == "sh" and runs(block):
+            printed["sh"] = "".join(run_command(line, tmp_path) for line in commands(block))
+        if block.language == "text" and before.language in printed:
+            printed[before.language] = after(printed[before.language], block)
+
+
+def run_python(found: list[Block], place: Path) -> str:
+    code = "\n\n".join(block.text for block in found if block.language == "python" and not block.file and runs(block))
+    if not code:
+        return ""
+    script = place / "page.py"
+    script.write_text(code, encoding="utf-8")
+    return run([sys.executable, str(script)], place, 0)
+
+
+def commands(block: Block) -> Iterator[str]:
+    """The lines that this repository can answer for; `make`, `pip` and `git` are not run."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        if line.startswith("callgate "):
+            yield line
+
+
+def run_command(line: str, place: Path) -> str:
+    expected = _EXIT.search(line)
+    return run(["bash", "-c", line], place, int(expected[1]) if expected else 0)
+
+
+def run(command: list[str], place: Path, code: int) -> str:
+    shim = place / "bin" / "callgate"
+    shim.parent.mkdir(exist_ok=True)
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m callgate.cli "$@"\n', encoding="utf-8")
+    shim.chmod(0o700)
+    environ = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PATH": f"{shim.parent}:{os.environ['PATH']}", "COLUMNS": "200"}
+    environ.pop("CALLGATE_JOURNAL", None)
+    done = subprocess.run(
+        command, cwd=place, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100
+    )
+    assert done.returncode == code, f"{command[-1]}\nended with {done.returncode}, not {code}:\n{done.stdout}"
+    return done.stdout
+
+
+def after(printed: str, block: Block) -> str:
+    """What was printed after the lines of `block`, which must be there in this order."""
+    for line in block.text.splitlines():
+        place = 0
+        for piece in filter(None, (part.strip() for part in line.split("..."))):
+            at = printed.find(piece, place)
+            assert at >= 0, f"{piece!r} is not in what was printed:\n{printed}"
+            place = at + len(piece)
+        printed = printed[place:]
+    return printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in _LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors(there), target
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or not page.exists() or page.suffix != ".md":
+            continue
+        seen.add(page)
+        targets = (target.partition("#")[0] for target in _LINK.findall(page.read_text(encoding="utf-8")))
+        waiting += [(page.parent / target).resolve() for target in targets if target and not re.match(r"[a-z]+:", target)]
+    assert {ids(page) for page in PAGES if "changes" not in page.parts} <= {ids(page) for page in seen}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    for name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")):
+        assert name[1] in proofs_in(name[0]), name
+
+
+def test_each_fragment_speaks_of_one_thing_and_is_named_for_it() -> None:
+    for fragment in (ROOT / "changes").iterdir():
+        assert re.fullmatch(r"\d{3}\.(added|changed|fixed|removed)\.md", fragment.name)
+        assert len(fragment.read_text(encoding="utf-8").strip().splitlines()) == 1
+
+
+def test_the_licence_of_everything_that_is_installed_is_told() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [line for name, lines in project["optional-dependencies"].items() if name != "dev" for line in lines]
+    wanted = {re.split(r"[<>=\[ ]", line)[0] for line in [*project["dependencies"], *extras]}
+    assert wanted == set(re.findall(r"^\| ([a-z][\w-]+) \|", (ROOT / "THIRD_PARTY.md").read_text(encoding="utf-8"), re.MULTILINE)) - {
+        "distribution"
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_a_page_names_no_machine_and_promises_no_index(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"/(?:work|home|root|Users)/", text)
+    assert "pip install callgate" not in text

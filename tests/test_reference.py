@@ -1,0 +1,131 @@
+"""The reference's tables are what the code has: nothing left out, nothing made up."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import callgate
+from callgate import Limits, RetryPolicy, Tool, errors
+from callgate.cli import _exits
+from callgate.errors import FAILURE_CLASSES, CallFailed
+from callgate.events import KINDS
+from callgate.policy.facts import FACTS
+from callgate.policy.rules import _RULE_KEYS, _TESTS
+from callgate.tools.registry import _EFFECT_OF
+from tests.acceptance.test_payload_and_context import CONTEXT
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "callgate"
+
+
+def table(page: str, heading: str) -> dict[str, tuple[str, ...]]:
+    """The first table under a heading: its first column, without backticks, to the others."""
+    text = f"\n{(ROOT / page).read_text(encoding='utf-8')}".split(f"\n{heading}\n", 1)[1]
+    rows = re.search(r"^\|.*\n\|[-|]+\n((?:\|.*\n)*)", text, re.MULTILINE)
+    assert rows is not None
+    cells = [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))) for line in rows[1].splitlines()]
+    return {first.replace("`", ""): tuple(rest) for first, *rest in cells}
+
+
+def test_public_names() -> None:
+    assert list(table("docs/reference/public-names.md", "## `callgate`")) == callgate.__all__
+    modules = {f"callgate.{path.stem}" for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert set(table("docs/reference/public-names.md", "## Modules")) == {name for name in modules if "._" not in name}
+
+
+def test_limits() -> None:
+    shown = table("docs/reference/limits.md", "# Limits")
+    assert {name: row[0] for name, row in shown.items()} == {name: f"`{getattr(Limits(), name)!r}`" for name in Limits.__struct_fields__}
+    retries = {name: row[0] for name, row in table("docs/reference/limits.md", "## Retries").items()}
+    assert retries == {name: f"`{getattr(RetryPolicy(), name)!r}`" for name in RetryPolicy.__struct_fields__}
+
+
+def test_failure_classes() -> None:
+    assert set(table("docs/reference/failures.md", "## Classes")) == FAILURE_CLASSES
+
+
+def test_codes() -> None:
+    """Every code that the sources give, and no other; with the class that its error has."""
+    of_results = table("docs/reference/failures.md", "## Codes of results")
+    raised = table("docs/reference/failures.md", "## Codes of errors that are raised")
+    documented = {*of_results, *raised}
+    given, literals = codes_in_the_sources()
+    assert given <= documented
+    assert documented <= literals
+    for name in errors.__all__:
+        kind: Any = getattr(errors, name)
+        if inspect.isclass(kind) and issubclass(kind, CallFailed):
+            assert f"`{kind.failure_class}`" in of_results[kind.code][0]
+    assert {failure for row in of_results.values() for failure in re.findall(r"`(\w+)`", row[0])} <= FAILURE_CLASSES
+
+
+def codes_in_the_sources() -> tuple[set[str], set[str]]:
+    """What is given as `code` anywhere on the route, and every string there is."""
+    given, literals = set[str](), set[str]()
+    for path in SOURCE.rglob("*.py"):
+        if {"builtins", "cli", "demo", "_workspace"} & set(path.relative_to(SOURCE).parts):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                literals.add(node.value)
+            value = node.value if isinstance(node, ast.keyword) and node.arg == "code" else None
+            if isinstance(node, ast.ClassDef):
+                given |= {code for line in node.body if (code := class_code(line))}
+            if value is not None:
+                given |= {part.value for part in ast.walk(value) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    return given, literals
+
+
+def class_code(line: ast.stmt) -> str:
+    target = line.targets[0] if isinstance(line, ast.Assign) else line.target if isinstance(line, ast.AnnAssign) else None
+    value = line.value if isinstance(line, (ast.Assign, ast.AnnAssign)) else None
+    named = isinstance(target, ast.Name) and target.id == "code" and isinstance(value, ast.Constant)
+    return value.value if named and isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+def test_kinds_of_events() -> None:
+    assert {kind: row[0] for kind, row in table("docs/reference/events.md", "## Kinds").items()} == KINDS
+
+
+def test_facts_conditions_and_keys_of_rules() -> None:
+    facts = {name: row[0] for name, row in table("docs/reference/rules.md", "## Facts").items()}
+    assert facts.pop("arguments.NAME")
+    assert facts == {name: meaning for name, (_, meaning) in FACTS.items()}
+    assert set(table("docs/reference/rules.md", "## Conditions")) == set(_TESTS)
+    assert set(table("docs/reference/rules.md", "# Rules")) == _RULE_KEYS
+
+
+def test_attributes_of_tools_and_of_their_context() -> None:
+    shown = {name: row[0] for name, row in table("docs/reference/tools.md", "## Attributes").items()}
+    attributes = [name for name, kind in Tool.__annotations__.items() if "ClassVar" not in str(kind)]
+    assert shown == {name: f"`{getattr(Tool, name)!r}`" for name in attributes}
+    categories = {name: row[0].split("`")[1] for name, row in table("docs/reference/tools.md", "## Categories and effects").items()}
+    assert categories == _EFFECT_OF
+    context = {re.sub(r"^await |\(.*", "", name) for cell in table("docs/reference/tools.md", "## The context") for name in split(cell)}
+    assert context == CONTEXT - {"reporting_to"}
+
+
+def split(cell: str) -> list[str]:
+    return [cell] if "(" in cell else cell.split(", ")
+
+
+def test_exit_codes() -> None:
+    shown = {row[0].strip("`"): int(code) for code, row in table("docs/reference/exit-codes.md", "# Exit codes").items()}
+    assert shown == {name: getattr(_exits, name) for name in _exits.__all__}
+
+
+def test_the_architecture_names_every_room_in_its_layer() -> None:
+    """The layers are those that the import check enforces; no room is left out and none made up."""
+    shown = table("ARCHITECTURE.md", "## Layers")
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"][0]["layers"]
+    layers = [[room.strip().removeprefix("callgate.") for room in re.split("[|:]", layer)] for layer in contract]
+    listed = [room for layer in layers for room in layer]
+    assert list(shown) == listed
+    assert [int(row[0]) for row in shown.values()] == [number for number, layer in enumerate(reversed(layers), 1) for _ in layer][::-1]
+    rooms = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()} - {"__init__"}
+    assert set(listed) == rooms
