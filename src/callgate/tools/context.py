@@ -5,6 +5,7 @@ Adding a field here widens the contract for all tools. Host-specific context tra
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from callgate._signals import AbortSignal
@@ -34,6 +35,7 @@ class ToolContext:
 
     __slots__ = (
         "_call",
+        "_loop",
         "_report",
         "attempt",
         "call_id",
@@ -74,6 +76,7 @@ class ToolContext:
         self.show_kill_hint = show_kill_hint
         self._report = report
         self._call = call
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def actor(self) -> str:
@@ -107,12 +110,13 @@ class ToolContext:
         """Show a piece of output while the tool still runs. Live only; the result stays what the tool returns."""
         self._report(text, stream)
 
-    def reporting_to(self, report: Report) -> ToolContext:
-        """The same context, with progress taken by `report`: for a runner whose tools are not on the event loop's thread."""
+    def for_thread(self, report: Report, loop: asyncio.AbstractEventLoop) -> ToolContext:
+        """The same context for a tool that is not on the event loop's thread: `report` takes its progress, `loop` runs nested calls."""
         other = object.__new__(type(self))
         for name in ToolContext.__slots__:
             setattr(other, name, getattr(self, name))
         other._report = report
+        other._loop = loop
         return other
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
@@ -124,3 +128,13 @@ class ToolContext:
         if self._call is None:
             raise RuntimeError(f"{self.tool} runs in its own process and cannot call other tools; run it inline or in a thread")
         return await self._call(name, arguments)
+
+    def call_sync(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
+        """`call` for a plain function that runs in a thread.
+
+        Raises:
+            RuntimeError: Where there is no thread of the tool's own to wait in.
+        """
+        if self._loop is None:
+            raise RuntimeError(f"{self.tool} does not run in a thread of its own; use 'await ctx.call(...)', or runner='thread'")
+        return asyncio.run_coroutine_threadsafe(self.call(name, arguments), self._loop).result()
