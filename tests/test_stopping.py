@@ -247,6 +247,21 @@ async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -
         assert late.failure_class == "timeout"
 
 
+async def test_a_plain_function_calls_other_tools_from_its_thread() -> None:
+    @tool(effect="none")
+    async def inner(n: int) -> int:
+        """Inner."""
+        return n + 1
+
+    @tool(effect="none")
+    def outer(ctx: ToolContext) -> str:
+        """Outer."""
+        return ctx.call_sync("inner", {"n": 41}).text
+
+    async with Engine([inner, outer]) as engine:
+        assert (await said(engine, call("outer"))).text == "42"
+
+
 async def test_a_parent_holds_no_slot_while_it_waits_for_its_child() -> None:
     from callgate import Limits
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.plan import Footprint, Plan
+from callgate._pipeline.pump import Pump
 from callgate._signals import AbortController, AbortSignal
 from callgate.calls import Aborted, Outcome, RawCall, Scope
 from callgate.errors import UsageError
@@ -39,15 +39,23 @@ class Route(Protocol):
 class _Slot:
     """One call of the message."""
 
-    __slots__ = ("call", "early", "flight", "outcome", "task", "waits")
+    __slots__ = ("call", "early", "ended", "flight", "outcome", "started", "waits")
 
     def __init__(self, flight: Flight) -> None:
         self.flight = flight
         self.call: ValidatedCall | None = None
         self.outcome: Outcome | None = None
-        self.task: asyncio.Task[Outcome] | None = None
         self.waits: tuple[int, ...] = ()
         self.early = False
+        self.started = False
+        self.ended: asyncio.Event | None = None
+        """Made by the first who waits for this call."""
+
+    async def end(self) -> None:
+        """Wait until the call has ended, if it was started."""
+        if self.started and self.outcome is None:
+            self.ended = self.ended or asyncio.Event()
+            await self.ended.wait()
 
 
 class Emission:
@@ -69,6 +77,7 @@ class Emission:
         self._slots: list[_Slot] = []
         self._plan = Plan()
         self._ids: Counter[str] = Counter()
+        self._pump = Pump(self._run)
         self._over = False
         self._stopped = False
         """A call ended the message; those that have not started will not."""
@@ -112,7 +121,7 @@ class Emission:
         await self._end_all(reason)
         self._unlink()
         for slot in self._slots:
-            if slot.task is None and slot.outcome is None:
+            if not slot.started and slot.outcome is None:
                 self._route.not_started(slot.flight, reason)
         self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
 
@@ -139,38 +148,37 @@ class Emission:
     def _start(self, slot: _Slot) -> None:
         if slot.call is not None and slot.call.tool.effect != "none":
             slot.flight.before_start = partial(self._clear_to_start, slot)
-        slot.task = asyncio.get_running_loop().create_task(self._run(slot))
+        slot.started = True
+        self._pump.add(slot)
 
-    async def _run(self, slot: _Slot) -> Outcome:
-        if slot.waits:
-            await self._ended(self._slots[index] for index in slot.waits)
-        if self._stopped or slot.call is None:
-            slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
-        else:
-            slot.outcome = await self._route.complete(slot.flight, slot.call)
-        self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
-        return slot.outcome
+    async def _run(self, slot: _Slot) -> None:
+        try:
+            for index in slot.waits:
+                await self._slots[index].end()
+            if self._stopped or slot.call is None:
+                slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
+            else:
+                slot.outcome = await self._route.complete(slot.flight, slot.call)
+            self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
+        finally:
+            if slot.ended is not None:
+                slot.ended.set()
 
     async def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> None:
         """Where a hook or policy changed what a call touches, wait for all that runs or comes before it."""
         if slot.call is None or approved.call.arguments == slot.call.arguments:
             return
         index = self._slots.index(slot)
-        await self._ended(other for i, other in enumerate(self._slots) if i < index or other.flight.held)
-
-    async def _ended(self, slots: Iterable[_Slot]) -> None:
-        tasks = {slot.task for slot in slots if slot.task is not None and not slot.task.done()}
-        if tasks:
-            await asyncio.wait(tasks)
+        for other in [other for i, other in enumerate(self._slots) if i < index or other.flight.held]:
+            await other.end()
 
     async def _finish(self) -> list[Outcome]:
         for slot in self._slots:
-            if slot.task is None and slot.call is not None:
+            if not slot.started and slot.call is not None:
                 self._start(slot)
-        await self._ended(self._slots)
-        for slot in self._slots:
-            if slot.task is not None:
-                slot.task.result()  # a bug of ours must not hide in a task
+        await self._pump.ended()
+        if any(slot.outcome is None for slot in self._slots):
+            raise asyncio.CancelledError  # somebody cancelled the tasks of the message
         return self._outcomes()
 
     async def _abort(self, why: str) -> list[Outcome]:
@@ -186,9 +194,7 @@ class Emission:
 
     async def _end_all(self, reason: str) -> None:
         self._kill.abort(reason)
-        tasks = {slot.task for slot in self._slots if slot.task is not None and not slot.task.done()}
-        if tasks:
-            await asyncio.shield(asyncio.wait(tasks))
+        await asyncio.shield(self._pump.ended())
 
 
 def _footprint(call: ValidatedCall) -> Footprint:

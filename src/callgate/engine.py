@@ -142,6 +142,7 @@ class Engine:
         )
         for one in tools:
             self.register(one)
+        self._given, self._placed = _NOWHERE, replace(_NOWHERE, run=self.run)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._closed = False
@@ -157,7 +158,9 @@ class Engine:
         Returns:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
-        return await self._route(self.admit(raw, scope, signal or self.control.signal(scope.conversation)))
+        flight = self.admit(raw, scope, signal or self.control.signal(scope.conversation))
+        call = self.prepare(flight)
+        return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
@@ -257,7 +260,9 @@ class Engine:
         self._check_open()
         if type(raw.id) is not str:
             raw = replace(raw, id="" if raw.id is None else str(raw.id))
-        return self._desk.flight(raw, scope if scope.run else replace(scope, run=self.run), signal, occurrence=occurrence)
+        if scope is not self._given:  # one value per turn: all its calls share what is made of it
+            self._given, self._placed = scope, scope if scope.run else replace(scope, run=self.run)
+        return self._desk.flight(raw, self._placed, signal, occurrence=occurrence)
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
         return self._endings.ended(

@@ -106,6 +106,8 @@ def _ended(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
     details = dict(execution.details) if execution.details else {}
     if execution.error_type == "ResultNotSerializable":
         failure_class, code = "non_serializable", str(details.pop("code", "non_serializable"))
+    if execution.abandoned:
+        details["abandoned"] = True
     if execution.partial:
         details["partial_output"] = execution.partial
     reason = f"{tool.name} {fact}{': ' + execution.error if execution.error else ''}."
@@ -131,8 +133,9 @@ _FACTS: Mapping[str, tuple[str, str, str]] = {
 
 
 def _advice(tool: BoundTool, execution: Execution, *, harmless: bool, attempts: int) -> str:
-    if execution.abandoned and not harmless:
-        return "It runs in a thread and cannot be stopped; it may still take effect. Check the real state before you repeat it."
+    if execution.abandoned:
+        still = "Its code still runs and cannot be stopped"
+        return f"{still}." if harmless else f"{still}; it may still take effect. Check the real state before you repeat it."
     if not harmless and execution.status != "raised":
         return "It may have taken effect. It was not run again. Check the real state first; repeat only if that shows it did not happen."
     if execution.status == "raised":

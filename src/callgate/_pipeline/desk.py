@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 from callgate._clock import Clock
 from callgate._limits import Limits
@@ -91,7 +92,20 @@ class Desk:
         occurrence: int = 0,
     ) -> Flight:
         """Give a call its place in its run."""
-        return Flight(raw, scope, self.state(scope.run), self._writer, kill, self._clock.monotonic(), parent, occurrence)
+        state = self.state(scope.run)
+        return Flight(
+            raw=raw,
+            scope=scope,
+            state=state,
+            writer=self._writer,
+            uid=state.next_uid(scope.iteration),
+            kill=kill,
+            began=self._clock.monotonic(),
+            last=parent.last if parent else state.position,
+            occurrence=occurrence,
+            parent=parent,
+            deadline=parent.deadline if parent else None,
+        )
 
     def settle(self, uid: str, reason: str) -> bool:
         """Record that a call in doubt was settled; tells whether it was in doubt."""
@@ -151,8 +165,8 @@ class Desk:
             tool=approved.call.tool.name,
             idempotency_key=approved.key,
             signal=flight.kill,
-            report=lambda text, stream: self._progress(flight, text, stream),
-            call=lambda name, arguments: self._nested(flight, name, arguments),
+            report=partial(self._progress, flight),
+            nested=partial(self._nested, flight),
             show_kill_hint=scope.iteration >= self._limits.soft_warn_iteration,
         )
 

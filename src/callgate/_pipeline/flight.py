@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+
 from callgate._pipeline.again import RunState
 from callgate._pipeline.record import AttemptFailed, ReceivedCall, Started, Verdict, Writer, arguments_hash, conversation_run
 from callgate._pipeline.slots import Slots
@@ -16,77 +18,47 @@ from callgate.route import ApprovedCall
 __all__ = ["Flight"]
 
 
-class Flight:
+class Flight(Struct, kw_only=True, eq=False):
     """Mutable, private to the engine, gone when the call has its outcome. Each event it writes is caused by the one before."""
 
-    __slots__ = (
-        "_writer",
-        "asked_hash",
-        "before_start",
-        "began",
-        "deadline",
-        "held",
-        "kill",
-        "last",
-        "occurrence",
-        "parent",
-        "progressed",
-        "raw",
-        "scope",
-        "started",
-        "state",
-        "uid",
-    )
-
-    def __init__(
-        self,
-        raw: RawCall,
-        scope: Scope,
-        state: RunState,
-        writer: Writer,
-        kill: AbortSignal,
-        began: float,
-        parent: Flight | None = None,
-        occurrence: int = 0,
-    ) -> None:
-        self.raw = raw
-        self.scope = scope
-        self.state = state
-        self.uid = state.next_uid(scope.iteration)
-        self.kill = kill
-        self.began = began
-        """On the engine's monotonic clock."""
-        self.parent = parent
-        self.deadline: float | None = parent.deadline if parent else None
-        """Of the call that made this one, on the same clock; None until the call's own clock starts."""
-        self.occurrence = occurrence
-        """How many earlier calls of the same message have the same id."""
-        self.last: int = parent.last if parent else state.position
-        """The position of this call's latest event: what nested calls are caused by."""
-        self.asked_hash = ""
-        """Of the arguments as they were handed in, where the call has a key by which it is known again."""
-        self.before_start: Callable[[ApprovedCall], Awaitable[None]] | None = None
-        """Waited for between approval and start: the emission's say."""
-        self.held: tuple[Slots, ...] = ()
-        """The slots this call holds while its tool runs."""
-        self.progressed = 0
-        self.started = False
-        """Whether the tool's code may have been entered."""
-        self._writer = writer
+    raw: RawCall
+    scope: Scope
+    state: RunState
+    writer: Writer
+    uid: str
+    kill: AbortSignal
+    began: float
+    """On the engine's monotonic clock."""
+    last: int
+    """The position of this call's latest event: what nested calls are caused by."""
+    occurrence: int = 0
+    """How many earlier calls of the same message have the same id."""
+    parent: Flight | None = None
+    deadline: float | None = None
+    """Of the call that made this one, on the same clock; None until the call's own clock starts."""
+    asked_hash: str = ""
+    """Of the arguments as they were handed in, where the call has a key by which it is known again."""
+    before_start: Callable[[ApprovedCall], Awaitable[None]] | None = None
+    """Waited for between approval and start: the emission's say."""
+    held: tuple[Slots, ...] = ()
+    """The slots this call holds while its tool runs."""
+    progressed: int = 0
+    started: bool = False
+    """Whether the tool's code may have been entered."""
 
     # The record of the call
 
     def write(self, kind: str, body: Body, attempt: int = 0) -> int:
         last = self.last
-        self.last = position = self._writer.write(kind, body, self.scope.run, self.uid, attempt, (last,) if last else ())
+        self.last = position = self.writer.write(kind, body, self.scope.run, self.uid, attempt, (last,) if last else ())
         return position
 
     async def durable(self, position: int) -> None:
-        await self._writer.durable(position)
+        await self.writer.durable(position)
 
     def received(self) -> None:
         raw = self.raw
-        body = ReceivedCall(raw, self.scope, self.parent.uid if self.parent else "")
+        body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
         self.write("call.received", body if type(raw.arguments) is str else body.encode())
 
     def approved(self, approved: ApprovedCall) -> None:
@@ -111,7 +83,7 @@ class Flight:
     def remember(self, body: bytes) -> None:
         """Keep the call as its conversation's current one, in a run of the conversation's own."""
         run = conversation_run(self.scope.conversation)
-        self._writer.write("conversation.tool_call", body, run, self.uid, parents=(self.last,))
+        self.writer.write("conversation.tool_call", body, run, self.uid, parents=(self.last,))
 
     # The room to run in
 

@@ -64,11 +64,12 @@ class Received(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The uid of the call that made this one."""
 
 
-class ReceivedCall(Struct, frozen=True):
-    """Becomes `Received` when it is encoded."""
+class ReceivedCall(Struct, frozen=True, gc=False):
+    """Becomes `Received` when it is encoded. Holds nothing of the host's, so that a kept record keeps nothing else alive."""
 
     raw: RawCall
-    scope: Scope
+    scope: dict[str, object] | None
+    """What the scope says, without the host's own context."""
     parent: str
 
     def encode(self) -> bytes:
@@ -84,7 +85,7 @@ class ReceivedCall(Struct, frozen=True):
             closed=raw.closed,
             reasoning=_clean(raw.reasoning),
             idempotency_key=_clean(raw.idempotency_key or ""),
-            scope=_scope_facts(self.scope),
+            scope=self.scope,
             parent=self.parent,
         )
         return canonical(body)
@@ -152,12 +153,20 @@ class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 class Writer:
     """One engine's pen: redacts, appends, and tells the bus."""
 
-    __slots__ = ("bus", "journal", "redactor")
+    __slots__ = ("_facts", "_scope", "bus", "journal", "redactor")
 
     def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
         self.journal = journal
         self.bus = bus
         self.redactor = redactor
+        self._scope = _NO_SCOPE
+        self._facts: dict[str, object] | None = None
+
+    def facts_of(self, scope: Scope) -> dict[str, object] | None:
+        """What to record of a scope: worked out once for all calls of a turn, which share it."""
+        if scope is not self._scope:
+            self._scope, self._facts = scope, _scope_facts(scope)
+        return self._facts
 
     def write(self, kind: str, body: Body, run: str, call: str = "", attempt: int = 0, parents: tuple[int, ...] = ()) -> int:
         """Append one event and return its position.

@@ -74,7 +74,7 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
     if not schema.is_valid(arguments):
         arguments, more = _coerced(tool, arguments, coerce)
         notes += more
-    if coerce and _has_whole_float(arguments):
+    if coerce and schema.integers and _has_whole_float(arguments):
         arguments, more = whole_numbers(arguments, schema)
         notes += more
     if tool.own_validator:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
 
 from callgate.errors import Retryable
 from callgate.protocols import Execution, RunRequest
@@ -72,9 +71,8 @@ def failed(error: BaseException) -> Execution:
         )
     if isinstance(error, asyncio.CancelledError):
         return Execution(status="raised", error_type=kind, error="the tool cancelled itself; nobody had asked it to stop")
-    # A refused connection and an unknown host are found out before a request leaves.
-    unsent = isinstance(error, (ConnectionRefusedError, socket.gaierror))
-    return Execution(status="raised", error_type=kind, error=text, retryable=is_retryable_error(error), not_started=unsent)
+    # A refused connection proves only that *this* request did not leave; the tool may have sent others. `Retryable` can say so for all.
+    return Execution(status="raised", error_type=kind, error=text, retryable=is_retryable_error(error))
 
 
 def not_started(why: str) -> Execution:

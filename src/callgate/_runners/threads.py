@@ -127,8 +127,8 @@ class _Job:
     def execute(self) -> Execution | Awaitable[object]:
         request = self.request
         approved = request.approved
-        context = request.context.reporting_to(self.relay.take)
         try:
+            context = request.context.for_thread(self.relay.take, self._loop)
             value = self.context.run(approved.call.tool.tool.invoke, context, decode(approved.encoded))
             if inspect.isawaitable(value):
                 return value

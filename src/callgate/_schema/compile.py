@@ -52,13 +52,15 @@ class CompiledSchema:
         properties: Every property that the schema names at the top level.
         closed: The schema takes no other properties.
         silent: The schema says nothing about other properties.
+        integers: The schema, or a document it refers to, may ask for an integer somewhere.
     """
 
-    __slots__ = ("_effort", "_validator", "closed", "is_valid", "notes", "properties", "silent", "source")
+    __slots__ = ("_effort", "_validator", "closed", "integers", "is_valid", "notes", "properties", "silent", "source")
 
-    def __init__(self, source: Schema, validator: Any, effort: Effort, notes: tuple[str, ...] = ()) -> None:
+    def __init__(self, source: Schema, validator: Any, effort: Effort, notes: tuple[str, ...] = (), *, integers: bool = True) -> None:
         self.source = source
         self.notes = notes
+        self.integers = integers
         self.properties, self.silent = effort.properties()
         self.closed = source.get("additionalProperties") is False or source.get("unevaluatedProperties") is False
         self._validator = validator
@@ -130,7 +132,8 @@ def compile_schema(
     notes = mended(root, draft)
     refuse_unusable(root, where)
     validator = _validator(root, where, dialect, resources or {})
-    return CompiledSchema(root, validator, _effort(root, where, draft, resources or {}), tuple(notes))
+    integers = bool(resources) or b'"integer"' in canonical(root)
+    return CompiledSchema(root, validator, _effort(root, where, draft, resources or {}), tuple(notes), integers=integers)
 
 
 def _read(source: Mapping[str, Any] | str | bytes, where: str) -> Schema:

@@ -16,6 +16,7 @@ deny and ask rules match and allow rules not. The file is read strictly: an unkn
 
 from __future__ import annotations
 
+import operator
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -39,12 +40,15 @@ _RULE_KEYS = frozenset({"id", "verdict", "tool", "when", "reason"})
 _HEADER = re.compile(r"^\s*\[\[\s*rule\s*\]\]", re.MULTILINE)
 
 
+Test = Callable[[object], bool | None]
+"""None where the value is of a kind the test cannot judge; that counts as a fact that cannot be established."""
+
+
 class Condition(Struct, frozen=True):
     """One test of one fact."""
 
     fact: str
-    test: Callable[[object], bool | None]
-    """None where the value is of a kind the test cannot judge; that counts as a fact that cannot be established."""
+    test: Test
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -189,9 +193,7 @@ def _condition(fact: str, value: object, where: str) -> Condition:
         if not tests:
             raise UsageError(f"{where} has an empty condition for '{fact}'.")
         return Condition(fact, tests[0] if len(tests) == 1 else lambda actual: _all(test(actual) for test in tests))
-    if isinstance(value, list):
-        return Condition(fact, lambda actual: any(_same(actual, item) for item in value))
-    return Condition(fact, lambda actual: _same(actual, value))
+    return Condition(fact, _among(value) if isinstance(value, list) else _is(value))
 
 
 def _all(found: Iterable[bool | None]) -> bool | None:
@@ -200,13 +202,13 @@ def _all(found: Iterable[bool | None]) -> bool | None:
     return False if False in held else None if None in held else True
 
 
-def _test(word: str, operand: Any, where: str) -> Callable[[object], bool | None]:
+def _test(word: str, operand: Any, where: str) -> Test:
     if word not in _TESTS:
         raise UsageError(f"{where} uses the unknown test '{word}'. Tests: {', '.join(_TESTS)}.")
-    expected, test = _TESTS[word]
+    expected, test_of = _TESTS[word]
     if not isinstance(operand, expected) or (isinstance(operand, bool) and word not in ("is", "not")):
         raise UsageError(f"{where}: '{word}' cannot be compared with {operand!r}.")
-    return lambda actual: test(actual, operand)
+    return test_of(operand)
 
 
 def _same(actual: object, expected: object) -> bool:
@@ -216,28 +218,40 @@ def _same(actual: object, expected: object) -> bool:
     return actual == expected
 
 
-def _differs(actual: object, other: object) -> bool:
-    return not any(_same(actual, item) for item in other) if isinstance(other, list) else not _same(actual, other)
+def _is(expected: object) -> Test:
+    return lambda actual: _same(actual, expected)
 
 
-def _number(compare: Callable[[float, float], bool]) -> Callable[[object, Any], bool | None]:
-    return lambda actual, bound: compare(actual, bound) if isinstance(actual, (int, float)) and not isinstance(actual, bool) else None
+def _among(expected: list[object]) -> Test:
+    return lambda actual: any(_same(actual, item) for item in expected)
 
 
-def _string(compare: Callable[[str, str], bool]) -> Callable[[object, Any], bool | None]:
-    return lambda actual, text: compare(actual, text) if isinstance(actual, str) else None
+def _differs(other: object) -> Test:
+    held = _among(other) if isinstance(other, list) else _is(other)
+    return lambda actual: not held(actual)
+
+
+def _number(compare: Callable[[float, float], bool]) -> Callable[[Any], Test]:
+    return lambda bound: (
+        lambda actual: compare(actual, bound) if isinstance(actual, (int, float)) and not isinstance(actual, bool) else None
+    )
+
+
+def _string(compare: Callable[[str, str], bool]) -> Callable[[Any], Test]:
+    return lambda text: lambda actual: compare(actual, text) if isinstance(actual, str) else None
 
 
 _SCALAR = (str, int, float, bool)
-_TESTS: dict[str, tuple[Any, Callable[[object, Any], bool | None]]] = {
-    "is": (_SCALAR, _same),
+_TESTS: dict[str, tuple[Any, Callable[[Any], Test]]] = {
+    "is": (_SCALAR, _is),
     "not": ((*_SCALAR, list), _differs),
-    "above": ((int, float), _number(lambda actual, bound: actual > bound)),
-    "below": ((int, float), _number(lambda actual, bound: actual < bound)),
-    "at_least": ((int, float), _number(lambda actual, bound: actual >= bound)),
-    "at_most": ((int, float), _number(lambda actual, bound: actual <= bound)),
+    "above": ((int, float), _number(operator.gt)),
+    "below": ((int, float), _number(operator.lt)),
+    "at_least": ((int, float), _number(operator.ge)),
+    "at_most": ((int, float), _number(operator.le)),
     "prefix": (str, _string(str.startswith)),
     "suffix": (str, _string(str.endswith)),
-    "contains": (str, _string(lambda actual, text: text in actual)),
+    "contains": (str, _string(operator.contains)),
     "glob": (str, _string(fnmatchcase)),
 }
+"""Each word: what it may be compared with, and the test that this makes."""

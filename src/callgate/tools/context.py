@@ -5,7 +5,11 @@ Adding a field here widens the contract for all tools. Host-specific context tra
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._signals import AbortSignal
 from callgate.calls import Scope, ToolResult
@@ -16,64 +20,38 @@ CallTool = Callable[[str, Mapping[str, object]], Awaitable[ToolResult]]
 Report = Callable[[str, str], None]
 
 
-class ToolContext:
-    """The running call, seen from inside the tool.
+class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
+    """The running call, seen from inside the tool."""
 
-    Attributes:
-        scope: Run, conversation, turn, principal, actor, workspace, locale, provider and the host's `extra`.
-        call_id: The model's id of this call.
-        uid: Our id of it.
-        tool: The tool's name.
-        attempt: From 1.
-        idempotency_key: The same on every attempt; hand it to a service that honours one.
-        deadline: When the attempt must have ended, on the event loop's clock (seconds), or on `time.monotonic` in a process.
-        signal: Fires when the turn is killed. Hand it to whatever you wait for.
-        suppress_progress_notices: The host does not show notices to its user.
-        show_kill_hint: The turn has gone on for long; tell the user how to end it.
-    """
+    scope: Scope
+    """Run, conversation, turn, principal, actor, workspace, locale, provider and the host's `extra`."""
+    call_id: str
+    """The model's id of this call."""
+    uid: str
+    """Our id of it."""
+    tool: str
+    """The tool's name."""
+    idempotency_key: str
+    """The same on every attempt; hand it to a service that honours one."""
+    signal: AbortSignal
+    """Fires when the turn is killed. Hand it to whatever you wait for."""
+    report: Report
+    """Takes progress; use `progress`."""
+    nested: CallTool | None = None
+    """Takes calls of other tools; use `call`."""
+    attempt: int = 1
+    """From 1."""
+    deadline: float = 0.0
+    """When the attempt must have ended, in seconds of `time.monotonic`."""
+    show_kill_hint: bool = False
+    """The turn has gone on for long; tell the user how to end it."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The engine's event loop, where the tool has a thread of its own; use `call_sync`."""
 
-    __slots__ = (
-        "_call",
-        "_report",
-        "attempt",
-        "call_id",
-        "deadline",
-        "idempotency_key",
-        "scope",
-        "show_kill_hint",
-        "signal",
-        "suppress_progress_notices",
-        "tool",
-        "uid",
-    )
-
-    def __init__(
-        self,
-        *,
-        scope: Scope,
-        call_id: str,
-        uid: str,
-        tool: str,
-        idempotency_key: str,
-        signal: AbortSignal,
-        report: Report,
-        call: CallTool | None = None,
-        attempt: int = 1,
-        deadline: float = 0.0,
-        show_kill_hint: bool = False,
-    ) -> None:
-        self.scope = scope
-        self.call_id = call_id
-        self.uid = uid
-        self.tool = tool
-        self.idempotency_key = idempotency_key
-        self.signal = signal
-        self.attempt = attempt
-        self.deadline = deadline
-        self.suppress_progress_notices = not scope.surface_errors
-        self.show_kill_hint = show_kill_hint
-        self._report = report
-        self._call = call
+    @property
+    def suppress_progress_notices(self) -> bool:
+        """The host does not show notices to its user."""
+        return not self.scope.surface_errors
 
     @property
     def actor(self) -> str:
@@ -105,15 +83,11 @@ class ToolContext:
 
     def progress(self, text: str, *, stream: str = "progress") -> None:
         """Show a piece of output while the tool still runs. Live only; the result stays what the tool returns."""
-        self._report(text, stream)
+        self.report(text, stream)
 
-    def reporting_to(self, report: Report) -> ToolContext:
-        """The same context, with progress taken by `report`: for a runner whose tools are not on the event loop's thread."""
-        other = object.__new__(type(self))
-        for name in ToolContext.__slots__:
-            setattr(other, name, getattr(self, name))
-        other._report = report
-        return other
+    def for_thread(self, report: Report, loop: asyncio.AbstractEventLoop) -> ToolContext:
+        """The same context for a tool that is not on the event loop's thread: `report` takes its progress, `loop` runs nested calls."""
+        return replace(self, report=report, loop=loop)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Call another tool by the same route, as part of this call: same scope, deadline and principal, recorded as its child.
@@ -121,6 +95,16 @@ class ToolContext:
         Raises:
             RuntimeError: Where the tool runs in a process of its own; nested calls need the engine.
         """
-        if self._call is None:
+        if self.nested is None:
             raise RuntimeError(f"{self.tool} runs in its own process and cannot call other tools; run it inline or in a thread")
-        return await self._call(name, arguments)
+        return await self.nested(name, arguments)
+
+    def call_sync(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
+        """`call` for a plain function that runs in a thread.
+
+        Raises:
+            RuntimeError: Where there is no thread of the tool's own to wait in.
+        """
+        if self.loop is None:
+            raise RuntimeError(f"{self.tool} does not run in a thread of its own; use 'await ctx.call(...)', or runner='thread'")
+        return asyncio.run_coroutine_threadsafe(self.call(name, arguments), self.loop).result()
