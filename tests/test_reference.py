@@ -107,7 +107,7 @@ def test_attributes_of_tools_and_of_their_context() -> None:
     categories = {name: row[0].split("`")[1] for name, row in table("docs/reference/tools.md", "## Categories and effects").items()}
     assert categories == _EFFECT_OF
     context = {re.sub(r"^await |\(.*", "", name) for cell in table("docs/reference/tools.md", "## The context") for name in split(cell)}
-    assert context == CONTEXT - {"reporting_to"}
+    assert context == CONTEXT
 
 
 def split(cell: str) -> list[str]:
