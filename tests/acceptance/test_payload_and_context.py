@@ -185,6 +185,27 @@ async def test_the_signal_of_a_tool_is_the_turns_and_outlives_the_message() -> N
         assert seen[2] is not seen[0]
 
 
+async def test_the_signal_of_every_call_of_a_message_fires_when_the_turn_is_killed() -> None:
+    seen: dict[str, Any] = {}
+    running = asyncio.Event()
+
+    @tool(effect="none")
+    async def wait(name: str, ctx: ToolContext) -> None:
+        """Wait."""
+        seen[name] = ctx.signal
+        if len(seen) == 2:
+            running.set()
+        await asyncio.Event().wait()
+
+    async with Engine([wait]) as engine:
+        message = asyncio.create_task(engine.call_many([call("wait", name="a"), call("wait", name="b")], Scope(conversation="c")))
+        await running.wait()
+        engine.control.kill("c", "enough")
+        outcomes = await message
+    assert [type(outcome) for outcome in outcomes] == [Aborted, Aborted]
+    assert [seen[name].reason for name in "ab"] == ["enough", "enough"]
+
+
 class HangingServer:
     """Accepts, reads the request, never answers, and notices when the client goes."""
 
