@@ -1,0 +1,67 @@
+"""`python -m bench`: measure, show the table, write it down if asked to."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.calls import HookedCalls, ParallelCalls, SerialCalls, WaitingCalls
+from bench.imports import Imports
+from bench.measure import QUICK, Bench, Counts, Row, run_rounds
+from bench.peers import PEER_NAMES, Peer
+from bench.processes import Processes
+from bench.record import Chain, Disk, Redaction
+from bench.report import Machine, readme, table
+from bench.threads import HandOff, SleepingTools
+from bench.validation import Compiling, Validation
+
+GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
+    "calls": (SerialCalls, HookedCalls, ParallelCalls, WaitingCalls),
+    "threads": (HandOff, SleepingTools),
+    "validation": (Validation, Compiling),
+    "processes": (Processes,),
+    "record": (Chain, Redaction, Disk),
+}
+_README = Path(__file__).with_name("README.md")
+
+
+def _arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure callgate against the least that the job takes.")
+    parser.add_argument("--quick", action="store_true", help="tiny counts: see that every row runs; the numbers mean nothing")
+    parser.add_argument("--write", action="store_true", help="write bench/README.md")
+    parser.add_argument("--rounds", type=int, help="how often every row is measured")
+    parser.add_argument("--only", default="", help=f"some groups, with commas between: {', '.join((*GROUPS, 'imports', 'peers'))}")
+    parser.add_argument("--peers", metavar="PYTHON", default=sys.executable, help="the interpreter that has the peers; default: this one")
+    return parser.parse_args(given)
+
+
+async def measure(arguments: argparse.Namespace) -> None:
+    counts = QUICK if arguments.quick else Counts()
+    rounds = arguments.rounds or counts.rounds
+    chosen = set(arguments.only.split(",")) if arguments.only else {*GROUPS, "imports", "peers"}
+    benches: list[Bench] = [make() for group, makers in GROUPS.items() if group in chosen for make in makers]
+    peers = [Peer(name, arguments.peers) for name in PEER_NAMES] if "peers" in chosen else []
+    imports: list[Bench] = [Imports()] if "imports" in chosen else []
+    await run_rounds([*benches, *peers], counts, rounds, _say)
+    await run_rounds(imports, counts, arguments.rounds or counts.imports, _say)
+    rows: list[Row] = [row for bench in (*benches, *imports, *peers) for row in bench.rows]
+    if arguments.quick:
+        for row in rows:
+            row.most = None  # nothing is judged by numbers that mean nothing
+    print(table(rows))
+    if arguments.write:
+        versions = [f"{peer.name} {peer.version}" for peer in peers if peer.version]
+        _README.write_text(readme(rows, counts, versions, Machine.here()), encoding="utf-8")
+
+
+def _say(what: str) -> None:
+    print(what, end="\r", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    logging.getLogger("callgate").setLevel(logging.ERROR)
+    asyncio.run(measure(_arguments(sys.argv[1:])))

@@ -1,0 +1,28 @@
+"""The benchmarks run. What they measure is for reading, so nothing here looks at a number."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_every_row_of_the_benchmarks_runs() -> None:
+    """`make bench` works in a fresh clone: each row has a number, or a reason why it has none."""
+    paths = os.pathsep.join([str(_ROOT / "src"), str(_ROOT)])
+    ran = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick"],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    rows = ran.stdout.splitlines()[1:]
+    assert len(rows) > 25
+    assert all("skipped: " in row or any(letter.isdigit() for letter in row[66:]) for row in rows)
+    assert not [row for row in rows if "skipped: " in row and not row.startswith(("openai-agents", "agent-framework", "pydantic-ai"))]
