@@ -330,7 +330,7 @@ async def test_the_record_has_normalised_arguments_the_result_and_what_caused_wh
     assert [event.parents for event in events[1:]] == [(event.position,) for event in events[:-1]]
 
 
-@pytest.mark.parametrize(("workspace", "runs"), [("/work/public", True), ("/work/private", False)])
+@pytest.mark.parametrize(("workspace", "runs"), [("/srv/public", True), ("/srv/private", False)])
 async def test_a_rule_can_allow_a_tool_in_one_workspace_only(workspace: str, runs: bool, ledger: Ledger) -> None:
     rules = """
     default = "deny"
@@ -338,7 +338,7 @@ async def test_a_rule_can_allow_a_tool_in_one_workspace_only(workspace: str, run
     id = "public"
     verdict = "allow"
     tool = "pay"
-    when = { workspace = "/work/public" }
+    when = { workspace = "/srv/public" }
     """
     async with Engine([paying(ledger)], policies=[Rules.parse(rules)]) as engine:
         result = await said(engine, call("pay", to="ann"), Scope(workspace=workspace))
