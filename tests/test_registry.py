@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, Tool, ToolContext, UsageError, ValidationResult, tool
+from callgate import Engine, Scope, SqliteJournal, Tool, ToolContext, UsageError, ValidationResult, tool
+from callgate.protocols import Execution, RunRequest
 from callgate.tools import ToolRegistry
 from tests.door import call, said
 
@@ -156,7 +159,6 @@ async def test_the_base_execute_is_not_implemented() -> None:
     [
         ({"category": "harmless"}, "category='harmless'"),
         ({"effect": "twice"}, "effect='twice'"),
-        ({"runner": "gpu"}, "runner='gpu'"),
         ({"cacheable": True}, "cacheable but has effects"),
         ({"timeout_s": 0}, "timeout_s=0"),
         ({"name": "a b"}, "cannot be used"),
@@ -271,3 +273,64 @@ def test_a_process_tool_that_no_other_process_could_find_is_refused_with_the_fix
 
     with pytest.raises(UsageError, match="Move it to the top level"):
         Engine([inner])
+
+
+def test_the_inherited_validation_checks_the_tools_own_schema() -> None:
+    found = Complete().validate_parameters({"n": "x"})
+    assert not found.valid
+    assert "n" in found.errors[0]
+    assert Complete().validate_parameters({"n": 1}).valid
+
+
+class Elsewhere:
+    """A runner of the host's own."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.closed = False
+
+    async def run(self, request: RunRequest) -> Execution:
+        self.ran.append(request.context.uid)
+        return Execution(status="returned", value={"from": "elsewhere", "arguments": request.approved.call.arguments})
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_the_host_may_bring_a_runner_of_its_own() -> None:
+    @tool(runner="elsewhere", effect="none")
+    async def far(n: int) -> None:
+        """Run far away."""
+
+    runner = Elsewhere()
+    async with Engine([far], runners={"elsewhere": runner}) as engine:
+        result = await said(engine, call("far", n="3"))
+    assert result.structured == {"from": "elsewhere", "arguments": {"n": 3}}
+    assert runner.ran == [result.uid]
+    assert runner.closed
+
+
+def test_a_runner_that_nobody_has_is_refused_with_those_there_are() -> None:
+    @tool(runner="gpu")
+    async def do() -> None:
+        """Do."""
+
+    with pytest.raises(UsageError, match=r"no runner 'gpu'.*inline, thread, process"):
+        Engine([do])
+    with pytest.raises(UsageError, match="cannot be called thread"):
+        Engine(runners={"thread": Elsewhere()})
+
+
+def test_a_tool_may_refer_to_a_variable_that_has_no_value_yet() -> None:
+    @tool(effect="none")
+    async def stop(ctx: ToolContext) -> None:
+        """Stop."""
+        later.control.stop("c")
+
+    later = Engine([stop])
+    assert "stop" in later.tools
+
+
+async def test_an_engine_that_nobody_called_is_closed_by_close_sync(tmp_path: Path) -> None:
+    await asyncio.to_thread(Engine(journal=SqliteJournal(tmp_path / "journal.db")).close_sync)
+    await SqliteJournal(tmp_path / "journal.db").close()

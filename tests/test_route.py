@@ -260,7 +260,7 @@ async def test_plain_code_calls_by_call_sync_and_a_running_loop_is_refused() -> 
     engine = Engine([add])
     with pytest.raises(UsageError, match="running event loop"):
         engine.call_sync(call("add", a=1, b=2))
-    engine.close_sync()
+    await engine.close()
 
 
 def test_call_sync_runs_on_a_loop_of_the_engines_own() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
+    "AbortController": "_signals",
     "Aborted": "calls",
     "Allow": "policy",
     "Answered": "calls",
@@ -24,6 +25,7 @@ _WHERE = {
     "Limits": "_limits",
     "MemoryJournal": "_journal",
     "Modify": "policy",
+    "ProcessLimits": "_runners.process",
     "RawCall": "calls",
     "Restarted": "calls",
     "RetryPolicy": "tools",
@@ -45,6 +47,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "AbortController",
     "Aborted",
     "Allow",
     "Answered",
@@ -57,6 +60,7 @@ __all__ = [
     "Limits",
     "MemoryJournal",
     "Modify",
+    "ProcessLimits",
     "RawCall",
     "Restarted",
     "RetryPolicy",
@@ -82,6 +86,8 @@ if TYPE_CHECKING:
     from callgate._cache import TableCache
     from callgate._journal import MemoryJournal, SqliteJournal
     from callgate._limits import Limits
+    from callgate._runners.process import ProcessLimits
+    from callgate._signals import AbortController
     from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended, ToolResult
     from callgate.engine import Engine
     from callgate.errors import CallgateError, Retryable, UsageError

@@ -24,7 +24,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     arguments_keys: int = 20_000
     repair_bytes: int = 16_384
     """Malformed JSON above this size is refused, never repaired."""
-    name_chars: int = 128
     call_id_chars: int = 256
     result_inline_bytes: int = 1_048_576
     """A result up to this size is stored in the record itself; above, by reference to the blob store."""

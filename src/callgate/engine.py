@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -44,7 +44,7 @@ from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler
+from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner
 from callgate.route import Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
@@ -73,6 +73,7 @@ class Engine:
         blobs: Where large results are kept; None: in memory, up to 256 MiB, the oldest going first.
         persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
         limits: Every bound.
+        runners: The host's own, by the name that tools give as `runner`.
         process_limits: Of the worker processes that run process tools; None: the defaults.
         timeout_s: Of a whole call, retries and waits included; None: from `TOOL_EXECUTION_TIMEOUT_MS`, or 300.
         coerce: Put arguments of a wrong type right where nothing is lost (`"5"` → `5`), and note it.
@@ -93,6 +94,7 @@ class Engine:
         persistent_cache: CacheStore | None = None,
         limits: Limits = _DEFAULTS,
         process_limits: ProcessLimits | None = None,
+        runners: Mapping[str, Runner] | None = None,
         timeout_s: float | None = None,
         coerce: bool = True,
         repair: bool = False,
@@ -131,7 +133,7 @@ class Engine:
         self._endings = Endings(
             journal=self.journal, bus=self.bus, clock=self.clock, normaliser=self._normaliser, approvals=self._approvals, restart=restart
         )
-        self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late)
+        self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners)
         self._executor = Executor(
             desk=self._desk,
             cache=self._cache,
@@ -326,11 +328,15 @@ class Engine:
         await self.journal.close()
 
     def close_sync(self) -> None:
-        """Close an engine that was used through `call_sync`."""
-        if self._thread is not None:
-            thread, self._thread = self._thread, None
-            thread.run(self.close())
-            thread.close()
+        """Close an engine that was used through `call_sync`, or not at all.
+
+        Raises:
+            UsageError: Inside a running event loop.
+        """
+        refuse_inside_loop()
+        thread, self._thread = self._thread or LoopThread(), None
+        thread.run(self.close())
+        thread.close()
 
     async def __aenter__(self) -> Self:
         self._check_open()

@@ -19,7 +19,6 @@ __all__ = [
     "CallAborted",
     "CallDenied",
     "CallFailed",
-    "CallKilled",
     "CallNotStarted",
     "CallgateError",
     "DangerousLimitReached",
@@ -32,7 +31,6 @@ __all__ = [
     "Retryable",
     "ToolBlocked",
     "ToolRaised",
-    "ToolTimedOut",
     "UnknownTool",
     "UsageError",
 ]
@@ -211,13 +209,6 @@ class IdempotencyConflict(CallFailed):
     failure_class = "idempotency_conflict"
 
 
-class ToolTimedOut(CallFailed):
-    """The tool did not answer in time."""
-
-    code = "timeout"
-    failure_class = "timeout"
-
-
 class ToolRaised(CallFailed):
     """The tool's author must look: its code raised, exited or crashed."""
 
@@ -244,13 +235,6 @@ class ResultRejected(CallFailed):
 
     code = "rejected_by_hook"
     failure_class = "rejected_by_hook"
-
-
-class CallKilled(CallFailed):
-    """The call was stopped from outside while it ran."""
-
-    code = "killed"
-    failure_class = "killed"
 
 
 class CallNotStarted(CallFailed):

@@ -27,7 +27,6 @@ KINDS: Final[dict[str, str]] = {
     "call.replayed": "the same call was handed in again and got the stored result",
     "conversation.tool_call": "the conversation's latest successful call",
     "hook.failed": "an observer broke; nothing else was affected",
-    "sink.failed": "something that listens to results broke; nothing else was affected",
     "emission.sealed": "all calls of one message are known, in this order",
     "emission.discarded": "the message failed or was killed; early results were dropped",
     "fact.settled": "somebody found out whether an unknown call took effect",

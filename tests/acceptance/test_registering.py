@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from callgate import Engine, RawCall, Scope, Tool, UsageError, tool
-from callgate._pipeline.check import validate_tool_result
 from callgate.messages import openai_message
-from callgate.tools import is_retryable_error
+from callgate.tools import is_retryable_error, validate_tool_result
 from tests.acceptance.process_tools import facts, run_by
 from tests.door import call, said
 

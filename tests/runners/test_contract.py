@@ -31,7 +31,7 @@ class Setup:
         self.flavour = flavour
         self.late: list[tuple[str, Execution]] = []
         self.runners = Runners(Limits(), SystemClock(), on_late=lambda uid, execution: self.late.append((uid, execution)))
-        self.runner: Runner = self.runners.pick(runner)  # type: ignore[arg-type]
+        self.runner: Runner = self.runners.pick(runner)
 
     def made(self, tool: str, arguments: dict[str, object] | None = None, timeout_s: float = 20.0) -> Made:
         return Made(pick(self.flavour, tool), arguments, timeout_s=timeout_s)

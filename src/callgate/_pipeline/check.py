@@ -16,9 +16,9 @@ from callgate.calls import Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
 from callgate.route import ApprovedCall, Checked
-from callgate.tools import BoundTool
+from callgate.tools import BoundTool, validate_tool_result
 
-__all__ = ["check", "recheck", "validate_tool_result"]
+__all__ = ["check", "recheck"]
 
 
 def check(approved: ApprovedCall, ran: Ran, took_s: float) -> Checked:
@@ -45,23 +45,6 @@ def recheck(tool: BoundTool, value: object, before: Checked) -> Checked:
     if before.status != "ok":
         return replace(before, value=fresh.value, notes=before.notes + fresh.notes)
     return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined)
-
-
-def validate_tool_result(result: object) -> list[str]:
-    """What is wrong with the return value of `Tool.execute`: nothing, or one sentence per fault.
-
-    It must be a dict and not None; `success`, if present, a bool; `error`, if present, a string.
-    """
-    if result is None:
-        return ["the result is None; return a dict, for example {'success': True}"]
-    if not isinstance(result, Mapping):
-        return [f"the result is a {type(result).__name__}; return a dict"]
-    faults = []
-    if "success" in result and not isinstance(result["success"], bool):
-        faults.append(f"'success' is a {type(result['success']).__name__}; it must be a bool")
-    if result.get("error") is not None and not isinstance(result["error"], str):
-        faults.append(f"'error' is a {type(result['error']).__name__}; it must be a string")
-    return faults
 
 
 def _value(tool: BoundTool, returned: object, attempts: int, duration_ms: float, changes: tuple[str, ...] = ()) -> Checked:

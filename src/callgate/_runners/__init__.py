@@ -6,12 +6,14 @@ All are `callgate.protocols.Runner` and pass one contract suite. Threads and pro
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from callgate._clock import Clock
 from callgate._limits import Limits
 from callgate._runners.inline import InlineRunner
 from callgate._runners.strays import OnLate
+from callgate.errors import UsageError
 from callgate.protocols import Runner
 from callgate.tools.base import RunnerName, Tool
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["InlineRunner", "OnLate", "Runners"]
 
 
+_OURS = ("inline", "thread", "process")
+
+
 class Runners:
     """The runners of one engine, each made when it is first picked.
 
@@ -29,15 +34,27 @@ class Runners:
         limits: The engine's bounds.
         clock: Where identifiers come from.
         process_limits: Bounds of worker processes; None: the defaults.
+        own: Runners of the host's, by the name that tools give; they may not take the names of ours.
         on_late: Takes the uid and the execution of a call whose tool answered after the call had ended.
     """
 
-    def __init__(self, limits: Limits, clock: Clock, *, process_limits: ProcessLimits | None = None, on_late: OnLate | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        clock: Clock,
+        *,
+        process_limits: ProcessLimits | None = None,
+        on_late: OnLate | None = None,
+        own: Mapping[str, Runner] | None = None,
+    ) -> None:
         self._limits = limits
         self._clock = clock
         self._process_limits = process_limits
         self._on_late = on_late
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
+        self._own = dict(own or {})
+        if taken := self._own.keys() & set(_OURS):
+            raise UsageError(f"A runner cannot be called {', '.join(sorted(taken))}: that is one of callgate's own. Choose another name.")
 
     def pick(self, name: RunnerName) -> Runner:
         """The runner of this name.
@@ -45,7 +62,7 @@ class Runners:
         Raises:
             UsageError: Process tools do not run on this system.
         """
-        found = self._made.get(name)
+        found: Runner | None = self._made.get(name) or self._own.get(name)
         if found is None:
             found = self._made[name] = self._make(name)
         return found
@@ -62,13 +79,17 @@ class Runners:
                 from callgate._runners.process import ProcessRunner
 
                 return ProcessRunner(self._limits, self._clock, self._process_limits, self._on_late)
+            case _:
+                raise UsageError(f"There is no runner '{name}'. This engine has {', '.join([*_OURS, *self._own])}.")
 
     def check(self, name: RunnerName, tool: Tool) -> None:
         """Make sure, when a tool is registered, that this runner will be able to start it.
 
         Raises:
-            UsageError: A process could not find it, or process tools do not run on this system.
+            UsageError: There is no such runner, a process could not find the tool, or process tools do not run on this system.
         """
+        if name not in _OURS:
+            self.pick(name)
         if name == "process":
             from callgate._runners.process import process_target
 
@@ -87,4 +108,4 @@ class Runners:
 
     async def close(self) -> None:
         """End everything that runs, in bounded time. Idempotent."""
-        await asyncio.gather(*(runner.close() for runner in self._made.values()))
+        await asyncio.gather(*(runner.close() for runner in (*self._made.values(), *self._own.values())))

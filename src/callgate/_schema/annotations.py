@@ -13,6 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
@@ -152,4 +153,13 @@ def namespace_of(function: Any) -> dict[str, Any]:
         if frame.f_code.co_qualname in around and frame.f_globals is function.__globals__:
             names = {**frame.f_locals, **names}
         frame = frame.f_back
-    return {**names, **inspect.getclosurevars(function).nonlocals}
+    return {**names, **_enclosed(function)}
+
+
+def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
+    """What the function holds of the functions around it; a variable that has no value yet is left out."""
+    held: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):
+            held[name] = cell.cell_contents
+    return held

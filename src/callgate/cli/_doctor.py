@@ -28,7 +28,7 @@ from callgate.engine import Engine
 
 __all__ = ["Check", "doctor"]
 
-_NEEDED = ("msgspec", "jsonschema-rs", "apsw", "psutil", "docstring-parser", "json-repair", "pathspec")
+_NEEDED = ("msgspec", "jsonschema-rs", "apsw", "psutil", "docstring-parser", "pathspec")
 _EXTRAS = {"cli": ("cyclopts", "rich"), "pydantic": ("pydantic",)}
 
 

@@ -7,6 +7,7 @@ from callgate.tools.context import ToolContext
 from callgate.tools.function import FunctionTool, tool
 from callgate.tools.registry import BoundTool, ToolRegistry
 from callgate.tools.resources import Touched, conflict
+from callgate.tools.results import validate_tool_result
 from callgate.tools.retry import RetryPolicy, is_retryable_error
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "conflict",
     "is_retryable_error",
     "tool",
+    "validate_tool_result",
 ]

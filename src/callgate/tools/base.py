@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
+from callgate._schema import compile_schema
 from callgate.calls import Category, Effect
 from callgate.tools.context import ToolContext
 from callgate.tools.resources import Declared
@@ -21,7 +22,8 @@ __all__ = ["CacheScope", "RunnerName", "Tool", "ValidationResult", "Verified"]
 CacheScope = Literal["tick", "session", "persistent"]
 """How long a cached result lives: the tick, the process (`session`), or as long as the cache's database."""
 
-RunnerName = Literal["inline", "thread", "process"]
+RunnerName = str
+"""`inline`, `thread`, `process`, or the name of a runner that the host gave to the engine."""
 
 
 class ValidationResult(Struct, kw_only=True):
@@ -103,8 +105,10 @@ class Tool:
         raise NotImplementedError(f"{type(self).__name__} has no execute method")
 
     def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
-        """Check what a schema cannot say. Called after the schema has passed; the default finds nothing."""
-        return ValidationResult(valid=True)
+        """Check arguments against the tool's own schema. Override it to check what a schema cannot say; the engine calls that after
+        the schema has passed."""
+        problems = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})").problems(params)
+        return ValidationResult(valid=not problems, errors=[problem.message for problem in problems])
 
     def defaults(self) -> Mapping[str, Any]:
         """What the tool takes for arguments that are left out, as JSON data; asked once, when the tool is registered."""

@@ -64,12 +64,11 @@ class FunctionTool(Tool):
         return overridden or self._validator is not None or not self._schema.plain
 
     def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
-        refusal = self._schema.refusal(params)
+        found = super().validate_parameters(params)
+        refusal = self._schema.refusal(params) if found.valid else None
         if refusal is not None:
             return ValidationResult(valid=False, errors=[refusal])
-        if self._validator is None:
-            return ValidationResult(valid=True)
-        return _as_validation(self._validator(params))
+        return found if self._validator is None or not found.valid else _as_validation(self._validator(params))
 
     async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
         if self._verifier is None:

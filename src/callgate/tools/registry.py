@@ -31,7 +31,6 @@ _NAME = re.compile(r"[^\W_][\w./\-]*")
 _MAX_NAME = 64
 _MAX_DESCRIPTION = 16_384
 _EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required": "once", "terminal": "once", "dangerous": "once"}
-_RUNNERS = ("inline", "thread", "process")
 
 
 class BoundTool(Struct, frozen=True, kw_only=True):
@@ -207,7 +206,6 @@ def _check_choices(tool: Tool, where: str) -> None:
         "category": tuple(_EFFECT_OF),
         "effect": (None, "none", "idempotent", "once"),
         "cache_scope": ("tick", "session", "persistent"),
-        "runner": (None, *_RUNNERS),
     }
     for attribute, allowed in choices.items():
         value = getattr(tool, attribute)

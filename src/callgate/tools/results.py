@@ -1,0 +1,24 @@
+"""What a tool may return. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["validate_tool_result"]
+
+
+def validate_tool_result(result: object) -> list[str]:
+    """What is wrong with the return value of `Tool.execute`: nothing, or one sentence per fault.
+
+    It must be a dict and not None; `success`, if present, a bool; `error`, if present, a string.
+    """
+    if result is None:
+        return ["the result is None; return a dict, for example {'success': True}"]
+    if not isinstance(result, Mapping):
+        return [f"the result is a {type(result).__name__}; return a dict"]
+    faults = []
+    if "success" in result and not isinstance(result["success"], bool):
+        faults.append(f"'success' is a {type(result['success']).__name__}; it must be a bool")
+    if result.get("error") is not None and not isinstance(result["error"], str):
+        faults.append(f"'error' is a {type(result['error']).__name__}; it must be a string")
+    return faults
