@@ -30,7 +30,10 @@ class Processes:
         self.slow = Row("process runner: warm call, wall, p99", unit="ms")
         self.cold = Row("process runner: first call of an engine, wall", unit="ms")
         self.end = Row(
-            "process runner: end of a hung tree, wall", unit="s", most=1.0, note="a child with its own session, a double fork; none is left"
+            "process runner: end of a hung tree, wall",
+            unit="ms",
+            most=1_000.0,
+            note="a child with its own session, a double fork; none is left",
         )
         self.rows = (self.warm, self.slow, self.cold, self.end)
 
@@ -50,7 +53,7 @@ class Processes:
         self.end.samples.append(await self._end_of_a_tree())
 
     async def _end_of_a_tree(self) -> float:
-        """Seconds from the kill until the call has returned and none of what the tool started lives."""
+        """Milliseconds from the kill until the call has returned and none of what the tool started lives."""
         seconds = f"{30_000 + next(_numbers) / 1e6:.6f}"
         begun = asyncio.Event()
         silence = self.engine.bus.subscribe(lambda _, item: begun.set() if isinstance(item, Progress) else None, "call.progress")
@@ -67,7 +70,7 @@ class Processes:
             took = time.perf_counter() - killed
             if took > _PATIENCE_S:
                 raise RuntimeError("processes outlived their call")
-        return took
+        return took * 1000
 
     async def close(self) -> None:
         await self.engine.close()
