@@ -23,7 +23,7 @@ __all__ = ["check", "recheck"]
 
 def check(approved: ApprovedCall, ran: Ran, took_s: float) -> Checked:
     """Return what the call came to; failures are values here, too."""
-    tool, duration_ms = approved.call.tool, round(took_s * 1000, 3)
+    tool, duration_ms = approved.call.tool, int(took_s * 1e6) / 1000
     if ran.execution.status != "returned":
         return _ended(tool, ran.execution, ran.attempts, duration_ms)
     try:
