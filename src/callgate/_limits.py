@@ -34,6 +34,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     error_bytes: int = 4_096
     policy_rounds: int = 3
     """How often one call may be modified and judged again."""
+    policy_timeout_s: float = 30.0
+    """How long one policy may take to judge one call; after that the call is denied."""
     hook_timeout_s: float = 5.0
     parallel_calls: int = 256
     """Calls that run at once in one engine."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["AbortController", "AbortSignal", "Control", "settled"]
+__all__ = ["AbortController", "AbortSignal", "Control", "is_own_failure", "settled"]
 
 
 class AbortSignal:
@@ -50,10 +50,11 @@ class AbortSignal:
             remove()
         return self.reason or ""
 
-    def _fire(self, reason: str) -> None:
+    def fire(self, reason: str) -> None:
+        """Fire, unless it has. For the engine and the controller."""
         if self.reason is not None:
             return
-        self.reason = reason
+        self.reason = reason.encode("utf-8", "backslashreplace").decode()
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener()
@@ -68,7 +69,15 @@ class AbortController:
         self.signal = AbortSignal()
 
     def abort(self, reason: str = "aborted") -> None:
-        self.signal._fire(reason)
+        self.signal.fire(reason)
+
+
+def is_own_failure(error: BaseException) -> bool:
+    """Whether code that was called has failed by itself: no cancel that this task was asked for, and no end of the program."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or not task.cancelling()
+    return not isinstance(error, (KeyboardInterrupt, GeneratorExit))
 
 
 async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: float) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.plan import Footprint, Plan
+from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump
 from callgate._signals import AbortController, AbortSignal
 from callgate.calls import Aborted, Outcome, RawCall, Scope
@@ -39,10 +39,15 @@ class Route(Protocol):
 class _Slot:
     """One call of the message."""
 
-    __slots__ = ("call", "early", "ended", "flight", "outcome", "started", "waits")
+    __slots__ = ("call", "early", "ended", "flight", "footprint", "index", "outcome", "running", "started", "waits")
 
-    def __init__(self, flight: Flight) -> None:
+    def __init__(self, flight: Flight, index: int) -> None:
         self.flight = flight
+        self.index = index
+        self.footprint = _FREE
+        """What the call touches: as it was asked for, and once it is approved, as it will run."""
+        self.running = False
+        """Whether its tool may have started."""
         self.call: ValidatedCall | None = None
         self.outcome: Outcome | None = None
         self.waits: tuple[int, ...] = ()
@@ -78,6 +83,8 @@ class Emission:
         self._plan = Plan()
         self._ids: Counter[str] = Counter()
         self._pump = Pump(self._run)
+        self._changed: list[_Slot] = []
+        """Calls that will run with other arguments than those the plan was made for."""
         self._over = False
         self._stopped = False
         """A call ended the message; those that have not started will not."""
@@ -87,7 +94,7 @@ class Emission:
         self._check_open()
         occurrence = self._ids[raw.id]
         self._ids[raw.id] += 1
-        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence))
+        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence), len(self._slots))
         self._slots.append(slot)
         if self._early:
             self._prepare(slot)
@@ -123,7 +130,8 @@ class Emission:
         for slot in self._slots:
             if not slot.started and slot.outcome is None:
                 self._route.not_started(slot.flight, reason)
-        self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
+        if self._slots:
+            self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
 
     def _check_open(self) -> None:
         if self._over:
@@ -133,7 +141,8 @@ class Emission:
         prepared = self._route.prepare(slot.flight)
         if isinstance(prepared, ValidatedCall):
             slot.call = prepared
-            slot.waits = self._plan.add(_footprint(prepared))
+            slot.footprint = _footprint(prepared)
+            slot.waits = self._plan.add(slot.footprint)
         else:
             slot.outcome = prepared
             self._plan.add(_FREE)
@@ -146,8 +155,7 @@ class Emission:
         self._start(slot)
 
     def _start(self, slot: _Slot) -> None:
-        if slot.call is not None and slot.call.tool.effect != "none":
-            slot.flight.before_start = partial(self._clear_to_start, slot)
+        slot.flight.before_start = partial(self._clear_to_start, slot)
         slot.started = True
         self._pump.add(slot)
 
@@ -165,12 +173,24 @@ class Emission:
                 slot.ended.set()
 
     async def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> None:
-        """Where a hook or policy changed what a call touches, wait for all that runs or comes before it."""
-        if slot.call is None or approved.call.arguments == slot.call.arguments:
-            return
-        index = self._slots.index(slot)
-        for other in [other for i, other in enumerate(self._slots) if i < index or other.flight.held]:
-            await other.end()
+        """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
+        if slot.call is not None and approved.call.arguments != slot.call.arguments:
+            slot.footprint = _footprint(approved.call)
+            self._changed.append(slot)
+        if self._changed:
+            while (other := self._in_the_way(slot)) is not None:
+                await other.end()
+        slot.running = True
+
+    def _in_the_way(self, slot: _Slot) -> _Slot | None:
+        """A call that runs, or comes before a changed one, and that this one may not run beside."""
+        changed = slot in self._changed
+        for other in self._slots if changed else self._changed:
+            if other is slot or other.outcome is not None or may_run_beside(slot.footprint, other.footprint):
+                continue
+            if other.running or (changed and other.index < slot.index):
+                return other
+        return None
 
     async def _finish(self) -> list[Outcome]:
         for slot in self._slots:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -32,7 +34,7 @@ from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.parse import parse
-from callgate._pipeline.record import Reason, Writer
+from callgate._pipeline.record import Reason, Writer, clean, valid_text
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._pipeline.validate import validate
@@ -41,7 +43,7 @@ from callgate._runners import Runners
 from callgate._signals import AbortSignal, Control
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, CallNotStarted, UsageError
+from callgate.errors import CallAborted, CallFailed, CallNotStarted, RecordFailed, UsageError
 from callgate.events import Bus
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner
@@ -147,6 +149,10 @@ class Engine:
         self._given, self._placed = _NOWHERE, replace(_NOWHERE, run=self.run)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
+        self._thread_lock = threading.Lock()
+        self._running: dict[str, Flight] = {}
+        self._idle = asyncio.Event()
+        """Set when the engine is closed and its last call has ended."""
         self._closed = False
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
@@ -171,8 +177,9 @@ class Engine:
             UsageError: Inside a running event loop.
         """
         refuse_inside_loop()
-        if self._thread is None:
-            self._thread = LoopThread()
+        with self._thread_lock:
+            if self._thread is None:
+                self._thread = LoopThread()
         return self._thread.run(self.call(raw, scope))
 
     # The route
@@ -193,13 +200,14 @@ class Engine:
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
             if log.isEnabledFor(logging.INFO):
-                log.info("Tool call: %s %s", name, flight.raw.reasoning)
+                log.info("Tool call: %s %s", name, clean(flight.raw.reasoning))
             return validate(resolved, flight.scope, coerce=self._coerce)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, name)
 
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
         """The second half: a valid call to its outcome, at most once."""
+        self._running[flight.uid] = flight
         try:
             key = call_key(call, flight.occurrence)
             if call.tool.effect == "none" and flight.raw.idempotency_key is None:
@@ -210,11 +218,15 @@ class Engine:
             with flight.state.taking_on(call, key, flight) as known:
                 known.result = await self._result(flight, call, key)
                 return await self._endings.answered(flight, known.result)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, call.tool.name)
         except asyncio.CancelledError:
             self._endings.cancelled(flight)
             raise
+        finally:
+            del self._running[flight.uid]
+            if self._closed and not self._running:
+                self._idle.set()
 
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
@@ -229,11 +241,16 @@ class Engine:
                 self.activity_since_wake += 1
             return self._normaliser.result(approved, checked)
         except CallFailed as error:
+            self._check_stop(flight)
             return self._endings.result_of(flight, error, call.tool.name, approved)
+        except Exception:
+            if flight.started:
+                flight.state.now_uncertain(approved)
+            raise
 
     async def _replay(self, flight: Flight, known: Known) -> Outcome:
         """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
-        result, why = await earlier_result(known, flight, self._timeout_s)
+        result, why = await earlier_result(known, flight, self.journal, self._timeout_s)
         self._check_stop(flight)
         flight.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return await self._endings.answered(flight, result)
@@ -260,19 +277,24 @@ class Engine:
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int = 0) -> Flight:
         """Give a call its place in its run."""
         self._check_open()
-        if type(raw.id) is not str:
-            raw = replace(raw, id="" if raw.id is None else str(raw.id))
+        if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
+            raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
         if scope is not self._given:  # one value per turn: all its calls share what is made of it
-            self._given, self._placed = scope, scope if scope.run else replace(scope, run=self.run)
+            self._given, self._placed = scope, _recordable(scope if scope.run else replace(scope, run=self.run))
         return self._desk.flight(raw, self._placed, signal, occurrence=occurrence)
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
+        if not flight.on_record:
+            flight.received()
         return self._endings.ended(
             flight, CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again."), flight.raw.name
         )
 
     def note(self, kind: str, uids: list[str], reason: str) -> None:
-        self._writer.write(kind, Reason(reason=reason, details={"calls": uids}), run=uids[0].rsplit("/", 2)[0])
+        try:
+            self._writer.write(kind, Reason(reason=reason, details={"calls": uids}), run=uids[0].rsplit("/", 2)[0])
+        except RecordFailed as error:  # each call meets the same fault on its own way, and says so
+            log.error("%s", error)
 
     # What an operator does
 
@@ -300,7 +322,7 @@ class Engine:
         Raises:
             UsageError: No call of this uid is in doubt.
         """
-        if not self._desk.settle(uid, "it happened" if happened else "it did not happen"):
+        if not self._desk.settle(uid, happened=happened, why="the operator said so"):
             raise UsageError(f"No call '{uid[:80]}' is in doubt in this engine. Nothing was changed.")
 
     def current_tool_call(self, conversation: str) -> ToolResult | None:
@@ -323,6 +345,12 @@ class Engine:
         if self._closed:
             return
         self._closed = True
+        for flight in list(self._running.values()):
+            flight.kill.fire("the engine was closed")
+        if self._running:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0 + self.limits.grace_s):
+                    await self._idle.wait()
         await self._runners.close()
         self._cache.close()
         await self.journal.close()
@@ -344,3 +372,16 @@ class Engine:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+
+def _recordable(scope: Scope) -> Scope:
+    """The scope, if its words can be recorded.
+
+    Raises:
+        UsageError: One of them is no valid Unicode.
+    """
+    for name in scope.__struct_fields__:
+        value = getattr(scope, name)
+        if isinstance(value, str) and not value.isascii() and valid_text(value) != value:
+            raise UsageError(f"Scope.{name} is no valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
+    return scope

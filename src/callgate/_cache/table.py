@@ -34,7 +34,8 @@ class TableCache:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(2000)
-        self._connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;")
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
+            self._connection.execute(f"PRAGMA {pragma}")
         self._connection.execute(_SCHEMA)
 
     def get(self, key: str, now_ns: int) -> bytes | None:

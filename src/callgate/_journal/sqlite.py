@@ -46,7 +46,7 @@ class SqliteJournal:
     strength = "full"
 
     def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()  # two names of one file are one journal
         self._clock = clock or SystemClock()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(self.path)
@@ -70,9 +70,9 @@ class SqliteJournal:
     def append(self, draft: Draft) -> int:
         with self._guard:
             self._refuse_if_broken()
-            self._position += 1
-            seq = self._seq[draft.run] = self._next_seq(draft.run)
-            event = draft.sealed(position=self._position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
+            position, seq = self._position + 1, self._next_seq(draft.run)
+            event = draft.sealed(position=position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
+            self._position, self._seq[draft.run] = position, seq  # only now: an event that cannot be encoded must not leave a gap
             self._pending.append(event)
             if len(self._pending) == 1:
                 self._guard.notify()
@@ -243,7 +243,8 @@ def _connect(path: Path) -> apsw.Connection:
         )
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(5000)
-    connection.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):  # one by one: a statement that gives a row ends the call
+        connection.execute(f"PRAGMA {pragma}")
     return connection
 
 

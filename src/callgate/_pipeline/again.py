@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -19,12 +19,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import canonical
-from callgate._pipeline.record import Started, arguments_hash, decode_result
+from callgate._json import canonical, decode
+from callgate._pipeline.check import check
+from callgate._pipeline.record import Started, arguments_hash, decode_reason, decode_result
+from callgate._pipeline.run import Ran
 from callgate._signals import settled
 from callgate.calls import ToolResult
-from callgate.errors import IdempotencyConflict, OutcomeUnknown
+from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.events import Event
+from callgate.protocols import Execution, Journal
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Verified
 
@@ -39,8 +42,8 @@ _started = msgspec.json.Decoder(Started).decode
 def call_key(call: ValidatedCall, occurrence: int = 0) -> str:
     """The key by which this very call is known again, and which the tool gets as its idempotency key.
 
-    A caller's key counts within its principal and tool. Without one, a call with effects is known by run, iteration, the model's id,
-    tool and arguments; with no id, or without effects, by nothing but its own uid.
+    A caller's key counts within its principal and tool. Without one, a call with effects is known by run, iteration, whom it is for, the
+    model's id, tool and arguments; with no id, or without effects, by nothing but its own uid.
 
     Args:
         occurrence: How many earlier calls of the same message have the same id.
@@ -53,7 +56,8 @@ def call_key(call: ValidatedCall, occurrence: int = 0) -> str:
     if not raw.id:
         return _digest("uid", call.uid, call.tool.name)
     at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
-    return _digest("id", at, raw.id, call.tool.name, arguments_hash(canonical(call.arguments)))
+    who = (scope.principal, scope.actor, scope.conversation, scope.workspace)
+    return _digest("id", at, *who, raw.id, call.tool.name, arguments_hash(canonical(call.arguments)))
 
 
 def _digest(*parts: str) -> str:
@@ -70,6 +74,10 @@ class Known(Struct, kw_only=True):
     result: ToolResult | None = None
     running: asyncio.Future[None] | None = None
     """Set while the call runs in this engine; done when it has ended."""
+    entered: bool = True
+    """Whether the tool's code may have been entered."""
+    kept: bool = False
+    """Whether a result is in the journal that is no longer held here."""
 
 
 class Settling(Protocol):
@@ -77,7 +85,7 @@ class Settling(Protocol):
 
     hook_timeout_s: float
 
-    def settle(self, uid: str, reason: str) -> bool: ...
+    def settle(self, uid: str, *, happened: bool, why: str) -> bool: ...
 
 
 class Uncertain(Struct, frozen=True):
@@ -97,7 +105,8 @@ class RunState:
         """Dangerous calls started, by tick."""
         self.uncertain: dict[tuple[str, str], Uncertain] = {}
         """By (tool, hash of the final arguments): calls with an effect whose outcome nobody knows."""
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: dict[str, Known] = {}
+        self._held: deque[Known] = deque()
         self._remember = remember
         self.position = 0
         """Of the run's last event that was there when this state was made: what the first call is caused by."""
@@ -111,14 +120,14 @@ class RunState:
             state.position = event.position
             match event.kind:
                 case "call.received":
-                    state.counter += 1
+                    state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
                 case "call.started":
                     open_calls[event.call] = started = _started(event.body)
                     state._known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
                 case "call.completed" if event.call in open_calls:
                     state._finished(open_calls.pop(event.call), decode_result(event.body))
                 case "fact.settled":
-                    state.settle(event.call)
+                    state.settle(event.call, happened=decode_reason(event.body).status == "happened")
         for uid, started in open_calls.items():
             if started.effect != "none":
                 state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid, started.key)
@@ -149,7 +158,7 @@ class RunState:
                 f"The idempotency key of this call was used for another call ({known.tool}, {known.uid}) in this run."
                 " Nothing was run. Use a new key for a new call."
             )
-        if known.result is None and known.running is None:
+        if known.result is None and known.running is None and not known.kept:
             if call.tool.effect == "none":
                 del self._known[key]
                 return None
@@ -168,17 +177,19 @@ class RunState:
             yield known
         finally:
             known.running = None
+            known.entered = flight.started
             future.set_result(None)
             if not flight.started:
                 self._known.pop(key, None)
-            self._forget_oldest()
+            elif known.result is not None:
+                self._held.append(known)
+                self._let_go()
 
-    def _forget_oldest(self) -> None:
-        while len(self._known) > self._remember:
-            oldest = next(iter(self._known))
-            if self._known[oldest].running is not None:
-                break
-            del self._known[oldest]
+    def _let_go(self) -> None:
+        """Hold only the latest results. That a call was made is never forgotten; what it gave is in the journal."""
+        while len(self._held) > self._remember:
+            oldest = self._held.popleft()
+            oldest.kept, oldest.result = True, None
 
     @property
     def idle(self) -> bool:
@@ -196,30 +207,44 @@ class RunState:
         fact = (approved.call.tool.name, arguments_hash(approved.encoded))
         self.uncertain[fact] = Uncertain(approved.call.uid, approved.key)
 
-    def settle(self, uid: str) -> bool:
-        """Forget that a call's outcome is unknown; tells whether it was."""
+    def settle(self, uid: str, *, happened: bool) -> bool:
+        """Forget that a call's outcome is unknown; tells whether it was. One that did not happen may be handed in again."""
         for fact, doubt in self.uncertain.items():
             if doubt.uid == uid:
                 del self.uncertain[fact]
+                if not happened:
+                    self._known.pop(doubt.key, None)
                 return True
         return False
 
 
-async def earlier_result(known: Known, flight: Flight, timeout_s: float) -> tuple[ToolResult, str]:
+async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout_s: float) -> tuple[ToolResult, str]:
     """The result of a call that is handed in again, and whether it was stored (`replayed`) or still running (`joined`).
 
     Raises:
+        CallNotStarted: It was refused before it started.
         OutcomeUnknown: It ran and left no result, or did not end in time.
     """
     joined = known.running is not None
     if known.running is not None:
         await settled(known.running, flight.kill, timeout_s)
-    if known.result is None:
+    if not known.entered:
+        raise CallNotStarted(
+            f"{known.tool} was handed in twice at once, and {known.uid} was refused. Nothing happened; it may be sent again."
+        )
+    result = known.result or (_from_journal(known, journal) if known.kept else None)
+    if result is None:
         raise OutcomeUnknown(
             f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."
         )
-    metadata = replace(known.result.metadata, replayed=not joined, joined=joined)
-    return replace(known.result, id=flight.raw.id, uid=flight.uid, metadata=metadata), "joined" if joined else "replayed"
+    metadata = replace(result.metadata, replayed=not joined, joined=joined)
+    own = decode_result(canonical(result))  # nobody shares what somebody may change
+    return replace(own, id=flight.raw.id, uid=flight.uid, metadata=metadata), "joined" if joined else "replayed"
+
+
+def _from_journal(known: Known, journal: Journal) -> ToolResult | None:
+    ends = [event for event in journal.read(call=known.uid) if event.kind == "call.completed"]
+    return decode_result(ends[-1].body) if ends else None
 
 
 async def rule_out_repeat(state: RunState, approved: ApprovedCall, desk: Settling) -> Checked | None:
@@ -235,20 +260,22 @@ async def rule_out_repeat(state: RunState, approved: ApprovedCall, desk: Settlin
     if doubt is None or approved.allowed_by:
         return None
     found = await _verified(approved, doubt.key, desk.hook_timeout_s)
-    if found.happened is None:
+    if found.happened not in (True, False):
         raise OutcomeUnknown(
             f"{approved.call.tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
             " happened. Check the real state first; if it did not happen, the operator can settle it and the call can be sent again.",
             details={"earlier_call": doubt.uid},
         )
-    desk.settle(doubt.uid, "the tool verified it")
-    return Checked(value=found.result, attempts=0) if found.happened else None
+    checked = check(approved, Ran(Execution(status="returned", value=found.result), 0), 0.0) if found.happened else None
+    if checked is None or checked.status == "ok":
+        desk.settle(doubt.uid, happened=found.happened, why="the tool verified it")
+    return checked
 
 
 async def _verified(approved: ApprovedCall, key: str, timeout_s: float) -> Verified:
     try:
         async with asyncio.timeout(timeout_s):
-            return await approved.call.tool.tool.verify(dict(approved.call.arguments), key)
+            return await approved.call.tool.tool.verify(decode(approved.encoded), key)
     except Exception:
         return Verified(happened=None)
 

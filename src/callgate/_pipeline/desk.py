@@ -5,6 +5,7 @@ One per engine. Holds no order: which stage comes when is the engine's.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -17,14 +18,14 @@ from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.normalise import Normaliser
-from callgate._pipeline.record import Reason, Writer
+from callgate._pipeline.record import Reason, Writer, clean
 from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallNotStarted, DangerousLimitReached
 from callgate.events import Progress
 from callgate.hooks import Hook
-from callgate.protocols import Execution, Policy
+from callgate.protocols import Execution, Policy, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -49,7 +50,7 @@ class Desk:
         normaliser: Normaliser,
         route: Callable[[Flight], Awaitable[Outcome]],
     ) -> None:
-        self.policies = policies
+        self.policies = tuple(one if getattr(one, "never_waits", False) else _Bounded(one, limits.policy_timeout_s) for one in policies)
         self.rounds = limits.policy_rounds
         self.hook_timeout_s = limits.hook_timeout_s
         self._writer = writer
@@ -107,11 +108,12 @@ class Desk:
             deadline=parent.deadline if parent else None,
         )
 
-    def settle(self, uid: str, reason: str) -> bool:
+    def settle(self, uid: str, *, happened: bool, why: str) -> bool:
         """Record that a call in doubt was settled; tells whether it was in doubt."""
         for state in self._runs.values():
-            if state.settle(uid):
-                self._writer.write("fact.settled", Reason(reason=reason), run=state.run, call=uid)
+            if state.settle(uid, happened=happened):
+                body = Reason(reason=why, status="happened" if happened else "not_happened")
+                self._writer.write("fact.settled", body, run=state.run, call=uid)
                 return True
         return False
 
@@ -138,7 +140,7 @@ class Desk:
 
     def hook_failed(self, hook: Hook, why: str) -> None:
         log.warning("The hook %r failed: %s", hook.title, why)
-        self._writer.write("hook.failed", Reason(reason=why, details={"hook": hook.title}), run="hooks")
+        self._writer.write("hook.failed", Reason(reason=why, details={"hook": clean(hook.title)}), run="hooks")
 
     # What the run asks
 
@@ -176,14 +178,15 @@ class Desk:
             self._writer.bus.publish("call.progress", Progress(call=flight.uid, seq=flight.progressed, text=text, stream=stream))
 
     async def _nested(self, parent: Flight, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """A tool's call of another tool: same scope, deadline and kill, caused by the parent; the parent's slots are free meanwhile."""
+        """A tool's call of another tool: same scope, deadline and kill, caused by the parent.
+
+        The parent gives up its slots for good: whoever waits for a child must not keep the child from running, and taking them back
+        could wait for a sibling.
+        """
         raw = RawCall(name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         flight = self.flight(raw, parent.scope, parent.kill, parent=parent)
-        slots = parent.give()
-        try:
-            outcome = await self._route(flight)
-        finally:
-            await parent.take(slots)
+        parent.give()
+        outcome = await self._route(flight)
         match outcome:
             case Answered(result=result):
                 return result
@@ -202,6 +205,18 @@ class Desk:
         self._writer.write(
             "call.late", Reason(reason="the call had ended before its tool answered", status=execution.status), run=run, call=uid
         )
+
+
+class _Bounded:
+    """A policy that must answer in time: its silence is a failure, and that is a deny."""
+
+    def __init__(self, policy: Policy, timeout_s: float) -> None:
+        self._policy = policy
+        self._timeout_s = timeout_s
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        async with asyncio.timeout(self._timeout_s):
+            return await self._policy.decide(call)
 
 
 def _tick(scope: Scope) -> str:

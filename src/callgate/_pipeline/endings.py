@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 
 from callgate._clock import Clock
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.normalise import Normaliser
-from callgate._pipeline.record import Reason, Verdict, conversation_run, decode_result
+from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed
 from callgate.events import Bus
@@ -41,10 +42,10 @@ class Endings:
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
         """The call has a result: recorded, and durable before anybody sees it."""
         if self._restart is not None and result.success and await self._restarts(result):
-            flight.write("call.restarted", Reason(reason="the result enriched the context"))
+            flight.end("call.restarted", Reason(reason="the result enriched the context"))
             return Restarted(flight.uid)
         body = self._normaliser.recorded(result)
-        position = flight.write("call.completed", body)
+        position = flight.end("call.completed", body)
         if self._survives:
             await flight.durable(position)
         if result.success and flight.scope.conversation:
@@ -61,7 +62,7 @@ class Endings:
             return decode_result(event.body)
         return None
 
-    def ended(self, flight: Flight, error: Exception, name: str) -> Outcome:
+    def ended(self, flight: Flight, error: BaseException, name: str) -> Outcome:
         """The outcome of a call that a stage refused, or that ran into a fault of ours."""
         match error:
             case ApprovalNeeded():
@@ -76,14 +77,16 @@ class Endings:
     def cancelled(self, flight: Flight) -> None:
         """The caller was cancelled: nobody takes the outcome, but the record has the end."""
         status = "unknown" if flight.started else "not_started"
-        flight.write("call.aborted", Reason(reason="the caller was cancelled", status=status))
+        if not flight.ended:
+            with suppress(RecordFailed):
+                flight.end("call.aborted", Reason(reason="the caller was cancelled", status=status))
 
     def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """The result that says why there is no other."""
         notes = approved.call.notes if approved else ()
         return self._normaliser.refusal(flight.raw, flight.uid, name, error, notes, approved.rule if approved else "")
 
-    def _fault(self, flight: Flight, error: Exception, name: str) -> Answered:
+    def _fault(self, flight: Flight, error: BaseException, name: str) -> Answered:
         """Something broke that is not the tool's: the call ends all the same, and one that ran is not told as if it had not."""
         log.error("The call %s of %s ran into a fault", flight.uid, name, exc_info=error)
         code = error.code if isinstance(error, CallgateError) else "internal_error"
@@ -102,7 +105,8 @@ class Endings:
             if isinstance(error, CallDenied):
                 rule = str((error.details or {}).get("rule", ""))
                 flight.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
-            flight.write("call.completed", self._normaliser.recorded(result))
+            if not flight.ended:
+                flight.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must hear of it all the same
             log.error("%s", unwritable)
             if not flight.started:
@@ -115,13 +119,14 @@ class Endings:
     def _suspended(self, flight: Flight, question: ApprovalNeeded, name: str) -> Suspended:
         approval_id, expires_at = self._approvals.ask(question.binding)
         flight.write("call.verdict", Verdict(verdict="ask", tool=name, rule=question.rule, reason=question.question))
-        flight.write("call.suspended", Reason(reason=question.question, details={"approval": approval_id, "expires_at": expires_at}))
+        flight.end("call.suspended", Reason(reason=question.question, details={"approval": approval_id, "expires_at": expires_at}))
         return Suspended(approval_id, expires_at, question.question, flight.uid)
 
     def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
-        log.warning("Tool call aborted: %s", end)
-        flight.write("call.aborted", Reason(reason=str(end), status=end.status, details=end.details))
-        return Aborted(end.status, str(end))
+        reason = clean(str(end))
+        log.warning("Tool call aborted: %s", reason)
+        flight.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
+        return Aborted(end.status, reason)
 
     async def _restarts(self, result: ToolResult) -> bool:
         data = result.data

@@ -6,8 +6,6 @@ like it whose outcome nobody knows, the slots, the tick's limit. Knows nothing o
 
 from __future__ import annotations
 
-import asyncio
-
 from callgate._clock import Clock
 from callgate._pipeline.again import rule_out_repeat
 from callgate._pipeline.cache import Cache
@@ -16,8 +14,8 @@ from callgate._pipeline.desk import Desk
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.run import Ran, run
 from callgate._runners import Runners
-from callgate.errors import RecordFailed
 from callgate.route import ApprovedCall, Checked
+from callgate.tools import Touched
 
 __all__ = ["Executor"]
 
@@ -44,46 +42,44 @@ class Executor:
     async def _executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
         if flight.before_start is not None:
             await flight.before_start(approved)
-        if flight.state.uncertain:
-            happened = await rule_out_repeat(flight.state, approved, self._desk)
-            if happened is not None:
-                return happened
+        tool = approved.call.tool
+        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
         began = self._clock.monotonic()
-        ran = await self._ran(flight, approved)
+        slots = self._desk.slots(tool)
+        try:
+            if not flight.take_nowait(slots):
+                await flight.take(slots, self._timeout_s if flight.deadline is None else flight.deadline - began)
+            if flight.state.uncertain:  # asked here, because another call may have left a doubt while this one waited for its slot
+                happened = await rule_out_repeat(flight.state, approved, self._desk)
+                if happened is not None:
+                    return happened
+            ran = await self._ran(flight, approved, touched)
+        finally:
+            flight.give()
         flight.started = ran.entered
         checked = check(approved, ran, self._clock.monotonic() - began)
         if checked.status == "unknown":
             flight.state.now_uncertain(approved)
         return checked
 
-    async def _ran(self, flight: Flight, approved: ApprovedCall) -> Ran:
-        """The run, in its slots, between two looks at what it writes."""
-        tool = approved.call.tool
-        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
-        slots = self._desk.slots(tool)
+    async def _ran(self, flight: Flight, approved: ApprovedCall, touched: Touched | None) -> Ran:
+        """The run, between two looks at what it writes."""
+        self._desk.take_dangerous(approved.call)
+        self._cache.written(touched)
         try:
-            if not flight.take_nowait(slots):
-                await flight.take(slots)
-            self._desk.take_dangerous(approved.call)
-            self._cache.written(touched)
-            flight.started = True
             return await run(
                 approved,
                 self._desk.context(flight, approved),
-                runner=self._runners.pick(tool.runner),
+                runner=self._runners.pick(approved.call.tool.runner),
                 record=flight,
                 clock=self._clock,
                 kill=flight.kill,
                 deadline=flight.start_clock(self._clock.monotonic(), self._timeout_s),
                 grace_s=self._grace_s,
             )
-        except RecordFailed:
-            flight.started = False
-            raise
-        except asyncio.CancelledError:
+        except BaseException:
             if flight.started:
                 flight.state.now_uncertain(approved)
             raise
         finally:
             self._cache.written(touched)
-            flight.give()

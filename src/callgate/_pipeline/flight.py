@@ -11,6 +11,7 @@ from callgate._pipeline.record import AttemptFailed, ReceivedCall, Started, Verd
 from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
+from callgate.errors import CallNotStarted
 from callgate.events import Body
 from callgate.protocols import Execution
 from callgate.route import ApprovedCall
@@ -38,6 +39,10 @@ class Flight(Struct, kw_only=True, eq=False):
     """Of the call that made this one, on the same clock; None until the call's own clock starts."""
     asked_hash: str = ""
     """Of the arguments as they were handed in, where the call has a key by which it is known again."""
+    ended: bool = False
+    """Whether its one end is on record."""
+    on_record: bool = False
+    """Whether anything of it is."""
     before_start: Callable[[ApprovedCall], Awaitable[None]] | None = None
     """Waited for between approval and start: the emission's say."""
     held: tuple[Slots, ...] = ()
@@ -56,7 +61,18 @@ class Flight(Struct, kw_only=True, eq=False):
     async def durable(self, position: int) -> None:
         await self.writer.durable(position)
 
+    def end(self, kind: str, body: Body) -> int:
+        """Write the call's one end."""
+        position = self.write(kind, body)
+        self.ended = True
+        return position
+
+    def entering(self) -> None:
+        """The tool's code is about to be entered."""
+        self.started = True
+
     def received(self) -> None:
+        self.on_record = True
         raw = self.raw
         body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
         self.write("call.received", body if type(raw.arguments) is str else body.encode())
@@ -97,19 +113,23 @@ class Flight(Struct, kw_only=True, eq=False):
         self.held = slots
         return True
 
-    async def take(self, slots: tuple[Slots, ...]) -> None:
-        """Take the slots, waiting for each in turn."""
+    async def take(self, slots: tuple[Slots, ...], timeout_s: float) -> None:
+        """Take the slots, waiting for each in turn.
+
+        Raises:
+            CallNotStarted: The call was killed, or its time was over, before there was room.
+        """
         for one in slots:
-            if not one.take_nowait():
-                await one.take()
+            if not await one.take(self.kill, timeout_s):
+                why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
+                raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
             self.held = (*self.held, one)
 
-    def give(self) -> tuple[Slots, ...]:
-        """Give back every slot; returns them, to be taken again."""
+    def give(self) -> None:
+        """Give back every slot that is held."""
         held, self.held = self.held, ()
         for one in held:
             one.give()
-        return held
 
     def start_clock(self, now: float, timeout_s: float) -> float:
         """The call's deadline: its own time from now, never beyond its parent's."""

@@ -12,7 +12,9 @@ from typing import Protocol
 from callgate._json import canonical
 from callgate._pipeline.approvals import binding
 from callgate._pipeline.hooks import hook_arguments
+from callgate._pipeline.record import clean
 from callgate._pipeline.validate import revalidate
+from callgate._signals import is_own_failure
 from callgate.calls import Note
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, CallFailed
 from callgate.hooks import Hook
@@ -56,15 +58,20 @@ async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: st
         ApprovalNeeded: A human has to decide.
     """
     for _ in range(deps.rounds):
-        changed, hook = await hook_arguments(call, hooks, deps) if hooks else (None, None)
+        encoded = canonical(call.arguments)
+        changed, hook = await hook_arguments(call, encoded, hooks, deps) if hooks else (None, None)
         if changed is not None and hook is not None:
             call = _modified(call, changed, f"the hook '{hook.title}' changed the arguments")
             continue
         verdict = await _judge(call, deps.policies)
+        if deps.policies and canonical(call.arguments) != encoded:
+            raise CallDenied(
+                f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed"
+            )
         if isinstance(verdict, Modify):
             call = _modified(call, verdict.arguments, verdict.reason)
             continue
-        return _approve(call, verdict, deps, key)
+        return _approve(call, encoded, verdict, deps, key)
     raise CallDenied(
         f"{call.name} was denied: its arguments were still being changed after {deps.rounds} rounds. Report this to the operator.",
         code="policy_unstable",
@@ -78,7 +85,9 @@ async def _judge(call: ValidatedCall, policies: tuple[Policy, ...]) -> Allow | A
     for policy in policies:
         try:
             verdict = await policy.decide(call)
-        except Exception as error:
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
             raise CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed") from error
         match verdict:
             case Allow():
@@ -86,7 +95,8 @@ async def _judge(call: ValidatedCall, policies: tuple[Policy, ...]) -> Allow | A
             case Ask():
                 question = question or verdict
             case Deny():
-                raise CallDenied(f"{call.name} was denied: {verdict.reason}", details={"rule": verdict.rule} if verdict.rule else None)
+                rule = clean(verdict.rule)
+                raise CallDenied(f"{call.name} was denied: {clean(verdict.reason)}", details={"rule": rule} if rule else None)
             case Modify():
                 if verdict.arguments != call.arguments:
                     return verdict
@@ -105,24 +115,26 @@ def _modified(call: ValidatedCall, arguments: dict[str, object], reason: str) ->
             f"{call.name} was denied: {reason}, and the new arguments are not valid: {error}", code="modification_invalid"
         ) from error
     changed = ", ".join(sorted(name for name in {*call.arguments, *arguments} if call.arguments.get(name) != arguments.get(name)))
-    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({changed}): {reason}.")
+    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({clean(changed)[:500]}): {clean(reason)}.")
     return ValidatedCall(
         uid=fresh.uid, raw=fresh.raw, tool=fresh.tool, scope=fresh.scope, arguments=fresh.arguments, notes=(*fresh.notes, note)
     )
 
 
-def _approve(call: ValidatedCall, verdict: Allow | Ask, deps: Gate, key: str) -> ApprovedCall:
+def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Gate, key: str) -> ApprovedCall:
     tool = call.tool
     if tool.requires_actor and not call.scope.actor:
         raise ActorRequired(
             f"{tool.name} acts for somebody, and this turn names no actor. Set Scope.actor, or requires_actor=False on the tool."
         )
     deps.check_limits(call)
-    encoded = canonical(call.arguments)
     if not isinstance(verdict, Ask):
-        return ApprovedCall(call=call, rule=verdict.rule, encoded=encoded, key=key)
+        rule = verdict.rule
+        return ApprovedCall(call=call, rule=rule if rule.isascii() else clean(rule), encoded=encoded, key=key)
     bound_to = binding(call, encoded)
     allowed_by = deps.spend_approval(bound_to)
     if allowed_by is None:
-        raise ApprovalNeeded(verdict.question, rule=verdict.rule, binding=bound_to)
-    return ApprovedCall(call=call, rule=f"{verdict.rule}, allowed by {allowed_by}", encoded=encoded, key=key, allowed_by=allowed_by)
+        raise ApprovalNeeded(clean(verdict.question), rule=clean(verdict.rule), binding=bound_to)
+    return ApprovedCall(
+        call=call, rule=f"{clean(verdict.rule)}, allowed by {clean(allowed_by)}", encoded=encoded, key=key, allowed_by=allowed_by
+    )

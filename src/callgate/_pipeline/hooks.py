@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from callgate._json import decode
 from callgate._pipeline.check import recheck
+from callgate._pipeline.record import clean
+from callgate._signals import is_own_failure
 from callgate.errors import CallDenied, ResultRejected
 from callgate.hooks import Hook
 from callgate.route import Checked, ValidatedCall
@@ -42,22 +46,33 @@ class HookChain(Struct, frozen=True):
         return cls(tuple(h for h in mine if h.phase == "before"), tuple(h for h in mine if h.phase == "after"))
 
 
-async def hook_arguments(call: ValidatedCall, hooks: tuple[Hook, ...], desk: HookDesk) -> tuple[dict[str, object] | None, Hook | None]:
+async def hook_arguments(
+    call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], desk: HookDesk
+) -> tuple[dict[str, object] | None, Hook | None]:
     """Run the hooks before a call until one changes the arguments; return these and that hook, or None where nobody did.
+
+    Each hook gets a copy of its own: what it does to the arguments counts only if it returns them.
+
+    Args:
+        encoded: The arguments as canonical JSON.
 
     Raises:
         CallDenied: A rejecter refused, or a rejecter or transformer broke.
     """
     for hook in hooks:
         try:
-            answer = await _ask(hook, desk.hook_timeout_s, call)
-        except Exception as error:
+            answer = await _ask(hook, desk.hook_timeout_s, replace(call, arguments=decode(encoded)))
+            if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
+                raise TypeError(f"it returned {type(answer).__name__} instead of arguments or None")
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
             if hook.kind == "observe":
                 desk.hook_failed(hook, _why(error))
                 continue
             raise CallDenied(f"{call.name} was denied: the hook '{hook.title}' failed ({_why(error)}).", code="hook_failed") from error
         if hook.kind == "reject" and answer:
-            raise CallDenied(f"{call.name} was denied: {answer}", code="hook_denied")
+            raise CallDenied(f"{call.name} was denied: {clean(answer)}", code="hook_denied")
         if hook.kind == "transform" and answer is not None and answer != call.arguments:
             return dict(answer), hook
     return None, None
@@ -74,7 +89,9 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
             answer = await _ask(hook, desk.hook_timeout_s, call, checked)
             if hook.kind == "transform" and answer is not None:
                 checked = recheck(call.tool, answer, checked)
-        except Exception as error:
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
             if hook.kind == "observe":
                 desk.hook_failed(hook, _why(error))
                 continue
@@ -82,7 +99,7 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
                 f"{call.name} ran, but its result is withheld: the hook '{hook.title}' failed ({_why(error)}). Do not repeat the call."
             ) from error
         if hook.kind == "reject" and answer:
-            raise ResultRejected(f"{call.name} ran, but its result is withheld: {answer}. Do not repeat the call.")
+            raise ResultRejected(f"{call.name} ran, but its result is withheld: {clean(answer)}. Do not repeat the call.")
     return checked
 
 
@@ -98,6 +115,6 @@ def _why(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     try:
-        return f"{type(error).__name__}: {error}"[:200]
+        return clean(f"{type(error).__name__}: {error}"[:200])
     except Exception:
         return type(error).__name__

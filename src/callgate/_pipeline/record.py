@@ -28,8 +28,11 @@ __all__ = [
     "Verdict",
     "Writer",
     "arguments_hash",
+    "clean",
     "conversation_run",
+    "decode_reason",
     "decode_result",
+    "valid_text",
 ]
 
 _MAX_RAW = 65_536
@@ -76,15 +79,15 @@ class ReceivedCall(Struct, frozen=True, gc=False):
         raw = self.raw
         text, size, digest = _as_text(raw.arguments)
         body = Received(
-            id=_clean(raw.id),
-            name=_clean(raw.name)[:256],
+            id=clean(raw.id),
+            name=clean(raw.name)[:256],
             arguments=text,
             arguments_bytes=size,
             arguments_sha256=digest,
-            origin=_clean(raw.origin),
+            origin=clean(raw.origin),
             closed=raw.closed,
-            reasoning=_clean(raw.reasoning),
-            idempotency_key=_clean(raw.idempotency_key or ""),
+            reasoning=clean(raw.reasoning),
+            idempotency_key=clean(raw.idempotency_key or ""),
             scope=self.scope,
             parent=self.parent,
         )
@@ -201,6 +204,7 @@ class Writer:
             ) from error
 
 
+decode_reason = msgspec.json.Decoder(Reason).decode
 decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -217,7 +221,7 @@ def _scope_facts(scope: Scope) -> dict[str, object] | None:
     """What a scope says that it does not say by default."""
     names = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
     facts = {name: getattr(scope, name) for name in names if getattr(scope, name) != getattr(_NO_SCOPE, name)}
-    return {name: _clean(value) if isinstance(value, str) else value for name, value in facts.items()} or None
+    return {name: clean(value) if isinstance(value, str) else value for name, value in facts.items()} or None
 
 
 def _as_text(arguments: object) -> tuple[str, int, str]:
@@ -234,6 +238,11 @@ def _as_text(arguments: object) -> tuple[str, int, str]:
     return raw[:_MAX_RAW].decode("utf-8", "ignore"), len(raw), hashlib.sha256(raw).hexdigest()
 
 
-def _clean(text: object) -> str:
+def valid_text(text: object) -> str:
+    """The text, with what UTF-8 cannot hold escaped."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def clean(text: object) -> str:
     """Bounded, and valid UTF-8 whatever came."""
     return str(text)[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()

@@ -39,6 +39,7 @@ class Attempts(Protocol):
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int: ...
     async def durable(self, position: int) -> None: ...
+    def entering(self) -> None: ...
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None: ...
 
 
@@ -69,6 +70,7 @@ async def run(
         position = record.attempt_started(approved, attempt, timeout_s)
         if tool.effect != "none":
             await record.durable(position)
+        record.entering()
         context.attempt = attempt
         context.deadline = clock.monotonic() + timeout_s
         request = RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from callgate._signals import AbortSignal, settled
+
 __all__ = ["Slots"]
 
 
@@ -27,20 +29,26 @@ class Slots:
         self.peak = max(self.peak, self._taken)
         return True
 
-    async def take(self) -> None:
-        """Take a slot, waiting for one in turn."""
+    async def take(self, kill: AbortSignal, timeout_s: float) -> bool:
+        """Take a slot, waiting for one in turn; False where the kill or the end of the time came first."""
         if self.take_nowait():
-            return
-        turn = asyncio.get_running_loop().create_future()
+            return True
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
+        taken = False
         try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give()
-            else:
-                self._waiting.remove(turn)
-            raise
+            taken = await settled(turn, kill, timeout_s)
+        finally:
+            if not taken:
+                self._leave(turn)
+        return taken
+
+    def _leave(self, turn: asyncio.Future[None]) -> None:
+        """Give up a place in the queue; a slot that came at that very moment goes on to the next."""
+        if turn.done():
+            self.give()
+        else:
+            self._waiting.remove(turn)
 
     def give(self) -> None:
         """Give a slot back; it passes to whoever has waited longest."""

@@ -83,6 +83,9 @@ class Rule(Struct, frozen=True, kw_only=True):
 class Rules:
     """A policy made of rules."""
 
+    never_waits = True
+    """Rules decide at once, so nobody needs a clock over them."""
+
     def __init__(self, rules: tuple[Rule, ...], *, default: Word = "allow", where: str = "") -> None:
         self.rules = rules
         self.default = default

@@ -76,7 +76,7 @@ class FunctionTool(Tool):
         found = self._verifier(params, idempotency_key)
         if inspect.isawaitable(found):
             found = await found
-        return found if isinstance(found, Verified) else Verified(happened=found)
+        return found if isinstance(found, Verified) else Verified(happened=found if isinstance(found, bool) else None)
 
     def where(self) -> str:
         code = inspect.unwrap(self.function)
