@@ -83,11 +83,11 @@ class Normaliser:
 
     def _content(self, raw: bytes, value: object, notes: tuple[Note, ...]) -> tuple[tuple[Part, ...], str | None]:
         """What the model sees, and the hash of the whole where that is more."""
-        text = raw.decode()
         if len(raw) <= self._limits.content_bytes:
+            text = raw.decode()
             return (Text(text=text), *_shown(notes)) if notes else (Text(text=text),), None
         blob = self._blobs.put(raw)
-        head_and_tail = Text(text=excerpt(text, value, self._limits.content_bytes))
+        head_and_tail = Text(text=excerpt(raw, value, self._limits.content_bytes))
         return (head_and_tail, Text(text=_how_to_read(len(raw), blob)), *_shown(notes)), blob
 
     def _failure(self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...]) -> ToolResult:
@@ -99,7 +99,7 @@ class Normaliser:
             told["result"] = data
         text = self._redacted(json_text(told))
         if len(text.encode()) > limits.error_bytes:
-            text = excerpt(text, None, limits.error_bytes - 100)
+            text = excerpt(text.encode(), None, limits.error_bytes)
         return ToolResult(
             id=raw.id,
             uid=uid,
