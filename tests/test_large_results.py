@@ -104,6 +104,53 @@ async def test_an_error_text_is_bounded() -> None:
     assert len(result.text.encode()) <= Limits().error_bytes
 
 
+async def test_what_a_failed_tool_gave_back_is_kept_whole() -> None:
+    answer = {"success": False, "error": "build failed", "data": [f"line {n}" for n in range(50_000)]}
+
+    @tool(effect="none")
+    async def build() -> dict[str, Any]:
+        """Build."""
+        return answer
+
+    async with Engine([build]) as engine:
+        for one in result_tools(engine.blobs):
+            engine.register(one)
+        result = await said(engine, call("build"))
+        digest = str(result.metadata.blob)
+        assert engine.blobs.get(digest) == plain_bytes(answer)
+        found = await said(engine, call("search_result", digest=digest, query="line 31337"))
+    assert (result.failure_class, result.error, result.structured) == ("tool_declared", "build failed", answer)
+    assert (result.metadata.truncated, result.metadata.bytes) == (True, len(plain_bytes(answer)))
+    assert len(result.text.encode()) <= Limits().error_bytes
+    for shown in ('"status":"error"', '"error":"build failed"', '"line 0"', '"line 49999"', f"read_result(digest='{digest}'"):
+        assert shown in result.text
+    assert "line 31337" in found.text
+
+
+async def test_a_small_failure_is_shown_whole() -> None:
+    @tool(effect="none")
+    async def build() -> dict[str, Any]:
+        """Build."""
+        return {"success": False, "error": "build failed", "data": ["line 1"]}
+
+    async with Engine([build]) as engine:
+        result = await said(engine, call("build"))
+    assert (result.metadata.truncated, result.metadata.blob, len(result.content)) == (False, None, 1)
+
+
+async def test_a_failure_above_a_megabyte_is_recorded_by_reference() -> None:
+    @tool(effect="none")
+    async def build() -> dict[str, Any]:
+        """Build."""
+        return {"success": False, "error": "build failed", "data": "x" * 20_000}
+
+    async with Engine([build], limits=Limits(result_inline_bytes=10_000)) as engine:
+        result = await said(engine, call("build"))
+        (recorded,) = bodies(engine, "call.completed")
+    assert result.structured is None
+    assert recorded["metadata"]["blob"] == result.metadata.blob  # type: ignore[index]
+
+
 @pytest.mark.parametrize(
     "value",
     [
