@@ -97,7 +97,7 @@ class KeyIndex:
     def above(self, key: str) -> Iterator[list[int]]:
         """What is kept at the keys that contain `key`, itself included: the lists themselves, to be changed in place."""
         place: _Place | None = self._root
-        steps = _steps(key)
+        steps = iter(_steps(key))
         while place is not None:
             if place.numbers:
                 yield place.numbers
@@ -125,8 +125,10 @@ class KeyIndex:
         return place
 
 
-def _steps(key: str) -> Iterator[str]:
-    return (found[0] for found in islice(_STEP.finditer(key), _MOST_STEPS))
+def _steps(key: str) -> list[str]:
+    if len(key) <= _MOST_STEPS:
+        return _STEP.findall(key)
+    return [found[0] for found in islice(_STEP.finditer(key), _MOST_STEPS)]
 
 
 def _all_below(place: _Place) -> list[int]:
