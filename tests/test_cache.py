@@ -17,6 +17,12 @@ from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, said
 
 
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():
+            await asyncio.sleep(0)
+
+
 class Count:
     def __init__(self) -> None:
         self.runs = 0
@@ -248,6 +254,89 @@ async def test_a_read_that_a_write_overtook_is_not_kept() -> None:
         release.set()
         assert (await early).text == "old"
         assert (await said(engine, call("read", path="a"))).text == "new"
+
+
+async def test_who_reads_after_a_write_never_joins_a_read_from_before_it() -> None:
+    release, files, reads = asyncio.Event(), {"a": "old"}, list[str]()
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        text = files[path]
+        reads.append(text)
+        await release.wait()
+        return text
+
+    @tool(effect="idempotent", writes="file:{path}")
+    async def write(path: str) -> str:
+        """Write."""
+        files[path] = "new"
+        return "written"
+
+    async with Engine([read, write]) as engine:
+        early = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
+        await until(lambda: len(reads) == 1)
+        await said(engine, call("write", path="a"))
+        late = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
+        await until(lambda: len(reads) == 2)
+        release.set()
+        assert [(await one).text for one in early + late] == ["old", "old", "new", "new"]
+        assert [(await one).metadata.joined for one in late] == [False, True]
+    assert reads == ["old", "new"]
+
+
+async def test_a_write_elsewhere_leaves_shared_runs_shared() -> None:
+    started, release, reads = asyncio.Event(), asyncio.Event(), list[str]()
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        reads.append(path)
+        started.set()
+        await release.wait()
+        return path
+
+    @tool(effect="idempotent", writes="file:{path}")
+    async def write(path: str) -> str:
+        """Write."""
+        return "written"
+
+    async with Engine([read, write]) as engine:
+        early = asyncio.create_task(said(engine, call("read", path="a")))
+        await started.wait()
+        await said(engine, call("write", path="b"))
+        late = asyncio.create_task(said(engine, call("read", path="a")))
+        await asyncio.sleep(0)
+        release.set()
+        await early
+        assert (await late).metadata.joined
+    assert reads == ["a"]
+
+
+async def test_what_a_hook_does_to_one_result_nobody_else_sees() -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="none", cacheable=True)
+    async def look() -> dict[str, Any]:
+        """Look."""
+        started.set()
+        await release.wait()
+        return {"seen": []}
+
+    @after_call()
+    def scribble(call: ValidatedCall, result: Checked) -> None:
+        result.value["seen"].append("hook")  # type: ignore[index]
+
+    async with Engine([look], hooks=[scribble]) as engine:
+        tasks = [asyncio.create_task(said(engine, call("look")))]
+        await started.wait()
+        tasks += [asyncio.create_task(said(engine, call("look"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        release.set()
+        results = [await task for task in tasks]
+        results.append(await said(engine, call("look")))
+    assert [result.metadata.joined for result in results] == [False, True, True, True, False]
+    assert [result.structured for result in results] == [{"seen": ["hook"]}] * 5
 
 
 async def test_copies_go_in_and_copies_come_out() -> None:

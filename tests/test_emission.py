@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -268,7 +269,8 @@ async def test_cancelling_the_caller_ends_every_call_of_the_message() -> None:
         assert kinds(engine).count("call.completed") == 2
 
 
-keys = st.sampled_from(["file:a", "file:a/b", "file:c", "db:x"]).map(lambda key: frozenset({key}))
+steps = st.lists(st.sampled_from(["a", "b", "a:", "/", "ab"]), max_size=5).map("".join)
+keys = st.frozensets(st.builds("{}{}".format, st.sampled_from(["file:", "db:", "file", "/"]), steps), min_size=1, max_size=3)
 footprints = st.builds(
     Footprint,
     st.booleans(),
@@ -276,16 +278,66 @@ footprints = st.builds(
 ).map(lambda f: Footprint(f.reads_only, Touched(f.touched.reads, frozenset()) if f.reads_only and f.touched else f.touched))
 
 
+@pytest.mark.parametrize("most", [0, 1, 2, 32])
 @given(st.lists(footprints, max_size=12))
-def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(calls: list[Footprint]) -> None:
-    """The plan is exactly as strict as the rule: directly or through others, the later one waits for the earlier."""
+def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(most: int, calls: list[Footprint]) -> None:
+    """Directly or through others, the later one waits for the earlier, however few are named before one stands for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("callgate._pipeline.plan._MOST_NAMED", most)
+        before = waited_for(calls)
+    for later in range(len(calls)):
+        for earlier in range(later):
+            if not may_run_beside(calls[earlier], calls[later]):
+                assert earlier in before[later]
+
+
+@given(st.lists(footprints, max_size=12))
+def test_a_call_of_a_small_message_waits_for_none_that_it_may_run_beside(calls: list[Footprint]) -> None:
+    """Nor is it ordered through others: it waits only for what the rule orders before it, or for a barrier in between."""
+    plan = Plan()
+    for one in calls:
+        for earlier in plan.add(one):
+            assert calls[earlier].touched is None or not may_run_beside(one, calls[earlier])
+
+
+def waited_for(calls: list[Footprint]) -> list[set[int]]:
+    """By call, all that end before it starts."""
     plan = Plan()
     before: list[set[int]] = []
     for index, one in enumerate(calls):
         waits = plan.add(one)
         assert all(earlier < index for earlier in waits)
         before.append(set(waits).union(*(before[earlier] for earlier in waits)))
-    for later in range(len(calls)):
-        for earlier in range(later):
-            if not may_run_beside(calls[earlier], calls[later]):
-                assert earlier in before[later]
+    return before
+
+
+def effect(*writes: str, reads: tuple[str, ...] = ()) -> Footprint:
+    return Footprint(False, Touched(frozenset(reads), frozenset(writes)))
+
+
+def read(*keys: str) -> Footprint:
+    return Footprint(True, Touched(frozenset(keys)) if keys else None)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [read(f"file:{n}") for n in range(4750)] + [effect(f"file:{n}") for n in range(250)],
+        [read("file:") for _ in range(4750)] + [effect(f"file:{n}") for n in range(250)],
+        [read() for _ in range(2500)] + [effect(f"file:{n}") for n in range(2500)],
+        [effect(f"file:{n}/a/b/c") for n in range(5000)],
+        [effect(f"file:{n}") for n in range(2500)] + [read("file:") for _ in range(2500)],
+        [effect(f"file:{n}") for n in range(2500)] + [read() for _ in range(2500)],
+        [one for n in range(2500) for one in (effect(f"file:{n}"), read("file:"))],
+        [one for n in range(2500) for one in (effect(f"file:{n}"), read())],
+        [effect("file:" + "a/" * 400_000), effect("file:" + "a/" * 400_001)],
+        [effect("file:a", reads=("file:",)) for _ in range(5000)],
+    ],
+    ids=["others", "above", "free", "writes", "read all", "then free", "in turn", "free in turn", "deep", "one file"],
+)
+def test_a_message_of_any_size_is_planned_in_about_the_time_it_takes_to_read(calls: list[Footprint]) -> None:
+    plan = Plan()
+    began = time.process_time()
+    waits = [plan.add(one) for one in calls]
+    assert time.process_time() - began < 0.25
+    assert sum(map(len, waits)) <= 50 * len(calls)

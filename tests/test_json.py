@@ -8,6 +8,8 @@ import decimal
 import enum
 import json
 import pathlib
+import re
+import time
 import uuid
 from typing import Any
 
@@ -314,3 +316,19 @@ async def test_a_coroutine_is_closed_and_named() -> None:
 
     with pytest.raises(ResultNotSerializable, match="never awaited"):
         to_jsonable(forgotten())
+
+
+@given(st.text(st.sampled_from("a?\ufffd\ud800\udfff\x01\x02\x03\ufdd0\ufdd1é😀")))
+def test_half_a_surrogate_pair_in_a_result_becomes_one_mark_and_nothing_else_changes(text: str) -> None:
+    made, notes = to_jsonable(text + "\ud800")
+    assert made == "".join("\ufffd" if "\ud800" <= mark <= "\udfff" else mark for mark in text) + "\ufffd"
+    assert len(notes) == 1
+
+
+def test_a_large_text_of_surrogates_is_not_replaced_mark_by_mark() -> None:
+    text = "a\ud800?" * 2_000_000
+    began = time.process_time()
+    re.sub("[\ud800-\udfff]", "\ufffd", text)
+    one_by_one = time.process_time()
+    to_jsonable(text)
+    assert time.process_time() - one_by_one < (one_by_one - began) / 2

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate import Engine, Limits, tool
+from callgate._json import plain_bytes
 from callgate._pipeline.excerpt import excerpt
 from callgate.builtins import result_tools
 from tests.door import bodies, call, said
@@ -103,22 +104,125 @@ async def test_an_error_text_is_bounded() -> None:
     assert len(result.text.encode()) <= Limits().error_bytes
 
 
+async def test_what_a_failed_tool_gave_back_is_kept_whole() -> None:
+    answer = {"success": False, "error": "build failed", "data": [f"line {n}" for n in range(50_000)]}
+
+    @tool(effect="none")
+    async def build() -> dict[str, Any]:
+        """Build."""
+        return answer
+
+    async with Engine([build]) as engine:
+        for one in result_tools(engine.blobs):
+            engine.register(one)
+        result = await said(engine, call("build"))
+        digest = str(result.metadata.blob)
+        assert engine.blobs.get(digest) == plain_bytes(answer)
+        found = await said(engine, call("search_result", digest=digest, query="line 31337"))
+    assert (result.failure_class, result.error, result.structured) == ("tool_declared", "build failed", answer)
+    assert (result.metadata.truncated, result.metadata.bytes) == (True, len(plain_bytes(answer)))
+    assert len(result.text.encode()) <= Limits().error_bytes
+    for shown in ('"status":"error"', '"error":"build failed"', '"line 0"', '"line 49999"', f"read_result(digest='{digest}'"):
+        assert shown in result.text
+    assert "line 31337" in found.text
+
+
+async def test_a_small_failure_is_shown_whole() -> None:
+    @tool(effect="none")
+    async def build() -> dict[str, Any]:
+        """Build."""
+        return {"success": False, "error": "build failed", "data": ["line 1"]}
+
+    async with Engine([build]) as engine:
+        result = await said(engine, call("build"))
+    assert (result.metadata.truncated, result.metadata.blob, len(result.content)) == (False, None, 1)
+
+
+async def test_a_failure_above_a_megabyte_is_recorded_by_reference() -> None:
+    @tool(effect="none")
+    async def build() -> dict[str, Any]:
+        """Build."""
+        return {"success": False, "error": "build failed", "data": "x" * 20_000}
+
+    async with Engine([build], limits=Limits(result_inline_bytes=10_000)) as engine:
+        result = await said(engine, call("build"))
+        (recorded,) = bodies(engine, "call.completed")
+    assert result.structured is None
+    assert recorded["metadata"]["blob"] == result.metadata.blob  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"k" * 2_000_000: 1},
+        {f"{n}{'x' * 20_000}": n for n in range(100)},
+        {f"{n}{'x' * 20_000}": n for n in range(1000)},
+        {"a": {"k" * 99_999: {}}},
+    ],
+    ids=["one", "a hundred", "a thousand", "inside"],
+)
+async def test_keys_are_cut_like_everything_else(value: dict[str, Any]) -> None:
+    @tool(effect="none")
+    async def look() -> dict[str, Any]:
+        """Look."""
+        return value
+
+    async with Engine([look]) as engine:
+        result = await said(engine, call("look"))
+        assert engine.blobs.get(str(result.metadata.blob)) == plain_bytes(value)
+    shown = result.content[0].text  # type: ignore[union-attr]
+    assert 8_000 < len(shown) <= Limits().content_bytes
+    assert "bytes left out" in shown
+
+
+def test_of_a_large_value_no_more_is_looked_at_than_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An excerpt costs at most one more encoding of the whole, whatever the value's shape."""
+    encoded = 0
+
+    def counting(part: object) -> bytes:
+        nonlocal encoded
+        raw = plain_bytes(part)
+        encoded += len(raw)
+        return raw
+
+    monkeypatch.setattr("callgate._pipeline.excerpt.plain_bytes", counting)
+    row = [["z" * 1000] * 10] * 10
+    for value in (
+        [row] * 20,
+        {str(n): {"a": row, "b": "y" * 9000} for n in range(20)},
+        [[[[[[row] * 20]]]]],
+        {"k" * 999_999: 1},
+        [[row] * 20, 1],
+    ):
+        encoded, raw = 0, plain_bytes(value)
+        excerpt(raw, value, 16_384)
+        assert encoded <= 1.1 * len(raw)
+
+
+texts = st.text(max_size=30) | st.builds(str.__mul__, st.text(min_size=1, max_size=3), st.integers(0, 2000))
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=30),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=8), inner),
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
 )
 
 
-@given(values, st.integers(40, 400))
-def test_an_excerpt_keeps_its_budget_and_both_ends(value: Any, budget: int) -> None:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    shown = excerpt(text, value, budget)
-    assert len(shown.encode("utf-8", "surrogatepass")) <= 2 * budget + 400
+@given(values, st.integers(200, 2000))
+def test_an_excerpt_keeps_its_budget_whatever_the_value_is_made_of(value: Any, budget: int) -> None:
+    raw = value.encode() if isinstance(value, str) else plain_bytes(value)
+    assert len(excerpt(raw, value, budget).encode()) <= budget
+
+
+@given(values)
+def test_the_least_excerpt_says_how_much_was_left_out(value: Any) -> None:
+    raw = value.encode() if isinstance(value, str) else plain_bytes(value)
+    shown = excerpt(raw, value, 0)
+    assert len(shown) <= 60
+    assert raw == b"" or "left out" in shown or value in ([], {})
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=500), st.integers(40, 200))
 def test_an_excerpt_of_text_never_tears_a_character(text: str, budget: int) -> None:
-    shown = excerpt(text, text, budget)
+    shown = excerpt(text.encode(), text, budget)
     head, _, tail = shown.partition("\n... ")
     assert text.startswith(head)
     assert text.endswith(tail.partition(" ...\n")[2])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from callgate._json.text import SURROGATE, clip
+from callgate._json.text import SURROGATE, clip, without_surrogates
 from callgate.errors import ResultNotSerializable
 
 __all__ = ["Maker", "NotJson", "to_jsonable"]
@@ -124,7 +124,7 @@ class Maker:
             raise NotJson("is larger than a result may be", "output_too_large")
         if not value.isascii() and SURROGATE.search(value):
             self._note("surrogate", "halves of surrogate pairs in text were replaced by U+FFFD")
-            return SURROGATE.sub("�", value)
+            return without_surrogates(value)
         return value
 
     def _integer(self, value: int) -> int:

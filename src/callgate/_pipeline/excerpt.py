@@ -1,12 +1,17 @@
 """Show a large result in a small space: its head and its tail, cut where its structure allows, and how much lies between.
 
 Pure. Nothing is lost: the whole is in the blob store, and the excerpt says how much was left out. A list keeps whole items of both ends,
-an object keeps every member it can and shortens the large ones, text is cut at line ends.
+an object keeps every member it can and shortens the large ones, key and value alike; text is cut at line ends. The budget is kept
+whatever the value is made of, and of a large value no more is looked at than can be shown: each part is measured up to its budget, and
+only a text that is cut is encoded whole, once.
 """
 
 from __future__ import annotations
 
-from callgate._json import json_text
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from callgate._json import plain_bytes
 
 __all__ = ["excerpt"]
 
@@ -14,89 +19,155 @@ _HEAD_SHARE = 0.7
 _LEVELS = 4
 """How deep the structure is followed; below, JSON is cut as text."""
 _LEAST = 60
-"""Bytes below which a part is not shown in part."""
+"""Bytes within which it can always be said how much was left out."""
+_LEAST_MEMBER = 2 * _LEAST + 2
+"""The same for a member of an object: its key, a colon, its value."""
+
+_Show = Callable[..., bytes | None]
+"""Of a part and a number of bytes: the part whole, or cut where that is allowed, or None where it does not fit."""
 
 
-def excerpt(text: str, value: object, budget: int) -> str:
-    """What can be shown of `text` in at most about `budget` bytes of UTF-8.
+def excerpt(raw: bytes, value: object, budget: int) -> str:
+    """What can be shown of `raw` in at most `budget` bytes of UTF-8, or in `_LEAST` where that is more.
 
     Args:
-        text: The whole.
+        raw: The whole, in UTF-8.
         value: The same as JSON data where it is a list or an object; anything else is cut as text.
     """
-    return _shortened(value, budget, _LEVELS) if isinstance(value, (list, dict)) else _lines(text, budget)
+    if len(raw) <= budget:
+        return raw.decode()
+    return (_structure(value, budget, _LEVELS) if isinstance(value, (list, dict)) else _lines(raw, budget)).decode()
 
 
-def _shortened(value: object, budget: int, levels: int) -> str:
-    whole = json_text(value)
-    if len(whole.encode()) <= budget:
-        return whole
-    if isinstance(value, dict) and levels:
-        return _object(value, budget, levels - 1)
-    if isinstance(value, list) and levels:
-        return _list(value, budget, levels - 1)
-    return _lines(whole, max(budget, _LEAST))
+def _structure(value: list[object] | dict[str, object], budget: int, levels: int) -> bytes:
+    if isinstance(value, list):
+        return _ends(value, reversed(value), len(value), _Items(levels - 1).show, (b"[", b"items", b"]"), budget)
+    members = _Members(levels - 1)
+    shares = _shares(value, budget)
+    if shares is None:
+        return _ends(value.items(), reversed(value.items()), len(value), members.show, (b"{", b"members", b"}"), budget)
+    shown = (members.show(member, share, cut=True) or b"" for member, share in zip(value.items(), shares, strict=True))
+    return b"{" + b",\n".join(shown) + b"}"
 
 
-def _object(value: dict[str, object], budget: int, levels: int) -> str:
-    """Small members whole, large ones shortened to an equal share; where there are too many, only those of both ends."""
+def _shares(value: dict[str, object], budget: int) -> list[int] | None:
+    """How many bytes each member gets: small ones all they need, large ones an equal share; None where that is too little to see them."""
     if len(value) * _LEAST > budget:
-        return _ends([f"{json_text(key)}:{json_text(item)}" for key, item in value.items()], "members", "{}", budget)
-    sizes = {key: len(json_text(key)) + len(json_text(item).encode()) + 2 for key, item in value.items()}
-    left, shares = budget - 2, dict[str, int]()
-    for place, key in enumerate(sorted(sizes, key=lambda key: sizes[key])):
-        shares[key] = min(sizes[key], max(_LEAST, left // (len(sizes) - place)))
-        left -= shares[key]
-    members = (f"{json_text(key)}:{_shortened(item, shares[key] - len(json_text(key)) - 2, levels)}" for key, item in value.items())
-    return "{" + ",\n".join(members) + "}"
+        return None
+    whole = (_member(member, budget) for member in value.items())
+    shares = [budget if member is None else len(member) for member in whole]
+    left = budget - 2 * len(value) - 2
+    for done, place in enumerate(sorted(range(len(shares)), key=shares.__getitem__)):
+        share = left // (len(shares) - done)
+        if shares[place] > share:
+            if share < _LEAST_MEMBER:
+                return None
+            shares[place] = share
+        left -= shares[place]
+    return shares
 
 
-def _list(value: list[object], budget: int, levels: int) -> str:
-    """Whole items of both ends; where not even one fits, the first and the last in part."""
-    items = [json_text(item) for item in value]
-    shown = _ends(items, "items", "[]", budget)
-    if len(items[0].encode()) < budget // 2 or budget < 4 * _LEAST:
-        return shown
-    first = _shortened(value[0], int(budget * _HEAD_SHARE) - _LEAST, levels)
-    last = [_shortened(value[-1], int(budget * (1 - _HEAD_SHARE)), levels)] if len(value) > 1 else []
-    middle = [f"... {len(value) - 2} of {len(value)} items left out ..."] if len(value) > 2 else []
-    return "[" + ",\n".join([first, *middle, *last]) + "]"
+def _ends(
+    forwards: Iterable[object], backwards: Iterable[object], count: int, show: _Show, frame: tuple[bytes, bytes, bytes], budget: int
+) -> bytes:
+    """Whole parts of both ends; where not even one fits, the first and the last in part."""
+    room = budget - _LEAST
+    head, used = _take(forwards, room if count == 1 else int(room * _HEAD_SHARE), show)
+    tail, _ = _take(islice(backwards, count - len(head)), room - used, show)
+    left_out = count - len(head) - len(tail)
+    middle = [b"... %d of %d %b left out ..." % (left_out, count, frame[1])] if left_out else []
+    return frame[0] + b",\n".join([*head, *middle, *reversed(tail)]) + frame[2]
 
 
-def _ends(items: list[str], noun: str, brackets: str, budget: int) -> str:
-    head, used = _take(items, int(budget * _HEAD_SHARE))
-    tail, _ = _take(items[len(head) :][::-1], budget - used)
-    left_out = len(items) - len(head) - len(tail)
-    middle = [f"... {left_out} of {len(items)} {noun} left out ..."] if left_out else []
-    return brackets[0] + ",\n".join([*head, *middle, *reversed(tail)]) + brackets[1]
-
-
-def _take(items: list[str], budget: int) -> tuple[list[str], int]:
-    taken, used = [], 0
-    for item in items:
-        size = len(item.encode()) + 2
-        if used + size > budget:
+def _take(parts: Iterable[object], budget: int, show: _Show) -> tuple[list[bytes], int]:
+    taken, used = list[bytes](), 0
+    for part in parts:
+        shown = show(part, budget - used - 2, cut=not taken)
+        if shown is None:
             break
-        taken.append(item)
-        used += size
+        taken.append(shown)
+        used += len(shown) + 2
     return taken, used
 
 
-def _lines(text: str, budget: int) -> str:
-    raw = text.encode()
+class _Items:
+    """Shows the items of a list."""
+
+    def __init__(self, levels: int) -> None:
+        self._levels = levels
+
+    def show(self, item: object, budget: int, *, cut: bool) -> bytes | None:
+        whole = _whole(item, budget)
+        if whole is not None or not cut or budget < _LEAST:
+            return whole
+        if isinstance(item, (list, dict)) and self._levels:
+            return _structure(item, budget, self._levels)
+        return _lines(plain_bytes(item), budget)
+
+
+class _Members:
+    """Shows the members of an object, each as its key and value."""
+
+    def __init__(self, levels: int) -> None:
+        self._items = _Items(levels)
+
+    def show(self, member: tuple[str, object], budget: int, *, cut: bool) -> bytes | None:
+        whole = _member(member, budget)
+        if whole is not None or not cut or budget < _LEAST_MEMBER:
+            return whole
+        key = _lines(plain_bytes(member[0]), budget // 2)
+        return key + b":" + (self._items.show(member[1], budget - len(key) - 1, cut=True) or b"")
+
+
+def _member(member: tuple[str, object], budget: int) -> bytes | None:
+    key = _whole(member[0], budget - 1)
+    value = None if key is None else _whole(member[1], budget - len(key) - 1)
+    return None if key is None or value is None else key + b":" + value
+
+
+def _whole(value: object, budget: int) -> bytes | None:
+    """`value` as JSON, if it fits."""
+    if _exceeds(value, budget):
+        return None
+    raw = plain_bytes(value)
+    return raw if len(raw) <= budget else None
+
+
+def _exceeds(value: object, budget: int) -> bool:
+    """Whether `value` is certainly longer than that as JSON; looks at no more of it than it takes to know."""
+    stack = [value]
+    while stack and budget >= 0:
+        part = stack.pop()
+        if isinstance(part, (list, dict)):
+            budget -= len(part) + 1
+            if budget < 0:
+                return True
+            stack += part
+            if isinstance(part, dict):
+                stack += part.values()
+        else:
+            budget -= len(part) + 2 if isinstance(part, str) else 1
+    return budget < 0
+
+
+def _lines(raw: bytes, budget: int) -> bytes:
     if len(raw) <= budget:
-        return text
-    head = _cut(raw[: int(budget * _HEAD_SHARE)], from_start=True)
-    tail = _cut(raw[len(raw) - (budget - int(budget * _HEAD_SHARE)) :], from_start=False)
-    left_out = len(raw) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n... {left_out} of {len(raw)} bytes left out ...\n{tail}"
+        return raw
+    room = max(0, budget - len(_gap(len(raw), len(raw))))
+    head = _cut(raw[: int(room * _HEAD_SHARE)], from_start=True)
+    tail = _cut(raw[len(raw) - (room - int(room * _HEAD_SHARE)) :], from_start=False)
+    return head + _gap(len(raw) - len(head) - len(tail), len(raw)) + tail
 
 
-def _cut(piece: bytes, *, from_start: bool) -> str:
+def _gap(left_out: int, size: int) -> bytes:
+    return b"\n... %d of %d bytes left out ...\n" % (left_out, size)
+
+
+def _cut(piece: bytes, *, from_start: bool) -> bytes:
     """`piece` without a torn character, and without a torn line where a whole one is near."""
-    text = piece.decode("utf-8", "ignore")
+    piece = piece.decode("utf-8", "ignore").encode()
     if from_start:
-        end = text.rfind("\n")
-        return text[:end] if end > len(text) // 2 else text
-    start = text.find("\n")
-    return text[start + 1 :] if 0 <= start < len(text) // 2 else text
+        end = piece.rfind(b"\n")
+        return piece[:end] if end > len(piece) // 2 else piece
+    start = piece.find(b"\n")
+    return piece[start + 1 :] if 0 <= start < len(piece) // 2 else piece

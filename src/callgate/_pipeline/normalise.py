@@ -6,9 +6,13 @@ redactor knows leaves here. Decides nothing about the call.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
+import msgspec
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode, json_text, plain_bytes
+from callgate._json import canonical, plain_bytes
 from callgate._limits import Limits
 from callgate._pipeline.excerpt import excerpt
 from callgate._redact import Redactor
@@ -18,6 +22,11 @@ from callgate.protocols import BlobStore
 from callgate.route import ApprovedCall, Checked
 
 __all__ = ["Normaliser"]
+
+log = logging.getLogger("callgate")
+
+_decode_checked = msgspec.json.Decoder(Checked).decode
+_decode_result = msgspec.json.Decoder(ToolResult).decode
 
 _SHOWN = frozenset({"modified", "warning"})
 """Notes that the model reads beside the result; the others are in the metadata."""
@@ -33,15 +42,30 @@ class Normaliser:
 
     def result(self, approved: ApprovedCall, checked: Checked) -> ToolResult:
         """The call's result, as everybody will see it."""
-        call = approved.call
+        if self._redactor is None:
+            return self._shaped(approved, checked)
+        return self._redacted(approved.call.raw, approved.call.uid, checked, lambda clean: self._shaped(approved, clean))
+
+    def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
+        """The result of a call that was refused on its way, or whose result was withheld."""
+        checked = Checked(
+            status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
+        )
+        return self._redacted(raw, uid, checked, lambda clean: self._failure(raw, uid, name, clean, rule, notes))
+
+    def recorded(self, result: ToolResult) -> bytes:
+        """The result as it is recorded: whole up to a size, by reference above it."""
+        body = canonical(result)
+        if len(body) <= self._limits.result_inline_bytes + self._limits.content_bytes:
+            return body
+        return canonical(replace(result, structured=None))
+
+    def _shaped(self, approved: ApprovedCall, checked: Checked) -> ToolResult:
+        call, value = approved.call, checked.value
         notes = call.notes + checked.notes
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, approved.rule, notes)
-        value = checked.value
         raw, mime = (value.encode(), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
-        if self._redactor is not None:
-            raw = self._redactor.redact(raw)
-            value = raw.decode() if mime == "text/plain" else decode(raw)
         content, blob = self._content(raw, value, notes)
         return ToolResult(
             id=call.raw.id,
@@ -67,46 +91,30 @@ class Normaliser:
             ),
         )
 
-    def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
-        """The result of a call that was refused on its way, or whose result was withheld."""
-        checked = Checked(
-            status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
-        )
-        return self._failure(raw, uid, name, checked, rule, notes)
-
-    def recorded(self, result: ToolResult) -> bytes:
-        """The result as it is recorded: whole up to a size, by reference above it."""
-        body = canonical(result)
-        if len(body) <= self._limits.result_inline_bytes + self._limits.content_bytes:
-            return body
-        return canonical(replace(result, structured=None))
-
     def _content(self, raw: bytes, value: object, notes: tuple[Note, ...]) -> tuple[tuple[Part, ...], str | None]:
         """What the model sees, and the hash of the whole where that is more."""
-        text = raw.decode()
         if len(raw) <= self._limits.content_bytes:
+            text = raw.decode()
             return (Text(text=text), *_shown(notes)) if notes else (Text(text=text),), None
         blob = self._blobs.put(raw)
-        head_and_tail = Text(text=excerpt(text, value, self._limits.content_bytes))
+        head_and_tail = Text(text=excerpt(raw, value, self._limits.content_bytes))
         return (head_and_tail, Text(text=_how_to_read(len(raw), blob)), *_shown(notes)), blob
 
     def _failure(self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...]) -> ToolResult:
-        limits = self._limits
-        reason = self._redacted(_bounded(checked.error or "the call failed", limits.error_bytes // 2))
+        reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
         told = {"status": checked.status, "error": reason, "code": checked.code, **(checked.details or {})}
         data = checked.value if checked.failure_class == "tool_declared" else None
         if data is not None:
             told["result"] = data
-        text = self._redacted(json_text(told))
-        if len(text.encode()) > limits.error_bytes:
-            text = excerpt(text, None, limits.error_bytes - 100)
+        structured = data if data is not None else checked.details
+        content, size, blob = self._told(told, structured if checked.attempts else None)
         return ToolResult(
             id=raw.id,
             uid=uid,
             name=name,
             status=checked.status,
-            content=(Text(text=text), *_shown(notes)),
-            structured=data if data is not None else checked.details,
+            content=(*content, *_shown(notes)),
+            structured=structured if size <= self._limits.result_inline_bytes else None,
             error=reason,
             failure_class=checked.failure_class,
             code=checked.code,
@@ -114,8 +122,10 @@ class Normaliser:
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
             metadata=Metadata(
-                bytes=len(text.encode()),
+                bytes=size,
+                truncated=blob is not None,
                 mime="application/json",
+                blob=blob,
                 duration_ms=checked.duration_ms,
                 attempts=checked.attempts,
                 rule=rule,
@@ -126,8 +136,61 @@ class Normaliser:
             ),
         )
 
-    def _redacted(self, text: str) -> str:
-        return text if self._redactor is None else self._redactor.redact(text.encode()).decode()
+    def _told(self, told: dict[str, object], output: object) -> tuple[tuple[Part, ...], int, str | None]:
+        """What the model sees of a failure, the size of the whole, and its hash where the model sees less of what the tool gave."""
+        raw, most = plain_bytes(told), self._limits.error_bytes
+        if len(raw) <= most:
+            return (Text(text=raw.decode()),), len(raw), None
+        if output is None:
+            return (Text(text=excerpt(raw, told, most)),), len(raw), None
+        whole = plain_bytes(output)
+        blob = self._blobs.put(whole)
+        how = _how_to_read(len(whole), blob)
+        return (Text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), blob
+
+    def _redacted(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
+        """What `build` makes of `checked`, without secrets.
+
+        Redacted twice: what goes in, so that no secret is cut in two or kept with the whole, and all that comes out, so that no field is
+        forgotten. Only the two ids stay as they are: by them the result finds its call.
+        """
+        if self._redactor is None:
+            return build(checked)
+        try:
+            clean = _decode_checked(self._redactor.redact(plain_bytes(_in_unicode(checked))))
+        except Exception as error:
+            return _withheld(raw, uid, checked, error)
+        result = build(clean)
+        try:
+            return replace(_decode_result(self._redactor.redact(canonical(result))), id=raw.id, uid=uid)
+        except Exception as error:
+            return _withheld(raw, uid, checked, error)
+
+
+def _in_unicode(checked: Checked) -> Checked:
+    """What a tool raises may hold halves of surrogate pairs."""
+    if checked.error is None or checked.error.isascii():
+        return checked
+    return replace(checked, error=checked.error.encode("utf-8", "backslashreplace").decode())
+
+
+def _withheld(raw: RawCall, uid: str, checked: Checked, error: Exception) -> ToolResult:
+    """Where the redactor fails, nothing is shown that a secret could be in."""
+    log.error("The redactor failed on the result of %s; it is withheld", uid, exc_info=error)
+    ran = checked.attempts > 0 or checked.status == "ok"
+    told = "The call ran, but its result" if ran else "The call did not run, and the reason"
+    reason = f"{told} is withheld: secrets could not be taken out of it. Do not repeat the call; tell the operator."
+    return ToolResult(
+        id=raw.id,
+        uid=uid,
+        name="",
+        status="unknown" if checked.status == "ok" else checked.status,
+        content=(Text(text=plain_bytes({"error": reason, "code": "redactor_failed"}).decode()),),
+        error=reason,
+        failure_class=checked.failure_class or "outcome_unknown",
+        code="redactor_failed",
+        metadata=Metadata(mime="application/json", attempts=checked.attempts, untrusted=False),
+    )
 
 
 def _shown(notes: tuple[Note, ...]) -> tuple[Part, ...]:

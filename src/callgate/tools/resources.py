@@ -6,13 +6,19 @@ A key is `scheme:path`, like `file:src/app.py` or `account:42`. Two keys meet if
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 
 from msgspec import Struct
 
 from callgate.calls import Scope
 
-__all__ = ["Declared", "Touched", "conflict", "meet"]
+__all__ = ["Declared", "KeyIndex", "Touched", "conflict", "meet"]
+
+_STEP = re.compile(r"/|[^:/]*:|[^:/]+")
+_MOST_STEPS = 64
+"""A key that is deeper counts as the key above it of that depth: it meets more, never less."""
 
 Declared = str | tuple[str, ...] | Callable[[Mapping[str, object], Scope], Iterable[str]]
 """A key or several, each with `{argument}` places; or a function of the final arguments and the scope."""
@@ -60,3 +66,75 @@ def conflict(one: Touched, other: Touched) -> bool:
     return any(meet(w, k) for w in one.writes for k in other.reads | other.writes) or any(
         meet(w, k) for w in other.writes for k in one.reads
     )
+
+
+class _Place:
+    __slots__ = ("below", "numbers")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Place] = {}
+        self.numbers: list[int] = []
+
+
+class KeyIndex:
+    """Numbers by key, to find those whose keys meet another without comparing it with each.
+
+    A tree of the keys' steps: `file:`, `src`, `/`, `app.py`. Of two keys that meet, the steps of one begin with the steps of the other.
+    """
+
+    def __init__(self) -> None:
+        self._root = _Place()
+
+    def add(self, key: str, number: int) -> None:
+        place = self._root
+        for step in _steps(key):
+            found = place.below.get(step)
+            if found is None:
+                found = place.below[step] = _Place()
+            place = found
+        place.numbers.append(number)
+
+    def above(self, key: str) -> Iterator[list[int]]:
+        """What is kept at the keys that contain `key`, itself included: the lists themselves, to be changed in place."""
+        place: _Place | None = self._root
+        steps = iter(_steps(key))
+        while place is not None:
+            if place.numbers:
+                yield place.numbers
+            step = next(steps, None)
+            place = None if step is None else place.below.get(step)
+
+    def below(self, key: str) -> list[int]:
+        """What is kept at the keys that `key` contains."""
+        place = self._at(key)
+        return [] if place is None else _all_below(place)
+
+    def take_below(self, key: str) -> list[int]:
+        """The same and what is kept at `key` itself; takes it out."""
+        place = self._at(key)
+        if place is None:
+            return []
+        taken = place.numbers + _all_below(place)
+        place.numbers, place.below = [], {}
+        return taken
+
+    def _at(self, key: str) -> _Place | None:
+        place: _Place | None = self._root
+        for step in _steps(key):
+            place = place.below.get(step) if place is not None else None
+        return place
+
+
+def _steps(key: str) -> list[str]:
+    if len(key) <= _MOST_STEPS:
+        return _STEP.findall(key)
+    return [found[0] for found in islice(_STEP.finditer(key), _MOST_STEPS)]
+
+
+def _all_below(place: _Place) -> list[int]:
+    numbers, places = list[int](), list(place.below.values())
+    while places:
+        place = places.pop()
+        numbers += place.numbers
+        places += place.below.values()
+    return numbers

@@ -1,0 +1,120 @@
+"""What a redactor knows is in no field of a result, in nothing that is kept, and in nothing that is recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate import Deny, Engine, Limits, RawCall, ToolResult, before_call, tool
+from callgate._json import canonical
+from callgate.protocols import Allow, Modify, Verdict
+from callgate.route import ValidatedCall
+from tests.door import call, said
+
+SECRET = "hunter2"
+
+
+class Hider:
+    def redact(self, body: bytes) -> bytes:
+        return body.replace(SECRET.encode(), b"[hidden]")
+
+
+async def hidden(given: Any, **settings: Any) -> ToolResult:
+    """The result of a tool that returns or raises `given`; nothing of it may show the secret."""
+
+    @tool(effect="none")
+    async def login(password: str = "") -> Any:
+        """Log in."""
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    async with Engine([login], redactor=Hider(), **settings) as engine:
+        result = await said(engine, call("login", password=SECRET))
+        record = b"".join(event.body for event in engine.journal.read())
+        kept = engine.blobs.get(result.metadata.blob) if result.metadata.blob else b""
+    assert SECRET.encode() not in canonical(result)
+    assert SECRET.encode() not in record
+    assert kept is not None
+    assert SECRET.encode() not in kept
+    assert result.id == ""
+    assert result.uid
+    return result
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        f"in with {SECRET}",
+        {"token": SECRET, SECRET: 1},
+        {"success": True, "data": SECRET, "message": f"kept {SECRET}", "image_metadata": {"alt": [SECRET]}},
+        {"success": False, "error": f"not {SECRET}", "message": SECRET, "data": {"tried": SECRET}, "image_metadata": SECRET},
+        {"success": False, "error": "no", "data": [SECRET] * 5000},
+        [SECRET] * 5000,
+        ValueError(f"no entry with {SECRET}"),
+        ValueError(f"no entry \ud800 with {SECRET}"),
+    ],
+    ids=["text", "object", "shaped", "failure", "large failure", "large", "raised", "raised surrogate"],
+)
+async def test_no_field_of_a_result_has_what_the_redactor_knows(given: Any) -> None:
+    await hidden(given)
+
+
+@pytest.mark.parametrize("shift", range(len(SECRET)))
+async def test_a_secret_that_a_cut_would_tear_is_hidden_before(shift: int) -> None:
+    result = await hidden(ValueError("x" * (2048 - len("login failed: ") - shift) + SECRET + "y" * 9000))
+    for piece in (SECRET[:4], SECRET[-4:]):
+        assert piece not in result.text
+
+
+async def test_what_policies_and_hooks_say_is_hidden_too() -> None:
+    class Refuse:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Deny(reason=f"because of {SECRET}", rule=f"rule {SECRET}")
+
+    class Change:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Allow() if call.arguments["password"] == "" else Modify(arguments={"password": ""}, reason=f"not {SECRET}")
+
+    @before_call(kind="reject")
+    def reject(call: ValidatedCall) -> str:
+        return f"seen {SECRET}"
+
+    assert (await hidden(1, policies=[Refuse()])).failure_class == "denied"
+    assert (await hidden(1, policies=[Change()])).metadata.notes
+    assert (await hidden(1, hooks=[reject])).failure_class == "denied"
+
+
+async def test_a_name_nobody_has_is_hidden_and_the_id_stays() -> None:
+    async with Engine([], redactor=Hider()) as engine:
+        result = await said(engine, RawCall(name=f"x{SECRET}", id="call_1"))
+        record = b"".join(event.body for event in engine.journal.read())
+    assert SECRET.encode() not in canonical(result) + record
+    assert result.id == "call_1"
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b'{"status":"[hidden]"}', None], ids=["nothing", "a list", "no status", "an error"])
+@pytest.mark.parametrize("given", ["fine", ValueError(SECRET)], ids=["success", "failure"])
+async def test_where_the_redactor_fails_the_result_is_withheld(answer: bytes | None, given: Any) -> None:
+    class Broken:
+        def redact(self, body: bytes) -> bytes:
+            if b'"attempts":' not in body and SECRET.encode() not in body and b"fine" not in body:
+                return body
+            if answer is None:
+                raise RuntimeError(SECRET)
+            return answer
+
+    @tool(effect="none")
+    async def login() -> Any:
+        """Log in."""
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    async with Engine([login], redactor=Broken(), limits=Limits()) as engine:
+        result = await said(engine, call("login"))
+    assert not result.success
+    assert (result.code, result.structured) == ("redactor_failed", None)
+    assert "withheld" in result.text
+    assert SECRET not in result.text
