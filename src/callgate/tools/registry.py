@@ -216,8 +216,9 @@ def _check_choices(tool: Tool, where: str) -> None:
     if tool.cacheable and _effect(tool) != "none":
         raise UsageError(f"Tool '{tool.name}' ({where}) is cacheable but has effects. Say effect='none', or drop cacheable.")
     _check_numbers(tool, where)
-    if isinstance(tool.aliases, str) or not all(isinstance(alias, str) for alias in tool.aliases):
-        raise UsageError(f"Tool '{tool.name}' ({where}) has aliases={tool.aliases!r}; it must be a tuple of names.")
+    aliases: object = tool.aliases
+    if not isinstance(aliases, (tuple, list)) or not all(isinstance(alias, str) for alias in aliases):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has aliases={aliases!r}; it must be a tuple of names.")
     if tool.retry is not None and not isinstance(tool.retry, RetryPolicy):
         raise UsageError(f"Tool '{tool.name}' ({where}) has retry={tool.retry!r}; it must be a RetryPolicy.")
 
