@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +335,47 @@ def test_a_tool_may_refer_to_a_variable_that_has_no_value_yet() -> None:
 async def test_an_engine_that_nobody_called_is_closed_by_close_sync(tmp_path: Path) -> None:
     await asyncio.to_thread(Engine(journal=SqliteJournal(tmp_path / "journal.db")).close_sync)
     await SqliteJournal(tmp_path / "journal.db").close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"timeout_s": "5"}, "timeout_s='5'; it must be a finite number of seconds above 0"),
+        ({"timeout_s": True}, "timeout_s=True; it must be a finite number"),
+        ({"timeout_s": float("inf")}, "timeout_s=inf; it must be a finite number"),
+        ({"timeout_s": 0}, "timeout_s=0; it must be a finite number"),
+        ({"cacheable": True, "cache_ttl": float("inf")}, "cache_ttl=inf; it must be a finite number"),
+        ({"cacheable": True, "cache_ttl": float("nan")}, "cache_ttl=nan; it must be a finite number"),
+        ({"parallel": 0}, "parallel=0; it must be a whole number from 1"),
+        ({"parallel": -1}, "parallel=-1; it must be a whole number from 1"),
+        ({"parallel": "2"}, "parallel='2'; it must be a whole number from 1"),
+        ({"parallel": True}, "parallel=True; it must be a whole number from 1"),
+        ({"aliases": "xyz"}, "aliases='xyz'; it must be a tuple of names"),
+        ({"retry": "3"}, "retry='3'; it must be a RetryPolicy"),
+    ],
+)
+def test_a_setting_that_no_call_could_use_is_refused_at_registration(settings: dict[str, Any], complaint: str) -> None:
+    @tool(name="useless", effect="none", **settings)
+    async def useless() -> None:
+        """Do nothing."""
+
+    with pytest.raises(UsageError) as caught:
+        Engine([useless])
+    assert complaint in str(caught.value)
+
+
+class Adder:
+    """Callable, but no function."""
+
+    async def __call__(self, a: int, b: int) -> int:
+        return a + b
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [Adder(), partial(Adder().__call__, 1), tool(name="made", description="Add.")(Adder().__call__), 5],
+    ids=["callable object", "partial", "tool", "no callable"],
+)
+def test_what_is_no_function_is_refused_by_the_decorator_with_what_to_do(subject: Any) -> None:
+    with pytest.raises(UsageError, match=r"which is no function\. Write a def that calls it"):
+        tool(name="k", description="Add.")(subject)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import Engine, RawCall, Rules, Scope, Suspended, UsageError, tool
+from callgate import Engine, RawCall, Rules, Scope, Suspended, Tool, UsageError, tool
 from callgate.calls import Outcome
 from tests.door import call, result_of, said
 
@@ -37,8 +39,26 @@ async def fetch(url: str) -> str:
     return "page"
 
 
+class Anything(Tool):
+    """Takes any arguments."""
+
+    name = "anything"
+    description = "Take any arguments."
+    parameters = {"type": "object"}
+    category = "terminal"
+    requires_actor = False
+    aliases = ("do_anything",)
+
+    async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+        return {"success": True}
+
+
+def anything(arguments: dict[str, object]) -> RawCall:
+    return RawCall(name="anything", arguments=json.dumps(arguments))
+
+
 async def decide(rules: str, raw: RawCall, workspace: str = "") -> str:
-    async with Engine([refund, read, run, fetch], policies=[Rules.parse(rules, where="rules.toml")]) as engine:
+    async with Engine([refund, read, run, fetch, Anything()], policies=[Rules.parse(rules, where="rules.toml")]) as engine:
         return word(await engine.call(raw, Scope(workspace=workspace)))
 
 
@@ -171,6 +191,100 @@ async def test_rules_know_private_addresses(url: str, private: bool) -> None:
     assert await decide(rule("deny", '"url.private" = true'), call("fetch", url=url)) == ("deny" if private else "allow")
 
 
+ODD_HOSTS = [
+    *("2130706433", "0x7f000001", "127.1", "0177.0.0.1", "0", "0x7f.1", "127.0.0.1.", "localhost.", "LOCALHOST", "intranet", "x.internal."),
+    *(
+        "①27.0.0.1",
+        "\uff11\uff12\uff17.0.0.1",
+        "127。0。0。1",
+        "bücher.example",
+        "[::127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+    ),
+    *("[::]", "[fe80::1%25eth0]", "good.example@127.0.0.1", "127.0.0.1\\@good.example", "127.0.0.1\t", "a..example", "", "good.example%00"),
+]
+
+
+@pytest.mark.parametrize("host", ODD_HOSTS)
+async def test_a_host_that_is_no_plain_public_one_is_never_taken_for_one(host: str) -> None:
+    """Every program reads such hosts in its own way: the rule does not guess which one will be asked."""
+    raw = call("fetch", url=f"http://{host}/good.example")
+    assert await decide(rule("deny", '"url.private" = true'), raw) == "deny"
+    assert await decide('default = "deny"\n' + rule("allow", '"url.private" = false'), raw) == "deny"
+    assert await decide('default = "deny"\n' + rule("allow", '"url.host" = { glob = "*good.example" }'), raw) == "deny"
+
+
+@pytest.mark.parametrize(
+    "url", ["//127.0.0.1/", "http:\\\\127.0.0.1/", "127.0.0.1:80", " http://a.example", "http:///127.0.0.1/", "about:blank"]
+)
+async def test_a_url_that_names_no_host_plainly_is_never_allowed_for_its_host(url: str) -> None:
+    assert await decide(rule("deny", '"url.host" = "127.0.0.1"'), call("fetch", url=url)) == "deny"
+    assert await decide('default = "deny"\n' + rule("allow", '"url.private" = false'), call("fetch", url=url)) == "deny"
+
+
+@pytest.mark.parametrize("url", ["https://Good.example./a?b=c d", "http://good.example:8080", "ws://good.example?x=@y#z"])
+async def test_an_ordinary_url_is_judged_by_its_host(url: str) -> None:
+    closed = 'default = "deny"\n' + rule("allow", '"url.host" = "good.example", "url.private" = false')
+    assert await decide(closed, call("fetch", url=url)) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("when", "arguments"),
+    [
+        ('"arguments.opts.amount" = { above = 100 }', {"opts": {"amount": 5000}, "opts.amount": 1}),
+        ('"arguments.opts.amount" = { above = 100 }', {"opts": {"amount": 1}, "opts.amount": 5000}),
+        ('"arguments.opts.amount" = { above = 100 }', {"opts": [{"amount": 5000}]}),
+        ('"arguments.opts.amount" = { above = 100 }', {"opts.amount": 5000}),
+        ('"path.inside" = false', {"file": "/etc/passwd", "path": "in.txt"}),
+        ('"path.inside" = false', {"file": "/etc/passwd", "path": None}),
+        ('"url.host" = "bad.example"', {"endpoint": "http://bad.example", "url": "http://good.example"}),
+        ('"command.program" = "rm"', {"argv": ["rm", "x"], "command": "ls"}),
+        ('"arguments.to" = "mallory"', {"to": ["mallory"]}),
+        ('"arguments.to" = ["eve", "mallory"]', {"to": {"name": "mallory"}}),
+        ('"arguments.to" = { is = "mallory" }', {"to": [["mallory"]]}),
+        ('"arguments.to" = { not = "ann" }', {"to": ["mallory"]}),
+        ('"arguments.to" = { not = ["ann", "bob"] }', {"to": ["ann"]}),
+    ],
+)
+async def test_a_second_argument_or_another_shape_is_no_way_around_a_rule(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
+    assert await decide(rule("deny", when), anything(arguments), str(tmp_path)) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("when", "arguments"),
+    [
+        ('"path.inside" = true', {"file": "/etc/passwd", "path": "in.txt"}),
+        ('"url.host" = "good.example"', {"endpoint": "http://bad.example", "url": "http://good.example"}),
+        ('"command.program" = "ls"', {"argv": ["rm", "x"], "command": "ls"}),
+        ('"arguments.a.b" = 1', {"a": {"b": 2}, "a.b": 1}),
+        ('"arguments.to" = { not = "mallory" }', {"to": ["mallory"]}),
+    ],
+)
+async def test_what_an_allow_is_about_is_all_that_could_be_meant(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
+    assert await decide('default = "deny"\n' + rule("allow", when), anything(arguments), str(tmp_path)) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("when", "arguments"),
+    [
+        ('"path.inside" = true', {"path": "a.txt", "cwd": ".", "file": None}),
+        ('"arguments.a.b" = 1', {"a": {"b": 1}, "a.b": 1}),
+        ('"arguments.a.b" = 1', {"a.b": 1}),
+        ('"arguments.a.1.b" = 1', {"a": [0, {"b": 1}]}),
+        ('"arguments.to" = { not = "mallory" }', {"to": None}),
+    ],
+)
+async def test_arguments_that_agree_are_judged_as_one(when: str, arguments: dict[str, object], tmp_path: Path) -> None:
+    assert await decide('default = "deny"\n' + rule("allow", when), anything(arguments), str(tmp_path)) == "allow"
+
+
+@pytest.mark.parametrize("name", ["anything", "do_anything"])
+async def test_a_rule_that_names_an_alias_is_about_its_tool(name: str) -> None:
+    assert await decide('[[rule]]\nid = "r"\nverdict = "deny"\ntool = "do_anything"\n', call(name)) == "deny"
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -184,11 +298,38 @@ async def test_rules_know_private_addresses(url: str, private: bool) -> None:
         ("[[rule]]\nid = 'x'\nverdict = 'deny'\nwhen = { tool = { like = 'x' } }", "unknown test 'like'"),
         ("[[rule]]\nid = 'x'\nverdict = 'deny'\nwhen = { 'path.bytes' = { above = 'x' } }", "cannot be compared"),
         ("[[rule]]\nid = 'x'\nverdict = 'deny'\n[[rule]]\nid = 'x'\nverdict = 'deny'", "defined twice"),
+        ("\n[rule]\nid = 'x'\nverdict = 'deny'", r"^rules:2: rule is .* Begin each rule with the line \[\[rule\]\]"),
+        ("rule = 1", "^rules:1: rule is 1; it must be tables"),
+        ("rule = [1]", "^rules:1: rule is .*it must be tables"),
+        ("rule.id = 'x'", "^rules:1: rule is .*it must be tables"),
+        (f"a = {'[' * 5000}{']' * 5000}", "^rules cannot be read: it is nested too deeply"),
+        ("[[rule]]\nid = 'x'\nverdict = 'deny'\nreason = 5", "^rules:1: .*it must be text"),
+        ('[[rule]]\nid = "y"\nverdict = "deny"\nreason = """\n[[rule]]\n"""\n[["rule"]]\nid = "x"', "^rules:7: rule 'x' has verdict None"),
     ],
 )
 def test_a_rule_file_is_read_strictly(text: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         Rules.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("condition", "complaint"),
+    [
+        ("{ above = nan }", "'above' is nan"),
+        ("{ at_most = inf }", "'at_most' is inf"),
+        ("nan", "is nan"),
+        ("2020-01-01", "is datetime.date"),
+        ("[]", "is an empty list"),
+        ("{ not = [] }", "is an empty list"),
+        ("[{ above = 5 }]", "is {'above': 5}"),
+        ("[[1]]", "is [1]"),
+    ],
+)
+def test_a_condition_that_could_never_hold_is_refused_with_its_place(condition: str, complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Rules.parse("\n" + rule("deny", f'"arguments.x" = {condition}'), where="rules.toml")
+    assert "rules.toml:2: rule 'r'" in str(caught.value) or str(caught.value).startswith("rules.toml:2: ")
+    assert complaint in str(caught.value)
 
 
 def test_a_rule_file_that_is_not_there_is_named(tmp_path: Path) -> None:

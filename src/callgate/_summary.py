@@ -1,7 +1,7 @@
 """Each call as its events tell it: one summary per call, in the order in which the calls came.
 
-What `callgate log` and the demonstrations show. Pure, and tolerant: an unknown kind of event is passed over, a body that a later version
-wrote loses what this one does not know. Must not know where events are kept.
+What `callgate log` and the demonstrations show. Pure, and tolerant: an unknown kind of event is passed over, and of a body that another
+version or another hand wrote, what is missing, null or of another kind counts as not there. Must not know where events are kept.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from callgate.events import TERMINAL, Event
 
 __all__ = ["CallSummary", "body_of", "summarise"]
 
+_HUGE = 1e300
 _ENDED = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
 
 
@@ -75,8 +76,8 @@ class CallSummary(Struct, kw_only=True):
 def body_of(event: Event) -> dict[str, Any]:
     """The event's body; empty where it is no JSON object."""
     try:
-        body = json.loads(event.body)
-    except ValueError:
+        body = json.loads(event.body, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}
 
@@ -99,35 +100,51 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
     call.kinds.append(event.kind)
     match event.kind:
         case "call.received":
-            call.tool, call.origin, call.arguments = str(body.get("name", "")), str(body.get("origin", "")), str(body.get("arguments", ""))
+            call.tool, call.origin, call.arguments = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
         case "call.verdict":
-            call.tool, call.rule = str(body.get("tool", call.tool)), str(body.get("rule", ""))
+            call.tool, call.rule = _text(body, "tool", call.tool), _text(body, "rule")
             call.notes = _notes(body)
         case "call.started":
             call.starts.append(event.mono)
             call.attempts = max(call.attempts, event.attempt)
-            call.effect, call.runner = str(body.get("effect", "")), str(body.get("runner", ""))
-            call.timeout_s = float(body.get("timeout_s", 0.0))
+            call.effect, call.runner = _text(body, "effect"), _text(body, "runner")
+            call.timeout_s = _number(body, "timeout_s")
         case "call.completed":
             _complete(call, body)
         case kind if kind in _ENDED:
-            call.status, call.error = _ENDED[kind], str(body.get("reason", ""))
+            call.status, call.error = _ENDED[kind], _text(body, "reason")
     if event.kind in TERMINAL:
         call.ended = event.mono
 
 
 def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
-    meta = body.get("metadata") or {}
+    found = body.get("metadata")
+    meta = found if isinstance(found, dict) else {}
     call.result = dict(body)
-    call.tool, call.status = str(body.get("name", call.tool)), str(body.get("status", ""))
-    call.failure_class, call.code, call.error = (str(body.get(key) or "") for key in ("failure_class", "code", "error"))
-    call.rule, call.blob, call.cached = (
-        str(meta.get(key) or "") or old for key, old in (("rule", call.rule), ("blob", ""), ("cached", ""))
-    )
-    call.bytes, call.truncated = int(meta.get("bytes", 0)), bool(meta.get("truncated", False))
-    call.replayed = bool(meta.get("replayed", False) or meta.get("joined", False))
+    call.tool, call.status = _text(body, "name", call.tool), _text(body, "status")
+    call.failure_class, call.code, call.error = (_text(body, key) for key in ("failure_class", "code", "error"))
+    call.rule, call.blob, call.cached = _text(meta, "rule", call.rule), _text(meta, "blob"), _text(meta, "cached")
+    call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
+    call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
 
 
 def _notes(body: Mapping[str, Any]) -> list[str]:
-    return [f"{note.get('kind', '')}: {note.get('text', '')}" for note in body.get("notes") or [] if isinstance(note, dict)]
+    notes = body.get("notes")
+    return [f"{_text(note, 'kind')}: {_text(note, 'text')}" for note in notes if isinstance(note, dict)] if isinstance(notes, list) else []
+
+
+def _text(body: Mapping[str, Any], key: str, other: str = "") -> str:
+    """The text under this key, or `other` where there is none."""
+    value = body.get(key)
+    if value is None or value == "":
+        return other
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _number(body: Mapping[str, Any], key: str) -> float:
+    """The finite number under this key, or 0."""
+    value = body.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _HUGE:
+        return 0.0
+    return float(value)

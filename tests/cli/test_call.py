@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -173,3 +174,65 @@ def read_until(terminal: int, words: bytes) -> None:
     seen = b""
     while words not in seen:
         seen += os.read(terminal, 4096)
+
+
+@pytest.mark.parametrize("timeout", ["inf", "nan", "-1", "0", "1e400", "soon"])
+def test_a_timeout_that_is_no_time_is_wrong_usage(folder: Path, timeout: str) -> None:
+    done = shell(folder, *REFUND, "order=A7", "cents=1", "--timeout", timeout)
+    assert done.code == 2
+    assert "--timeout" in done.err
+    assert paid(folder) == []
+
+
+@pytest.mark.parametrize("option", ["tool", "--run", "--key", "--actor", "--principal", "--journal"])
+def test_a_name_that_is_no_utf_8_is_refused_before_anything_runs(folder: Path, option: str) -> None:
+    odd = b"\xff\xfe".decode("utf-8", "surrogateescape")
+    words = ("call", odd) if option == "tool" else (*REFUND, "order=A7", "cents=1", option, odd)
+    done = shell(folder, *words)
+    assert done.code == 2
+    assert f"The {option.removeprefix('--')} '\\udcff\\udcfe' is not valid UTF-8" in done.err
+    assert paid(folder) == []
+
+
+def redirected(folder: Path, where: str, *more: str) -> subprocess.CompletedProcess[str]:
+    words = shlex.join(command((*REFUND, "order=A7", "cents=1", *more)))
+    done = subprocess.run(["sh", "-c", f"{words} {where}"], cwd=folder, capture_output=True, text=True, timeout=60, env=environment())
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+def test_where_nothing_can_be_shown_nothing_runs(folder: Path, more: tuple[str, ...]) -> None:
+    done = redirected(folder, ">&-", *more)
+    assert done.returncode == 2
+    assert "Standard output is closed" in done.stderr
+    assert paid(folder) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+def test_a_result_that_cannot_be_written_is_no_success_and_its_place_is_named(folder: Path, more: tuple[str, ...]) -> None:
+    done = redirected(folder, ">/dev/full", *more)
+    assert done.returncode == 1
+    assert "could not be written: No space left on device" in done.stderr
+    assert "callgate log list" in done.stderr
+    assert paid(folder) == ["A7 1"]
+    assert shell(folder, "log", "list", "--json").json["status"] == "ok"
+
+
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "<&-"])
+def test_without_standard_error_or_input_the_result_comes_all_the_same(folder: Path, where: str) -> None:
+    done = redirected(folder, where)
+    assert (done.returncode, done.stdout) == (0, "paid 1 for A7\n")
+
+
+def test_a_reader_who_has_seen_enough_is_no_failure(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(
+            command((*REFUND, "order=A7", "cents=1")), cwd=folder, stdout=writing, stderr=subprocess.PIPE, timeout=60, env=environment()
+        )
+    finally:
+        os.close(writing)
+    assert (ended.returncode, b"Traceback" in ended.stderr, b"Exception" in ended.stderr) == (0, False, False)

@@ -114,3 +114,46 @@ def test_a_record_that_was_changed_afterwards_does_not_verify(logged: Path, chan
 def test_the_journal_can_be_named_once_for_all_commands(logged: Path) -> None:
     calls = shell(logged / "..", "log", "list", "--json", CALLGATE_JOURNAL=str(logged / ".callgate/journal.db")).lines
     assert len(calls) == 3
+
+
+ODD_BODIES = [
+    "[]",
+    "null",
+    "not json",
+    "[" * 100_000,
+    '{"timeout_s": null, "metadata": null, "name": null, "notes": 5, "status": null, "tool": null, "reason": null}',
+    '{"timeout_s": [], "metadata": [1], "name": {}, "notes": [null, {"kind": 1}], "status": 7, "tool": [], "reason": {}}',
+    '{"timeout_s": 1e999, "metadata": {"bytes": null, "rule": 5, "truncated": "x"}, "name": "\\ud800", "status": "\\ud800"}',
+    '{"timeout_s": NaN, "metadata": {"bytes": 1e999, "duration_ms": -1, "notes": {}}, "name": true}',
+    '{"timeout_s": "5", "metadata": {"bytes": "many"}, "arguments": null, "effect": 5, "runner": []}',
+]
+
+
+@pytest.mark.parametrize("body", ODD_BODIES, ids=range(len(ODD_BODIES)))
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
+def test_a_readable_journal_is_shown_whatever_its_bodies_hold(logged: Path, body: str, options: tuple[str, ...]) -> None:
+    connection = apsw.Connection(str(logged / ".callgate/journal.db"))
+    connection.execute("UPDATE events SET body = ?", (body.encode(),))
+    connection.close()
+    listed = shell(logged, "log", "list", *options)
+    assert (listed.code, "order=A7/0/0" in listed.out) == (0, True)
+    assert shell(logged, "log", "show", "order=A7", *options).code == 0
+    assert shell(logged, "log", "verify", *options).code == 1
+
+
+def test_following_ends_when_nobody_reads(logged: Path) -> None:
+    words = command(("log", "follow", "--after", "0", "--json"))
+    with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline()
+        running.stdout.close()
+        shell(logged, "call", "odd_text", "--tools", "crm.py")
+        assert running.wait(timeout=20) == 0
+        assert running.stderr is not None
+        assert "Traceback" not in running.stderr.read()
+
+
+@pytest.mark.parametrize("words", [("show", "\udcff"), ("list", "--run", "\udcff"), ("list", "--journal", "\udcff")])
+def test_an_id_that_is_no_utf_8_is_refused(logged: Path, words: tuple[str, ...]) -> None:
+    done = shell(logged, "log", *words)
+    assert (done.code, "is not valid UTF-8" in done.err) == (2, True)

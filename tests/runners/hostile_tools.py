@@ -268,6 +268,17 @@ async def _stubborn() -> None:
             await asyncio.sleep(60)
 
 
+@tool
+def leaks_every_file() -> int:
+    """Open files until there can be no more, and leave them open."""
+    count = 0
+    with suppress(OSError):
+        while True:
+            os.open(os.devnull, os.O_RDONLY)
+            count += 1
+    return count
+
+
 # Tools that look around.
 
 
@@ -282,6 +293,12 @@ def state() -> dict[str, object]:
         "threads": threading.active_count(),
         "stdin": sys.stdin.read(),
     }
+
+
+@tool
+def reads_folder() -> int:
+    """Read a folder, which takes one free file."""
+    return len(os.listdir("/"))
 
 
 @tool

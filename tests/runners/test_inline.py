@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from itertools import pairwise
 
 import pytest
 
+from callgate import Engine, RawCall
 from callgate._runners.inline import InlineRunner
 from callgate._signals import AbortController
 from callgate.protocols import Execution
-from callgate.tools import ToolContext, tool
+from callgate.tools import FunctionTool, ToolContext, tool
+from tests.door import call, result_of, said
 from tests.runners.making import Made, soon
 
 
@@ -170,6 +173,47 @@ async def test_a_time_limit_inside_the_tool_is_the_tools_own_business(kit: Kit) 
 async def test_a_task_group_inside_the_tool_is_the_tools_own_business(kit: Kit) -> None:
     execution = await kit.runner.run(Made(failing_group).request)
     assert (execution.status, execution.value) == ("returned", "handled")
+    assert _cancelling() == 0
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize(("subject", "answer"), [(own_limit, "fallback"), (failing_group, "handled")], ids=["limit", "group"])
+async def test_a_tool_called_by_tools_may_cancel_itself_as_well(subject: FunctionTool, answer: str, depth: int) -> None:
+    """The drives of all of them stand in one task: none may take the innermost tool's own cancel for the host's."""
+
+    def around(name: str, called: str) -> FunctionTool:
+        @tool(name=name, effect="none")
+        async def outer(context: ToolContext) -> str:
+            """Call another tool."""
+            return (await context.call(called, {})).text
+
+        return outer
+
+    names = [subject.name, *(f"outer{level}" for level in range(depth))]
+    async with Engine([subject, *(around(name, called) for called, name in pairwise(names))]) as engine:
+        outcomes = await engine.call_many([RawCall(name=names[-1], id="1"), RawCall(name=names[-1], id="2")])
+        assert [result_of(outcome).text for outcome in outcomes] == [answer, answer]
+    assert _cancelling() == 0
+
+
+async def test_a_time_limit_around_a_nested_call_ends_that_call_alone() -> None:
+    @tool(effect="none")
+    async def sleeps() -> None:
+        """Take long."""
+        await asyncio.sleep(20)
+
+    @tool(effect="none")
+    async def bounded(context: ToolContext) -> str:
+        """Call another tool, for a moment."""
+        try:
+            async with asyncio.timeout(0.05):
+                await context.call("sleeps", {})
+        except TimeoutError:
+            return "given up"
+        return "?"
+
+    async with Engine([sleeps, bounded]) as engine:
+        assert (await said(engine, call("bounded"))).text == "given up"
     assert _cancelling() == 0
 
 

@@ -212,3 +212,9 @@ async def test_a_command_streams_live_and_dies_with_its_children(processes: Proc
     execution = await running
     assert (execution.status, execution.partial) == ("killed", "one\n")
     assert marked(made.uid) == []
+
+
+async def test_a_worker_whose_files_can_no_longer_be_counted_is_replaced(processes: ProcessRunner) -> None:
+    """Counting needs a file itself: at the limit the listing fails, which is no sign of a clean worker."""
+    assert await value_of(processes, tools.leaks_every_file)
+    assert await value_of(processes, tools.reads_folder)

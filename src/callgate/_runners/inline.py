@@ -23,8 +23,9 @@ from callgate.protocols import Execution, RunRequest
 
 __all__ = ["Drive", "InlineRunner", "drive"]
 
-_inside: ContextVar[RunRequest | None] = ContextVar("callgate_running", default=None)
-"""Which call's tool the present code belongs to: tells a tool's own timers from the host's when the task they share is cancelled."""
+_inside: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
+"""Whose tool the present code belongs to, the outermost call first: a tool that calls a tool shares its task, and with it the drives of
+both. Tells the timers of a tool, and of any tool it called, from the host's when that task is cancelled."""
 
 Coro = Coroutine[Any, Any, object]
 
@@ -64,9 +65,13 @@ class InlineRunner:
         await self._strays.close()
 
 
+def _go_inside(request: RunRequest) -> None:
+    _inside.set((*_inside.get(), request))
+
+
 def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     """Start the tool and take its first step, in the tool's own context."""
-    _inside.set(request)
+    _go_inside(request)
     approved = request.approved
     # Decoded afresh: what the tool does to its arguments does not reach what was recorded.
     value = approved.call.tool.tool.invoke(request.context, decode(approved.encoded))
@@ -93,7 +98,7 @@ async def _awaiting(value: Awaitable[object]) -> object:
 
 async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: Strays) -> Execution:
     """Await `value` under the deadline and the kill of `request`."""
-    context.run(_inside.set, request)
+    context.run(_go_inside, request)
     try:
         begun = context.run(_first_step, _awaiting(value))
     except BaseException as error:
@@ -218,9 +223,11 @@ class Drive:
 
     def cancel(self, msg: object = None) -> bool:
         if asyncio.current_task() is self._task:
-            self._task.uncancel()  # the tool cancelled the task it runs in: its own failure, not the host's wish
+            # The tool cancelled the task it runs in: its own failure, not the host's wish. The innermost drive takes it back, once.
+            if not isinstance(self._waiting, Drive):
+                self._task.uncancel()
             self._interrupt()
-        elif _inside.get() is self._request:
+        elif any(request is self._request for request in _inside.get()):
             self._interrupt()
         else:
             self._cancels += 1

@@ -15,6 +15,7 @@ from callgate.cli import _exits
 from callgate.cli._consoles import say
 from callgate.cli._record import default_journal
 from callgate.cli._specs import FORMS
+from callgate.cli._streams import guarded
 from callgate.errors import CallgateError
 
 __all__ = ["app", "run"]
@@ -52,6 +53,19 @@ ToolName = Annotated[str | None, Parameter(help="Only calls of this tool.")]
 def run(words: list[str]) -> int:
     """Carry out one command line; the exit code."""
     logging.getLogger("callgate").addHandler(logging.NullHandler())  # the screen says it already
+    with guarded() as (output, _):
+        if output is None:
+            say("Standard output is closed, so nothing could be shown. Nothing was done. Leave it open, or send it to /dev/null.", "red")
+            return _exits.USAGE
+        code = _carry_out(words)
+        output.flush()
+        if output.lost is None or isinstance(output.lost, BrokenPipeError):  # a reader who has seen enough is no failure
+            return code
+        say(f"The output could not be written: {output.lost.strerror}. What was done is in the journal: `callgate log list`.", "red")
+        return code or _exits.FAILED
+
+
+def _carry_out(words: list[str]) -> int:
     try:
         command, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         return int(command(*bound.args, **bound.kwargs) or 0)
@@ -64,8 +78,6 @@ def run(words: list[str]) -> int:
         return _exits.USAGE
     except KeyboardInterrupt:
         return _exits.INTERRUPTED
-    except BrokenPipeError:
-        return _exits.OK
 
 
 @app.command

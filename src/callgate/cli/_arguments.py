@@ -14,10 +14,24 @@ from pathlib import Path
 
 from callgate.errors import UsageError
 
-__all__ = ["read_arguments"]
+__all__ = ["read_arguments", "refuse_odd_text"]
 
 _WORD = re.compile(r"(?P<key>[^=:\s][^=:]*)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
 _FORMS = "Give one JSON object, key=value, key:=JSON, @file, or - for standard input."
+
+
+def refuse_odd_text(**words: str | None) -> None:
+    """Refuse names that a record cannot hold: what the shell handed over was no UTF-8.
+
+    Raises:
+        UsageError: Names the word and what it is for.
+    """
+    for use, word in words.items():
+        if word is not None and not word.isascii():
+            try:
+                word.encode()
+            except UnicodeEncodeError as error:
+                raise UsageError(f"The {use} {word[:80]!a} is not valid UTF-8, so no record can hold it. Give another.") from error
 
 
 def read_arguments(words: Sequence[str]) -> str | dict[str, object]:

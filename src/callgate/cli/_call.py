@@ -7,6 +7,7 @@ turns the outcome into text and an exit code. Ctrl-C is a kill: the tool's whole
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from callgate._clock import SystemClock
 from callgate._summary import CallSummary, summarise
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
 from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
 from callgate.cli._progress import Progressed
@@ -53,8 +55,9 @@ class CallOptions(Struct, frozen=True, kw_only=True):
 
 def call(options: CallOptions) -> int:
     """Carry out one call; the exit code."""
-    if options.timeout_s is not None and not options.timeout_s > 0:
-        raise UsageError(f"--timeout is {options.timeout_s:g}; it must be a number of seconds above 0.")
+    if options.timeout_s is not None and not (math.isfinite(options.timeout_s) and options.timeout_s > 0):
+        raise UsageError(f"--timeout is {options.timeout_s:g}; it must be a finite number of seconds above 0.")
+    refuse_odd_text(tool=options.tool, run=options.run, key=options.key, actor=options.actor, principal=options.principal)
     workspace = Path(options.workspace)
     if not workspace.is_dir():
         raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import Any, TextIO
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -61,5 +63,9 @@ def grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
 
 def print_json(value: Any) -> None:
     """One line of strict JSON on standard output."""
-    sys.stdout.write(canonical(value).decode() + "\n")
+    try:
+        line = canonical(value).decode()
+    except UnicodeEncodeError:  # half a surrogate pair in an old record or a file's name; JSON can say it as an escape
+        line = json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":"))
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()

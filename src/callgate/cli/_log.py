@@ -20,7 +20,9 @@ from callgate._journal.rows import verify
 from callgate._printable import one_line, printable
 from callgate._summary import CallSummary, body_of, summarise
 from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import grid, output, print_json, say, status_text
+from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event
 
@@ -42,8 +44,9 @@ class LogOptions(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def _reader(path: str) -> Iterator[apsw.Connection]:
-    connection = open_reader(path)
+def _reader(options: LogOptions) -> Iterator[apsw.Connection]:
+    refuse_odd_text(journal=options.journal, run=options.run)
+    connection = open_reader(options.journal)
     try:
         yield connection
     finally:
@@ -51,7 +54,7 @@ def _reader(path: str) -> Iterator[apsw.Connection]:
 
 
 def list_calls(options: LogOptions) -> int:
-    with _reader(options.journal) as reader:
+    with _reader(options) as reader:
         calls = [call for call in summarise(read_events(reader, run=options.run)) if _wanted(call, options)]
     if options.json:
         for call in calls:
@@ -82,7 +85,8 @@ def _call_json(call: CallSummary) -> dict[str, object]:
 
 
 def show(identity: str, options: LogOptions) -> int:
-    with _reader(options.journal) as reader:
+    refuse_odd_text(id=identity)
+    with _reader(options) as reader:
         events = [event for event in _events_of(reader, identity) if _matches(event, options)]
     depths: dict[int, int] = {}
     for event in events:
@@ -114,19 +118,20 @@ def _matches(event: Event, options: LogOptions) -> bool:
 
 
 def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -> int:
-    """Print events as they are committed, until Ctrl-C."""
-    with _reader(options.journal) as reader:
+    """Print events as they are committed, until Ctrl-C, or until nobody reads them."""
+    with _reader(options) as reader:
         position = options.after if options.after is not None else _last(reader)
         say(f"Following {options.journal} after event {position}. Ctrl-C ends.", "dim")
         try:
-            while True:
+            while not reader_is_gone():
                 for event in read_events(reader, run=options.run, after=position):
                     position = event.position
                     if _matches(event, options):
                         _print_event(event, options)
                 wait(_POLL_S)
         except KeyboardInterrupt:
-            return _exits.OK
+            pass
+    return _exits.OK
 
 
 def _last(reader: apsw.Connection) -> int:
@@ -152,15 +157,25 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
 
 def _event_json(event: Event) -> dict[str, object]:
     fields = msgspec.structs.asdict(event)
-    return fields | {"body": body_of(event), "at": datetime.fromtimestamp(event.at_ns / 1e9, UTC).isoformat()}
+    return fields | {"body": body_of(event), "at": _date(event.at_ns)}
+
+
+def _date(at_ns: int) -> str | None:
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _clock(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%H:%M:%S.%f")[:-3]
+    except (OverflowError, ValueError, OSError):  # no clock shows it
+        return "?"
 
 
 def verify_chain(options: LogOptions) -> int:
-    with _reader(options.journal) as reader:
+    with _reader(options) as reader:
         broken = verify(read_events(reader))
         events = _last(reader)
     holds = broken is None

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
 from callgate._journal import MemoryJournal, SqliteJournal
+from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, Journal
 
@@ -44,6 +45,7 @@ class Record(Struct, frozen=True, kw_only=True):
         """
         if place == MEMORY:
             return cls(journal=MemoryJournal(), blobs=MemoryBlobs(), path=None)
+        refuse_odd_text(journal=place)
         import apsw
 
         path = Path(place)

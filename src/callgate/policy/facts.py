@@ -1,18 +1,20 @@
 """What rules may know of a call: computed by the engine from the final arguments, each when it is first asked for.
 
-Paths are resolved as the file system would, never compared as the model wrote them. A fact that cannot be computed is `Unknown`, and a
-deny rule that asks for it matches. Reads the file system, changes nothing.
+Paths are resolved as the file system would, never compared as the model wrote them. Where several arguments could be the one that a fact
+is about, all of them are judged: a second one beside the first is no way around a rule. A fact that cannot be computed is `Unknown`, and
+a deny rule that asks for it matches. Reads the file system, changes nothing.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
+from callgate._addresses import is_local_name, is_public, scheme_and_host
+from callgate._json import canonical
 from callgate.route import ValidatedCall
 
 __all__ = ["FACTS", "MISSING", "UNKNOWN", "Facts"]
@@ -33,6 +35,7 @@ _ARGUMENTS = "arguments."
 _PATH_ARGUMENTS = ("path", "file", "filename", "file_path", "directory", "dir", "cwd")
 _URL_ARGUMENTS = ("url", "uri", "href", "endpoint")
 _COMMAND_ARGUMENTS = ("command", "cmd", "argv")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _SHELL = frozenset("|&;<>()$`\\\"'\n*?[]{}~!#\r")
 
 
@@ -47,93 +50,103 @@ class Facts:
 
     def get(self, name: str) -> object:
         """The fact's value; `MISSING` where the call has none, `UNKNOWN` where it cannot be established."""
-        if name.startswith(_ARGUMENTS):
-            return _at(self._call.arguments, name[len(_ARGUMENTS) :])
         if name not in self._known:
             try:
-                self._known[name] = FACTS[name][0](self._call)
+                at = name.removeprefix(_ARGUMENTS)
+                self._known[name] = FACTS[name][0](self._call) if at == name else _at(self._call.arguments, at)
             except Exception:
                 self._known[name] = UNKNOWN
         return self._known[name]
 
 
-def _at(value: object, name: str) -> object:
-    if isinstance(value, dict) and name in value:
-        return value[name]
+def _at(arguments: Mapping[str, object], name: str) -> object:
+    """The dotted path; a key that is written with the dots only where there is no such path, and neither where the two differ."""
+    nested, literal = _deep(arguments, name), arguments.get(name, MISSING)
+    if nested is MISSING or literal is MISSING:
+        return literal if nested is MISSING else nested
+    return nested if nested is not UNKNOWN and canonical(nested) == canonical(literal) else UNKNOWN
+
+
+def _deep(value: object, name: str) -> object:
     for key in name.split("."):
-        if isinstance(value, Mapping) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
-            value = value[int(key)]
+        if isinstance(value, Mapping):
+            value = value.get(key, MISSING)
+        elif isinstance(value, list) and key.isascii() and key.isdigit():
+            value = value[int(key)] if int(key) < len(value) else MISSING
         else:
+            return MISSING if value is None else UNKNOWN  # a list or a text where the rule expects an object
+        if value is MISSING:
             return MISSING
     return value
 
 
-def _first(call: ValidatedCall, names: tuple[str, ...]) -> object:
-    return next((call.arguments[name] for name in names if name in call.arguments), MISSING)
+Judge = Callable[[ValidatedCall, object], object]
 
 
-def _resolved(call: ValidatedCall) -> tuple[str, str] | Missing:
-    """The real path that the call names and the real root of its workspace."""
-    path = _first(call, _PATH_ARGUMENTS)
-    if isinstance(path, Missing):
-        return path
+def _agreed(names: tuple[str, ...], judge: Judge) -> Callable[[ValidatedCall], object]:
+    """The fact on which all of these arguments agree, as far as they are there."""
+
+    def fact(call: ValidatedCall) -> object:
+        given = [call.arguments[name] for name in names if name in call.arguments]
+        if not given:
+            return MISSING
+        first, *others = [judge(call, value) for value in given if value is not None] or [UNKNOWN]
+        return first if all(other == first for other in others) else UNKNOWN
+
+    return fact
+
+
+def _resolved(call: ValidatedCall, path: object) -> tuple[str, str]:
+    """The real path that an argument names and the real root of the call's workspace."""
     if not isinstance(path, str) or not call.scope.workspace:
         raise ValueError("no path, or no workspace to measure it by")
     root = os.path.realpath(call.scope.workspace)
     return os.path.realpath(os.path.join(root, path)), root
 
 
-def _path(call: ValidatedCall) -> object:
-    found = _resolved(call)
-    return found if isinstance(found, Missing) else os.path.relpath(*found)
+def _path(call: ValidatedCall, value: object) -> str:
+    return os.path.relpath(*_resolved(call, value))
 
 
-def _inside(call: ValidatedCall) -> object:
-    found = _resolved(call)
-    if isinstance(found, Missing):
-        return found
-    path, root = found
+def _inside(call: ValidatedCall, value: object) -> bool:
+    path, root = _resolved(call, value)
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def _bytes(call: ValidatedCall) -> object:
-    found = _resolved(call)
-    return found if isinstance(found, Missing) else os.path.getsize(found[0]) if os.path.exists(found[0]) else 0
+def _bytes(call: ValidatedCall, value: object) -> int:
+    path, _ = _resolved(call, value)
+    return os.path.getsize(path) if os.path.exists(path) else 0
 
 
-def _host(call: ValidatedCall) -> object:
-    url = _first(call, _URL_ARGUMENTS)
-    return url if isinstance(url, Missing) else (urlsplit(str(url)).hostname or UNKNOWN)
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    return value
 
 
-def _scheme(call: ValidatedCall) -> object:
-    url = _first(call, _URL_ARGUMENTS)
-    return url if isinstance(url, Missing) else urlsplit(str(url)).scheme.lower()
+def _host(call: ValidatedCall, value: object) -> str:
+    return scheme_and_host(_text(value))[1]
 
 
-def _private(call: ValidatedCall) -> object:
+def _scheme(call: ValidatedCall, value: object) -> str:
+    scheme, colon, _ = _text(value).partition(":")
+    if not colon or not _SCHEME.fullmatch(scheme):
+        raise ValueError("no scheme, or one that is not plain")
+    return scheme.lower()
+
+
+def _private(call: ValidatedCall, value: object) -> bool:
     """Whether the host is a literal address that is not public, or a local name. Names are not looked up here."""
-    host = _host(call)
-    if not isinstance(host, str):
-        return host
-    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
-        return True
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return False
+    _, name, address = scheme_and_host(_text(value))
+    return is_local_name(name) if address is None else not is_public(address)
 
 
-def _words(call: ValidatedCall) -> list[str] | Missing:
+def _words(value: object) -> list[str]:
     """The command's words, if it is one simple command of literal words."""
-    command = _first(call, _COMMAND_ARGUMENTS)
-    if isinstance(command, Missing):
-        return command
-    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        return command
-    if not isinstance(command, str) or _SHELL & set(command) or not command.strip():
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return value
+    command = _text(value)
+    if _SHELL & set(command) or not command.strip():
         raise ValueError("not one simple command of literal words")
     words = shlex.split(command)
     if "=" in words[0]:
@@ -141,14 +154,12 @@ def _words(call: ValidatedCall) -> list[str] | Missing:
     return words
 
 
-def _program(call: ValidatedCall) -> object:
-    words = _words(call)
-    return words if isinstance(words, Missing) else words[0]
+def _program(call: ValidatedCall, value: object) -> str:
+    return _words(value)[0]
 
 
-def _command(call: ValidatedCall) -> object:
-    words = _words(call)
-    return words if isinstance(words, Missing) else " ".join(words)
+def _command(call: ValidatedCall, value: object) -> str:
+    return " ".join(_words(value))
 
 
 def _size(call: ValidatedCall) -> object:
@@ -165,14 +176,14 @@ FACTS: Final[dict[str, tuple[Callable[[ValidatedCall], object], str]]] = {
     "actor": (lambda call: call.scope.actor, "whom the call acts as"),
     "conversation": (lambda call: call.scope.conversation, "the conversation's id"),
     "workspace": (lambda call: call.scope.workspace, "the workspace's root folder"),
-    "path": (_path, "the real path, relative to the workspace; begins with .. outside"),
-    "path.inside": (_inside, "whether the real path is in the workspace"),
-    "path.bytes": (_bytes, "the size of the file at the path; 0 where there is none"),
+    "path": (_agreed(_PATH_ARGUMENTS, _path), "the real path, relative to the workspace; begins with .. outside"),
+    "path.inside": (_agreed(_PATH_ARGUMENTS, _inside), "whether the real path is in the workspace"),
+    "path.bytes": (_agreed(_PATH_ARGUMENTS, _bytes), "the size of the file at the path; 0 where there is none"),
     "content.bytes": (_size, "the size of the argument `content` in UTF-8"),
-    "url.host": (_host, "the host of the URL, lower-case"),
-    "url.scheme": (_scheme, "the scheme of the URL, lower-case"),
-    "url.private": (_private, "whether the URL's host is a local name or no public address"),
-    "command": (_command, "the command, where it is one simple command of literal words"),
-    "command.program": (_program, "its first word"),
+    "url.host": (_agreed(_URL_ARGUMENTS, _host), "the host of the URL, lower-case"),
+    "url.scheme": (_agreed(_URL_ARGUMENTS, _scheme), "the scheme of the URL, lower-case"),
+    "url.private": (_agreed(_URL_ARGUMENTS, _private), "whether the URL's host is a local name or no public address"),
+    "command": (_agreed(_COMMAND_ARGUMENTS, _command), "the command, where it is one simple command of literal words"),
+    "command.program": (_agreed(_COMMAND_ARGUMENTS, _program), "its first word"),
 }
 """Every fact, how it is computed and what it means. `arguments.NAME` reads an argument; dots go deeper."""

@@ -16,6 +16,7 @@ deny and ask rules match and allow rules not. The file is read strictly: an unkn
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 import tomllib
@@ -37,7 +38,9 @@ __all__ = ["Rule", "Rules"]
 Word = Literal["allow", "ask", "deny"]
 _WORDS: tuple[Word, ...] = ("deny", "ask", "allow")
 _RULE_KEYS = frozenset({"id", "verdict", "tool", "when", "reason"})
-_HEADER = re.compile(r"^\s*\[\[\s*rule\s*\]\]", re.MULTILINE)
+_HEADER = re.compile(r"""^[ \t]*\[\[[ \t]*(?:rule|"rule"|'rule')[ \t]*\]\]""", re.MULTILINE)
+_WRONG = re.compile(r"""^[ \t]*(?:\[+[ \t]*)?(?:rule|"rule"|'rule')[ \t]*[.=\]]""", re.MULTILINE)
+_MAX_SHOWN = 80
 
 
 Test = Callable[[object], bool | None]
@@ -67,7 +70,8 @@ class Rule(Struct, frozen=True, kw_only=True):
         return f"{self.id} ({self.where})"
 
     def about(self, tool: BoundTool) -> bool:
-        return any(fnmatchcase(tool.name, pattern) for pattern in self.tools)
+        """Whether the rule names this tool: by a pattern of its name, or in full by one of its aliases."""
+        return any(fnmatchcase(tool.name, pattern) or pattern in tool.tool.aliases for pattern in self.tools)
 
     def matches(self, facts: Facts) -> bool:
         for condition in self.conditions:
@@ -114,14 +118,19 @@ class Rules:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{where} is not valid TOML: {error}.") from error
+        except RecursionError as error:
+            raise UsageError(f"{where} cannot be read: it is nested too deeply. A rule file needs no more than two levels.") from error
         unknown = table.keys() - {"default", "rule"}
         if unknown:
             raise UsageError(f"{where} has unknown keys: {', '.join(sorted(unknown))}. It takes 'default' and [[rule]] tables.")
         default = table.get("default", "allow")
         if default not in _WORDS:
-            raise UsageError(f"{where}: default is {default!r}; it must be one of 'allow', 'ask', 'deny'.")
+            raise UsageError(f"{where}: default is {_shown(default)}; it must be one of 'allow', 'ask', 'deny'.")
         items = table.get("rule", [])
-        lines = [text.count("\n", 0, match.end()) + 1 for match in _HEADER.finditer(text)]
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            place = next((f"{where}:{_line(text, match)}" for match in _WRONG.finditer(text) if _is_code(text, match)), where)
+            raise UsageError(f"{place}: rule is {_shown(items)}; it must be tables. Begin each rule with the line [[rule]].")
+        lines = [_line(text, match) for match in _HEADER.finditer(text) if _is_code(text, match)]
         places = [f"{where}:{line}" for line in lines] if len(lines) == len(items) else [where] * len(items)
         rules = tuple(_rule(item, place) for item, place in zip(items, places, strict=True))
         _refuse_duplicates(rules)
@@ -151,6 +160,26 @@ class Rules:
         return _verdict(self.default, call, "", self._allow.rule)
 
 
+def _line(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1
+
+
+def _is_code(text: str, match: re.Match[str]) -> bool:
+    """Whether the match is no part of a text of several lines: what stands before it is then complete TOML."""
+    if '"""' not in text and "'''" not in text:
+        return True
+    try:
+        tomllib.loads(text[: match.start()])
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    found = repr(value)
+    return found if len(found) <= _MAX_SHOWN else found[:_MAX_SHOWN] + "…"
+
+
 def _verdict(word: Word, call: ValidatedCall, reason: str, rule: str) -> Verdict:
     match word:
         case "allow":
@@ -169,15 +198,18 @@ def _rule(item: Mapping[str, Any], where: str) -> Rule:
     if not isinstance(name, str) or not name:
         raise UsageError(f"{where}: a rule has no id. Give it a short name; decisions quote it.")
     if verdict not in _WORDS:
-        raise UsageError(f"{where}: rule '{name}' has verdict {verdict!r}; it must be 'allow', 'ask' or 'deny'.")
+        raise UsageError(f"{where}: rule '{name}' has verdict {_shown(verdict)}; it must be 'allow', 'ask' or 'deny'.")
     patterns = (tools,) if isinstance(tools, str) else tuple(tools) if isinstance(tools, list) else ()
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
-        raise UsageError(f"{where}: rule '{name}' has tool={tools!r}; it must be a pattern or a list of patterns.")
+        raise UsageError(f"{where}: rule '{name}' has tool={_shown(tools)}; it must be a pattern or a list of patterns.")
     when = item.get("when", {})
     if not isinstance(when, dict):
-        raise UsageError(f"{where}: rule '{name}' has when={when!r}; it must be a table of facts.")
+        raise UsageError(f"{where}: rule '{name}' has when={_shown(when)}; it must be a table of facts.")
+    reason = item.get("reason", "")
+    if not isinstance(reason, str):
+        raise UsageError(f"{where}: rule '{name}' has reason={_shown(reason)}; it must be text.")
     conditions = tuple(_condition(fact, value, f"{where}: rule '{name}'") for fact, value in when.items())
-    return Rule(id=name, verdict=verdict, tools=patterns, conditions=conditions, reason=str(item.get("reason", "")), where=where)
+    return Rule(id=name, verdict=verdict, tools=patterns, conditions=conditions, reason=reason, where=where)
 
 
 def _refuse_duplicates(rules: tuple[Rule, ...]) -> None:
@@ -196,7 +228,18 @@ def _condition(fact: str, value: object, where: str) -> Condition:
         if not tests:
             raise UsageError(f"{where} has an empty condition for '{fact}'.")
         return Condition(fact, tests[0] if len(tests) == 1 else lambda actual: _all(test(actual) for test in tests))
+    _check_operand(value, f"{where}: the condition for '{fact}'")
     return Condition(fact, _among(value) if isinstance(value, list) else _is(value))
+
+
+def _check_operand(value: object, what: str) -> None:
+    """A value that nothing can be compared with makes a rule that never matches, or always: refused, like an unknown key."""
+    items = value if isinstance(value, list) else [value]
+    if not items:
+        raise UsageError(f"{what} is an empty list, which nothing can be one of. Name at least one value, or drop the condition.")
+    for item in items:
+        if not isinstance(item, _SCALAR) or (isinstance(item, float) and not math.isfinite(item)):
+            raise UsageError(f"{what} is {_shown(item)}; it must be text, a finite number, true or false, or a list of these.")
 
 
 def _all(found: Iterable[bool | None]) -> bool | None:
@@ -210,12 +253,15 @@ def _test(word: str, operand: Any, where: str) -> Test:
         raise UsageError(f"{where} uses the unknown test '{word}'. Tests: {', '.join(_TESTS)}.")
     expected, test_of = _TESTS[word]
     if not isinstance(operand, expected) or (isinstance(operand, bool) and word not in ("is", "not")):
-        raise UsageError(f"{where}: '{word}' cannot be compared with {operand!r}.")
+        raise UsageError(f"{where}: '{word}' cannot be compared with {_shown(operand)}.")
+    _check_operand(operand, f"{where}: the value of '{word}'")
     return test_of(operand)
 
 
-def _same(actual: object, expected: object) -> bool:
-    """Equal as JSON values: 1 is 1.0, but true is not 1."""
+def _same(actual: object, expected: object) -> bool | None:
+    """Equal as JSON values: 1 is 1.0, but true is not 1. A list or an object is not judged: what is meant may be inside it."""
+    if isinstance(actual, (list, Mapping)):
+        return None
     if isinstance(actual, bool) or isinstance(expected, bool):
         return actual is expected
     return actual == expected
@@ -226,12 +272,21 @@ def _is(expected: object) -> Test:
 
 
 def _among(expected: list[object]) -> Test:
-    return lambda actual: any(_same(actual, item) for item in expected)
+    def held(actual: object) -> bool | None:
+        found = [_same(actual, item) for item in expected]
+        return None if None in found else True in found
+
+    return held
 
 
 def _differs(other: object) -> Test:
     held = _among(other) if isinstance(other, list) else _is(other)
-    return lambda actual: not held(actual)
+
+    def differs(actual: object) -> bool | None:
+        found = held(actual)
+        return None if found is None else not found
+
+    return differs
 
 
 def _number(compare: Callable[[float, float], bool]) -> Callable[[Any], Test]:

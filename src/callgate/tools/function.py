@@ -27,6 +27,11 @@ class FunctionTool(Tool):
     requires_actor = False
 
     def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
+        if not callable(function) or not hasattr(function, "__qualname__"):
+            raise UsageError(
+                f"@tool was given a {type(function).__name__}, which is no function."
+                " Write a def that calls it, with the parameters a model should see, and decorate that."
+            )
         self.function = function
         self.name = settings.pop("name", None) or function.__name__
         given = settings.pop("parameters", None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -214,10 +215,26 @@ def _check_choices(tool: Tool, where: str) -> None:
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be one of {names}.")
     if tool.cacheable and _effect(tool) != "none":
         raise UsageError(f"Tool '{tool.name}' ({where}) is cacheable but has effects. Say effect='none', or drop cacheable.")
+    _check_numbers(tool, where)
+    aliases: object = tool.aliases
+    if not isinstance(aliases, (tuple, list)) or not all(isinstance(alias, str) for alias in aliases):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has aliases={aliases!r}; it must be a tuple of names.")
+    if tool.retry is not None and not isinstance(tool.retry, RetryPolicy):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has retry={tool.retry!r}; it must be a RetryPolicy.")
+
+
+def _check_numbers(tool: Tool, where: str) -> None:
+    """Here, because a number of the wrong kind would otherwise show in the middle of a call, or as one that never begins."""
     for attribute in ("timeout_s", "cache_ttl"):
         value = getattr(tool, attribute)
-        if value is not None and not value > 0:
-            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a number of seconds above 0.")
+        if value is not None and not (_is_number(value, int, float) and 0 < value < math.inf):
+            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a finite number of seconds above 0.")
+    if tool.parallel is not None and not (_is_number(tool.parallel, int) and tool.parallel >= 1):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has parallel={tool.parallel!r}; it must be a whole number from 1, or None.")
+
+
+def _is_number(value: object, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _effect(tool: Tool) -> Effect:

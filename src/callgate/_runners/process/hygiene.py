@@ -69,7 +69,7 @@ class Baseline:
             found.append("threads left behind")
         if _streams() != self._streams:
             found.append("standard streams closed or redirected")
-        elif _open_files() > self._files + _SPARE_FILES:
+        elif _too_many(_open_files(), self._files):
             found.append("files left open")
         if [resource.getrlimit(number) for number in _LIMITS] != self._limits:
             found.append("limits changed")
@@ -103,10 +103,16 @@ def _identity(fd: int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _open_files() -> int:
+def _too_many(now: int | None, before: int | None) -> bool:
+    """Where they could be counted before the call and no longer can be, not even the one file for counting could be opened."""
+    return before is not None and (now is None or now > before + _SPARE_FILES)
+
+
+def _open_files() -> int | None:
+    """None where they cannot be counted."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
             return len(os.listdir(folder))
         except OSError:
             continue
-    return 0
+    return None
