@@ -37,7 +37,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     policy_timeout_s: float = 30.0
     """How long one policy may take to judge one call; after that the call is denied."""
     hook_timeout_s: float = 5.0
-    parallel_calls: int = 256
+    parallel_calls: int = 1_000
     """Calls that run at once in one engine."""
     parallel_threads: int = 128
     abandoned_threads: int = 64

@@ -92,8 +92,8 @@ class Emission:
     def add(self, raw: RawCall) -> int:
         """Take the next call of the message; may start it. Returns its index."""
         self._check_open()
-        occurrence = self._ids[raw.id]
-        self._ids[raw.id] += 1
+        occurrence = self._ids[str(raw.id)]
+        self._ids[str(raw.id)] += 1
         slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence), len(self._slots))
         self._slots.append(slot)
         if self._early:
@@ -110,8 +110,9 @@ class Emission:
                 self._prepare(slot)
         if len(self._slots) > 1:
             self._route.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
-        if any(isinstance(slot.outcome, Aborted) for slot in self._slots):
-            return await self._abort("a call of the same message had no name")
+        for slot in self._slots:
+            if isinstance(slot.outcome, Aborted):
+                return await self._abort(f"its message was ended by another call ({slot.outcome.reason})")
         try:
             return await self._finish()
         except asyncio.CancelledError:

@@ -166,9 +166,7 @@ class Engine:
         Returns:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
-        flight = self.admit(raw, scope, signal or self.control.signal(scope.conversation))
-        call = self.prepare(flight)
-        return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+        return await self._route(self.admit(raw, scope, signal or self.control.signal(scope.conversation)))
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
@@ -284,6 +282,7 @@ class Engine:
         return self._desk.flight(raw, self._placed, signal, occurrence=occurrence)
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
+        """The end of a call of a message that ended before it."""
         if not flight.on_record:
             flight.received()
         return self._endings.ended(
@@ -291,6 +290,7 @@ class Engine:
         )
 
     def note(self, kind: str, uids: list[str], reason: str) -> None:
+        """Record what happened to a message as a whole."""
         try:
             self._writer.write(kind, Reason(reason=reason, details={"calls": uids}), run=uids[0].rsplit("/", 2)[0])
         except RecordFailed as error:  # each call meets the same fault on its own way, and says so

@@ -18,7 +18,7 @@ from callgate._json import decode
 from callgate._pipeline.check import recheck
 from callgate._pipeline.record import clean
 from callgate._signals import is_own_failure
-from callgate.errors import CallDenied, ResultRejected
+from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
 from callgate.route import Checked, ValidatedCall
 from callgate.tools import BoundTool
@@ -61,16 +61,11 @@ async def hook_arguments(
     """
     for hook in hooks:
         try:
-            answer = await _ask(hook, desk.hook_timeout_s, replace(call, arguments=decode(encoded)))
+            answer = await _ask(hook, desk, replace(call, arguments=decode(encoded)))
             if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
-                raise TypeError(f"it returned {type(answer).__name__} instead of arguments or None")
-        except BaseException as error:
-            if not is_own_failure(error):
-                raise
-            if hook.kind == "observe":
-                desk.hook_failed(hook, _why(error))
-                continue
-            raise CallDenied(f"{call.name} was denied: the hook '{hook.title}' failed ({_why(error)}).", code="hook_failed") from error
+                raise _HookBroken(f"it returned {type(answer).__name__} instead of arguments or None")
+        except _HookBroken as broken:
+            raise CallDenied(f"{call.name} was denied: the hook '{clean(hook.title)}' failed ({broken}).", code="hook_failed") from broken
         if hook.kind == "reject" and answer:
             raise CallDenied(f"{call.name} was denied: {clean(answer)}", code="hook_denied")
         if hook.kind == "transform" and answer is not None and answer != call.arguments:
@@ -86,29 +81,44 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
     """
     for hook in hooks:
         try:
-            answer = await _ask(hook, desk.hook_timeout_s, call, checked)
+            answer = await _ask(hook, desk, call, checked)
             if hook.kind == "transform" and answer is not None:
-                checked = recheck(call.tool, answer, checked)
-        except BaseException as error:
-            if not is_own_failure(error):
-                raise
-            if hook.kind == "observe":
-                desk.hook_failed(hook, _why(error))
-                continue
+                checked = _rechecked(call, answer, checked)
+        except _HookBroken as broken:
             raise ResultRejected(
-                f"{call.name} ran, but its result is withheld: the hook '{hook.title}' failed ({_why(error)}). Do not repeat the call."
-            ) from error
+                f"{call.name} ran, but its result is withheld: the hook '{clean(hook.title)}' failed ({broken}). Do not repeat the call."
+            ) from broken
         if hook.kind == "reject" and answer:
             raise ResultRejected(f"{call.name} ran, but its result is withheld: {clean(answer)}. Do not repeat the call.")
     return checked
 
 
-async def _ask(hook: Hook, timeout_s: float, *values: Any) -> Any:
-    answer = hook.run(*values)
-    if not inspect.isawaitable(answer):
-        return answer
-    async with asyncio.timeout(hook.timeout_s or timeout_s):
-        return await answer
+class _HookBroken(Exception):
+    """A transformer or rejecter failed; says how."""
+
+
+async def _ask(hook: Hook, desk: HookDesk, *values: Any) -> Any:
+    """The hook's answer; None from an observer that broke, which is recorded and changes nothing."""
+    try:
+        answer = hook.run(*values)
+        if not inspect.isawaitable(answer):
+            return answer
+        async with asyncio.timeout(hook.timeout_s or desk.hook_timeout_s):
+            return await answer
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
+        if hook.kind != "observe":
+            raise _HookBroken(_why(error)) from error
+        desk.hook_failed(hook, _why(error))
+        return None
+
+
+def _rechecked(call: ValidatedCall, answer: object, before: Checked) -> Checked:
+    try:
+        return recheck(call.tool, answer, before)
+    except CallFailed as error:
+        raise _HookBroken(f"what it returned is no result: {error}") from error
 
 
 def _why(error: BaseException) -> str:
