@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DIR    ?=
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check bench clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) tools/check_python.py

@@ -47,7 +47,7 @@ def test_an_unknown_or_impossible_name_is_nothing(make: Make, tmp_path: Path, di
 
 
 def test_a_flipped_bit_is_never_served_and_the_next_put_repairs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """DESIGN, "the whole kept by hash": the hash is checked on the way out."""
+    """The whole is kept by hash: the hash is checked on the way out."""
     blobs = DirectoryBlobs(tmp_path)
     digest = blobs.put(b"the whole result")
     (tmp_path / digest[:2] / digest[2:]).write_bytes(b"the whole resulu")

@@ -61,7 +61,7 @@ PATHS = st.lists(PIECES, min_size=1, max_size=7).map("/".join) | st.text(max_siz
 def test_no_path_whatever_opens_or_changes_anything_outside(
     opener: Opener, tmp_path_factory: pytest.TempPathFactory, path: str, other: str
 ) -> None:
-    """DESIGN, guarantees: files stay inside the workspace, enforced by the kernel where it can be."""
+    """Files stay inside the workspace, enforced by the kernel where it can be."""
     top = tmp_path_factory.mktemp("t")
     (top / "root/sub").mkdir(parents=True)
     (top / "root/a.txt").write_text("a")

@@ -41,7 +41,7 @@ def refused(result: Any) -> str:
 
 
 def test_every_built_in_tool_can_be_registered_and_says_what_it_is() -> None:
-    """tools.Tool: name, description, parameters, category; DESIGN: effect per tool."""
+    """tools.Tool: name, description, parameters, category; an effect per tool."""
     tools = [*workspace_tools(), *command_tools(), *result_tools(MemoryBlobs()), fetch_tool()]
     registry = ToolRegistry(tools)
     bound = {tool.name: registry.register(tool, layer="capability") for tool in tools}
@@ -106,7 +106,7 @@ def test_without_a_workspace_the_model_is_told(files: Box) -> None:
 @pytest.mark.parametrize("path", ["../outside.txt", "/etc/passwd", "src/../../outside.txt", "out", "x\0", ""])
 @pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file", "list_files", "grep_files"])
 def test_no_file_tool_reaches_outside(files: Box, root: Path, name: str, path: str) -> None:
-    """DESIGN, guarantees: files stay inside the workspace."""
+    """Files stay inside the workspace."""
     (root / "out").symlink_to("../outside.txt")
     more = {"write_file": {"content": "x"}, "edit_file": {"old": "C", "new": "D"}, "grep_files": {"pattern": "CANARY"}}
     error = refused(files(name, path=path, **more.get(name, {})))
@@ -302,7 +302,7 @@ def test_a_glob_reads_the_folder_that_holds_its_matches() -> None:
 
 
 def test_importing_callgate_loads_no_tool_nor_its_libraries() -> None:
-    """DEPENDENCIES: import stays small; pathspec, http and ssl come with first use."""
+    """Import stays small; pathspec, http and ssl come with first use."""
     code = "import sys, callgate, callgate.builtins; print({'pathspec', 'ssl', 'http.client', 'subprocess', 'ctypes'} & set(sys.modules))"
     environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)

@@ -19,7 +19,7 @@ DATA = {"items": [{"name": f"n{number}", "é/~": None} for number in range(500)]
 @settings(max_examples=40, deadline=None)
 @given(text=st.text(max_size=3_000), limit=st.integers(1, 700))
 def test_pages_put_together_are_the_whole(text: str, limit: int) -> None:
-    """DESIGN: a 1 MB result loses nothing, and the model can read the rest."""
+    """A 1 MB result loses nothing, and the model can read the rest."""
     blobs = MemoryBlobs()
     read = Box(result_tools(blobs))
     digest = blobs.put(text.encode())

@@ -110,7 +110,7 @@ async def test_a_hostile_call_ends_as_it_must(row: dict[str, Any], tmp_path: Pat
         if isinstance(outcome, Answered):
             assert_bounded(outcome.result)
         await assert_alive_and_clean(engine)
-    assert took_ms <= row["expect"].get("max_ms", 5_000) * 2
+    assert took_ms <= row["expect"].get("max_ms", 5_000) * 4  # hangs, not speed; the machine may be busy
     growth_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     assert growth_mb <= max(row["expect"].get("max_rss_mb", 64), 64) * 2
 

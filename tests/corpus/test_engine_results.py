@@ -115,7 +115,7 @@ async def test_the_loop_keeps_its_beat_while_a_hostile_tool_runs(
         beating = asyncio.create_task(_beat(lags))
         await engine.call(RawCall(name="hostile", arguments="{}"))
         beating.cancel()
-    assert max(lags) <= 0.25
+    assert max(lags) <= 0.75  # a loop that is held is held for the whole second; a busy machine alone adds some
 
 
 async def _beat(lags: list[float]) -> None:
