@@ -128,6 +128,31 @@ async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_mess
         assert bodies(engine, "call.aborted")[0]["details"] == {"status": "ok", "attempts": 1, "error": None}
 
 
+async def test_errors_in_a_row_are_counted_until_a_success_or_a_restart() -> None:
+    @tool(effect="none")
+    async def look(at: str) -> dict[str, str]:
+        """Look."""
+        if at == "dark":
+            raise ValueError("nothing to see")
+        return {"type": "context_restart_image"} if at == "image" else {"seen": at}
+
+    async def restart(data: object) -> bool:
+        return True
+
+    async with Engine([look], restart=restart) as engine:
+        counts = []
+        for at in ("dark", "dark", "door", "dark", "image", "dark", "dark"):
+            await engine.call(call("look", at=at), HERE)
+            counts.append(engine.control.errors_in_a_row("here"))
+        await engine.call(call("nobody"), HERE)
+        await engine.call(call("look", at=5), HERE)
+        counts.append(engine.control.errors_in_a_row("here"))
+        assert counts == [1, 2, 0, 1, 0, 1, 2, 4]
+        assert engine.control.errors_in_a_row("elsewhere") == 0
+        engine.control.end_turn("here")
+        assert engine.control.errors_in_a_row("here") == 0
+
+
 async def test_a_coroutine_that_will_not_stop_is_abandoned_and_its_late_answer_discarded() -> None:
     release = asyncio.Event()
 

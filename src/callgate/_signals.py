@@ -103,12 +103,14 @@ class Control:
     """Stop and kill, per conversation.
 
     *stop* lets what runs finish being told: no further call starts, and a call that is running ends its message as `stopped_by_user`.
-    *kill* is stop, and aborts the turn's signal, so that running tools end now. `end_turn` forgets both.
+    *kill* is stop, and aborts the turn's signal, so that running tools end now. Failures in a row are counted, so that a
+    loop can end a turn that gets nowhere. `end_turn` forgets all three; a host with many conversations calls it for each.
     """
 
     def __init__(self) -> None:
         self._stops: dict[str, str] = {}
         self._turns: dict[str, AbortController] = {}
+        self._errors: dict[str, int] = {}
 
     def signal(self, conversation: str) -> AbortSignal:
         """The abort signal of the conversation's present turn; the same object until `end_turn`."""
@@ -129,6 +131,18 @@ class Control:
         """Why the conversation should stop, or None."""
         return self._stops.get(conversation) if self._stops else None
 
+    def errors_in_a_row(self, conversation: str) -> int:
+        """How many calls of the present turn, denied and refused ones included, have failed since the last success or restart."""
+        return self._errors.get(conversation, 0)
+
+    def count(self, conversation: str, *, success: bool) -> None:
+        """Count a call's end towards `errors_in_a_row`."""
+        if not success:
+            self._errors[conversation] = self._errors.get(conversation, 0) + 1
+        elif self._errors:
+            self._errors.pop(conversation, None)
+
     def end_turn(self, conversation: str) -> None:
         self._stops.pop(conversation, None)
         self._turns.pop(conversation, None)
+        self._errors.pop(conversation, None)

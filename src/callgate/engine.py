@@ -133,7 +133,13 @@ class Engine:
             route=self._route,
         )
         self._endings = Endings(
-            journal=self.journal, bus=self.bus, clock=self.clock, normaliser=self._normaliser, approvals=self._approvals, restart=restart
+            journal=self.journal,
+            bus=self.bus,
+            control=self.control,
+            clock=self.clock,
+            normaliser=self._normaliser,
+            approvals=self._approvals,
+            restart=restart,
         )
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners)
         self._executor = Executor(

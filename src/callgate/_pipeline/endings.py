@@ -14,6 +14,7 @@ from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
+from callgate._signals import Control
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed
 from callgate.events import Bus
@@ -29,11 +30,20 @@ class Endings:
     """How the calls of one engine end."""
 
     def __init__(
-        self, *, journal: Journal, bus: Bus, clock: Clock, normaliser: Normaliser, approvals: Approvals, restart: RestartHandler | None
+        self,
+        *,
+        journal: Journal,
+        bus: Bus,
+        control: Control,
+        clock: Clock,
+        normaliser: Normaliser,
+        approvals: Approvals,
+        restart: RestartHandler | None,
     ) -> None:
         self._journal = journal
         self._survives = journal.strength != "memory"
         self._bus = bus
+        self._control = control
         self._clock = clock
         self._normaliser = normaliser
         self._approvals = approvals
@@ -43,11 +53,13 @@ class Endings:
         """The call has a result: recorded, and durable before anybody sees it."""
         if self._restart is not None and result.success and await self._restarts(result):
             flight.end("call.restarted", Reason(reason="the result enriched the context"))
+            self._control.count(flight.scope.conversation, success=True)
             return Restarted(flight.uid)
         body = self._normaliser.recorded(result)
         position = flight.end("call.completed", body)
         if self._survives:
             await flight.durable(position)
+        self._control.count(flight.scope.conversation, success=result.success)
         if result.success and flight.scope.conversation:
             flight.remember(body)
         if log.isEnabledFor(logging.INFO):
@@ -111,6 +123,7 @@ class Endings:
             log.error("%s", unwritable)
             if not flight.started:
                 result = self.result_of(flight, unwritable, name, None)
+        self._control.count(flight.scope.conversation, success=False)
         log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
