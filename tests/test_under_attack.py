@@ -178,6 +178,58 @@ async def test_calls_that_meet_only_after_a_policy_changed_one_run_one_after_the
     assert {"first", "second"} not in met
 
 
+class OntoA:
+    """A policy that moves whatever touches `b` onto `a`."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Modify(arguments={"place": "a"}, reason="a is meant") if call.arguments["place"] == "b" else Allow()
+
+
+def keyed(trace: list[str]) -> list[Any]:
+    @tool(effect="once", writes="f:{place}")
+    async def write(place: str) -> str:
+        """Write."""
+        trace.append(f"write {place}")
+        return "written"
+
+    @tool(effect="none", reads="f:{place}")
+    async def read(place: str) -> str:
+        """Read."""
+        trace.append(f"read {place}")
+        return "read"
+
+    return [write, read]
+
+
+@pytest.mark.parametrize("end", ["seal", "discard", "cancel"])
+async def test_an_early_read_moved_onto_what_an_earlier_call_will_write_waits_without_holding_anything(end: str) -> None:
+    trace: list[str] = []
+    async with Engine(keyed(trace), policies=[OntoA()]) as engine:
+        emission = engine.emission()
+        emission.add(call("write", place="a"))
+        emission.add(call("read", place="b"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert trace == []
+        if end == "seal":
+            await asyncio.wait_for(emission.seal(), 2)
+        elif end == "discard":
+            await asyncio.wait_for(emission.discard("the stream dropped"), 2)
+        else:
+            sealing = asyncio.create_task(emission.seal())
+            await asyncio.sleep(0)
+            sealing.cancel()
+            await asyncio.wait([sealing], timeout=2)
+            assert sealing.cancelled()
+        assert sorted(ends(engine).values()) == [1, 1]
+    allowed: dict[str, list[list[str]]] = {
+        "seal": [["write a", "read a"]],
+        "discard": [[]],
+        "cancel": [[], ["write a"]],
+    }  # a cancel may come after the write
+    assert trace in allowed[end]
+
+
 async def test_a_result_that_is_no_longer_held_is_read_from_the_journal(tmp_path: Path, ledger: Ledger) -> None:
     limits = Limits(remembered_calls=2)
     async with Engine([paying(ledger)], journal=SqliteJournal(tmp_path / "journal.db"), limits=limits) as engine:
@@ -288,6 +340,28 @@ async def test_closing_ends_what_runs_and_the_record_has_its_end() -> None:
     result = result_of(await asyncio.wait_for(task, 1))
     assert (result.status, result.failure_class) == ("unknown", "killed")
     assert list(ends(engine).values()) == [1]
+
+
+async def test_a_close_that_is_interrupted_finishes_all_the_same(tmp_path: Path) -> None:
+    started = asyncio.Event()
+    path = tmp_path / "journal.db"
+    engine = Engine(journal=SqliteJournal(path))
+
+    @tool
+    async def leave() -> None:
+        """Close the engine that runs this tool."""
+        started.set()
+        await engine.close()
+
+    engine.register(leave)
+    task = asyncio.create_task(engine.call(call("leave")))
+    await started.wait()
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing, task], timeout=3)
+    await asyncio.wait_for(engine.close(), 3)
+    await SqliteJournal(path).close()
 
 
 @pytest.mark.parametrize("journal", ["memory", "sqlite"])

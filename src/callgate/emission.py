@@ -16,13 +16,14 @@ from typing import Protocol
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump
-from callgate._signals import AbortController, AbortSignal
+from callgate._signals import AbortController, AbortSignal, settled
 from callgate.calls import Aborted, Outcome, RawCall, Scope
 from callgate.errors import UsageError
 from callgate.route import ApprovedCall, ValidatedCall
 
 __all__ = ["Emission"]
 
+_FOREVER_S = 1e9
 _FREE = Footprint(reads_only=True, touched=None)
 
 
@@ -53,14 +54,19 @@ class _Slot:
         self.waits: tuple[int, ...] = ()
         self.early = False
         self.started = False
-        self.ended: asyncio.Event | None = None
+        self.ended: asyncio.Future[None] | None = None
         """Made by the first who waits for this call."""
 
-    async def end(self) -> None:
-        """Wait until the call has ended, if it was started."""
-        if self.started and self.outcome is None:
-            self.ended = self.ended or asyncio.Event()
-            await self.ended.wait()
+    async def end(self, kill: AbortSignal) -> None:
+        """Wait until the call has ended, whether or not it has started; or until the message is killed."""
+        if self.outcome is None and not kill.aborted:
+            self.ended = self.ended or asyncio.get_running_loop().create_future()
+            await settled(self.ended, kill, _FOREVER_S)
+
+    def tell(self) -> None:
+        """Wake whoever waits for the end."""
+        if self.ended is not None and not self.ended.done():
+            self.ended.set_result(None)
 
 
 class Emission:
@@ -117,6 +123,7 @@ class Emission:
             return await self._finish()
         except asyncio.CancelledError:
             await self._end_all("the caller was cancelled")
+            self._end_rest("the caller was cancelled")
             raise
         finally:
             self._unlink()
@@ -128,9 +135,7 @@ class Emission:
         self._over = True
         await self._end_all(reason)
         self._unlink()
-        for slot in self._slots:
-            if not slot.started and slot.outcome is None:
-                self._route.not_started(slot.flight, reason)
+        self._end_rest(reason)
         if self._slots:
             self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
 
@@ -163,15 +168,14 @@ class Emission:
     async def _run(self, slot: _Slot) -> None:
         try:
             for index in slot.waits:
-                await self._slots[index].end()
+                await self._slots[index].end(self._kill.signal)
             if self._stopped or slot.call is None:
                 slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
             else:
                 slot.outcome = await self._route.complete(slot.flight, slot.call)
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
-            if slot.ended is not None:
-                slot.ended.set()
+            slot.tell()
 
     async def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> None:
         """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
@@ -179,8 +183,8 @@ class Emission:
             slot.footprint = _footprint(approved.call)
             self._changed.append(slot)
         if self._changed:
-            while (other := self._in_the_way(slot)) is not None:
-                await other.end()
+            while not self._kill.signal.aborted and (other := self._in_the_way(slot)) is not None:
+                await other.end(self._kill.signal)
         slot.running = True
 
     def _in_the_way(self, slot: _Slot) -> _Slot | None:
@@ -204,11 +208,15 @@ class Emission:
 
     async def _abort(self, why: str) -> list[Outcome]:
         await self._end_all(why)
-        for slot in self._slots:
-            if slot.outcome is None:
-                slot.outcome = self._route.not_started(slot.flight, why)
+        self._end_rest(why)
         self._unlink()
         return self._outcomes()
+
+    def _end_rest(self, why: str) -> None:
+        """Give every call that never came to an end of its own one that says so."""
+        for slot in self._slots:
+            if slot.outcome is None and not slot.flight.ended:
+                slot.outcome = self._route.not_started(slot.flight, why)
 
     def _outcomes(self) -> list[Outcome]:
         return [slot.outcome for slot in self._slots if slot.outcome is not None]

@@ -160,6 +160,7 @@ class Engine:
         self._idle = asyncio.Event()
         """Set when the engine is closed and its last call has ended."""
         self._closed = False
+        self._closing: asyncio.Future[None] | None = None
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
         """Take one call through the whole route.
@@ -347,10 +348,13 @@ class Engine:
             raise UsageError("This engine is closed. Make a new one.")
 
     async def close(self) -> None:
-        """End what runs, in bounded time, and let go of everything. Idempotent."""
-        if self._closed:
-            return
+        """End what runs, in bounded time, and let go of everything. Idempotent; goes on to its end if whoever waits for it is cancelled."""
         self._closed = True
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         for flight in list(self._running.values()):
             flight.kill.fire("the engine was closed")
         if self._running:
