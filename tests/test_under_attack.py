@@ -342,6 +342,28 @@ async def test_closing_ends_what_runs_and_the_record_has_its_end() -> None:
     assert list(ends(engine).values()) == [1]
 
 
+async def test_a_call_that_a_slow_policy_holds_when_the_engine_closes_has_its_end_and_never_runs(tmp_path: Path, ledger: Ledger) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            asked.set()
+            await release.wait()
+            return Allow()
+
+    path = tmp_path / "journal.db"
+    engine = Engine([paying(ledger)], policies=[Slow()], journal=SqliteJournal(path), limits=Limits(grace_s=0))
+    task = asyncio.create_task(engine.call(call("pay", to="ann")))
+    await asked.wait()
+    await engine.close()
+    release.set()
+    assert not result_of(await task).success
+    journal = SqliteJournal(path)
+    assert [event.kind for event in journal.read()] == ["call.received", "call.aborted"]
+    await journal.close()
+    assert ledger.lines() == []
+
+
 async def test_a_close_that_is_interrupted_finishes_all_the_same(tmp_path: Path) -> None:
     started = asyncio.Event()
     path = tmp_path / "journal.db"

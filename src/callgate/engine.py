@@ -226,7 +226,7 @@ class Engine:
         except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, call.tool.name)
         except asyncio.CancelledError:
-            self._endings.cancelled(flight)
+            self._endings.cancelled(flight, "the caller was cancelled")
             raise
         finally:
             del self._running[flight.uid]
@@ -361,6 +361,8 @@ class Engine:
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0 + self.limits.grace_s):
                     await self._idle.wait()
+        for flight in self._running.values():  # still in somebody's slow policy or hook: nothing of it has run, and nothing will
+            self._endings.cancelled(flight, "the engine was closed")
         await self._runners.close()
         self._cache.close()
         await self.journal.close()

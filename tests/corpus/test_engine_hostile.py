@@ -163,7 +163,7 @@ async def crash_after_intent(engine: Engine, raw: RawCall, scope: Scope) -> None
 
     engine._runners.pick = lambda name: Dying()  # type: ignore[method-assign, assignment, return-value]
     written = engine._endings.cancelled
-    engine._endings.cancelled = lambda flight: None  # type: ignore[method-assign]
+    engine._endings.cancelled = lambda flight, why: None  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await engine.call(raw, scope)
     engine._runners.pick, engine._endings.cancelled = pick, written  # type: ignore[method-assign]

@@ -86,12 +86,11 @@ class Endings:
             case _:
                 return self._fault(flight, error, name)
 
-    def cancelled(self, flight: Flight) -> None:
-        """The caller was cancelled: nobody takes the outcome, but the record has the end."""
+    def cancelled(self, flight: Flight, why: str) -> None:
+        """Nobody will take the outcome, but the record has the end."""
         status = "unknown" if flight.started else "not_started"
-        if not flight.ended:
-            with suppress(RecordFailed):
-                flight.end("call.aborted", Reason(reason="the caller was cancelled", status=status))
+        with suppress(RecordFailed):
+            flight.end("call.aborted", Reason(reason=why, status=status))
 
     def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """The result that says why there is no other."""
@@ -117,8 +116,7 @@ class Endings:
             if isinstance(error, CallDenied):
                 rule = str((error.details or {}).get("rule", ""))
                 flight.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
-            if not flight.ended:
-                flight.end("call.completed", self._normaliser.recorded(result))
+            flight.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must hear of it all the same
             log.error("%s", unwritable)
             if not flight.started:

@@ -62,7 +62,9 @@ class Flight(Struct, kw_only=True, eq=False):
         await self.writer.durable(position)
 
     def end(self, kind: str, body: Body) -> int:
-        """Write the call's one end."""
+        """Write the call's one end; one that has ended keeps the end it has."""
+        if self.ended:
+            return self.last
         position = self.write(kind, body)
         self.ended = True
         return position
