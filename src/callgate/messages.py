@@ -1,12 +1,30 @@
-"""How a result looks in a provider's history. Pure; the route knows nothing of this."""
+"""The messages of a conversation, in no provider's form, and a result as a host's own history takes it.
+
+Pure data; the route knows nothing of this, and this knows no provider.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
-from callgate.calls import RawCall, ToolResult
+from callgate.calls import Part, RawCall, Text, ToolResult
 
-__all__ = ["HistoryEntry", "function_response", "history_entry", "openai_message"]
+__all__ = [
+    "AssistantMessage",
+    "HistoryEntry",
+    "Message",
+    "Native",
+    "Reasoning",
+    "SystemMessage",
+    "ToolCall",
+    "ToolMessage",
+    "UserMessage",
+    "function_response",
+    "history_entry",
+    "openai_message",
+]
 
 
 class HistoryEntry(Struct, frozen=True, kw_only=True):
@@ -19,6 +37,83 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
     image_metadata: object = None
     success: bool = True
     end_turn: bool = False
+
+
+class Reasoning(Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+    """What a model thought before it answered. Sent back only to the API it came from, as that API demands."""
+
+    text: str = ""
+    opaque: Mapping[str, object] | None = None
+    """The provider's own item, signatures and encrypted content included, echoed untouched."""
+
+
+class ToolCall(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_call"):
+    """A call in a message, exactly as the model wrote it."""
+
+    id: str
+    """Unique within its message; made by us where the provider gives none."""
+    name: str
+    arguments: str = ""
+    """JSON text as it came; for a custom call, the free text."""
+    custom: bool = False
+    """Whether the tool takes free text instead of JSON."""
+    made_id: bool = False
+    """Whether the id is ours, so that it is not sent to APIs that know none."""
+    opaque: Mapping[str, object] | None = None
+    """What the provider wants back with the call: a signature, an item id."""
+
+
+class Native(Struct, frozen=True, kw_only=True, tag_field="type", tag="native"):
+    """Something that the provider did itself: a web search, code it ran. Recorded and echoed, never executed."""
+
+    kind: str
+    """The provider's word for it."""
+    id: str = ""
+    item: Mapping[str, object]
+
+
+class SystemMessage(Struct, frozen=True, tag_field="role", tag="system"):
+    text: str
+
+
+class UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
+    content: str | tuple[Part, ...]
+
+
+class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    """One answer of a model, its parts in the order in which they came."""
+
+    parts: tuple[Text | Reasoning | ToolCall | Native, ...] = ()
+    api: str = ""
+    """The provider API that it came from; opaque parts go back to this one only."""
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+class ToolMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="tool"):
+    """The result of one call, in its place in the history."""
+
+    call_id: str
+    name: str
+    content: tuple[Part, ...] = ()
+    is_error: bool = False
+    custom: bool = False
+    """Whether the call was a custom one."""
+    made_id: bool = False
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part.text for part in self.content if isinstance(part, Text))
+
+
+Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+"""One entry of a conversation, in no provider's form; `callgate.models.wire` writes each provider's."""
 
 
 def function_response(result: ToolResult) -> dict[str, object]:

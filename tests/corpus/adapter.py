@@ -6,16 +6,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from callgate._limits import Limits
+from callgate._pipeline.parse import parse
 from callgate._pipeline.repair import repair_text
 from callgate._pipeline.resolve import almost
 from callgate._pipeline.validate import validate
 from callgate._schema import CompiledSchema, coerced, compile_schema
-from callgate.calls import RawCall, Scope
-from callgate.errors import ArgumentsInvalid
+from callgate.calls import RawCall, Scope, Text
+from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated, CallAborted
+from callgate.messages import Native, ToolMessage
+from callgate.models.events import CallSealed, Finished
+from callgate.models.wire import codec
+from callgate.models.wire.names import WireNames
 from callgate.route import ParsedCall, ResolvedCall
 from callgate.tools import Tool, ToolRegistry
 
-__all__ = ["check_args", "is_valid", "repair", "resolve"]
+__all__ = ["check_args", "is_valid", "parse_response", "repair", "resolve", "tool_message"]
 
 DIALECTS = {
     "draft4": "http://json-schema.org/draft-04/schema",
@@ -69,3 +74,30 @@ def _typed(value: object, schema: CompiledSchema) -> dict[str, Any]:
 
 def resolve(name: str, names: Iterable[str]) -> str | None:
     return almost(name, names)
+
+
+def parse_response(api: str, streamed: bool, content_type: str | None, chunks: Iterable[bytes]) -> dict[str, Any]:
+    decoder = codec(api).decoder(content_type=content_type or "", streamed=streamed)
+    events = [event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close()
+    sealed = {event.position: event for event in events if isinstance(event, CallSealed)}
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    native = [{"id": part.id, "name": part.kind, "native": True} for part in finished.message.parts if isinstance(part, Native)]
+    return {"calls": [*native, *map(_judged, sealed.values())], "text": finished.message.text, "finish": finished.said}
+
+
+def _judged(event: CallSealed) -> dict[str, Any]:
+    call = event.call
+    told: dict[str, Any] = {"id": call.id, "name": call.name, "raw": call.arguments, "native": False, "arguments": None, "error": None}
+    if call.custom:
+        return told
+    try:
+        raw = RawCall(id=call.id, name=call.name, arguments=call.arguments, closed=event.closed)
+        return told | {"arguments": parse(raw, "u", Limits(), repair=False).arguments}
+    except (ArgumentsMalformed, ArgumentsTruncated, CallAborted) as error:
+        return told | {"error": str(error)}
+
+
+def tool_message(api: str, call: Mapping[str, Any], content: str) -> dict[str, object]:
+    result = ToolMessage(call_id=call["id"], name=call["name"], content=(Text(text=content),))
+    return codec(api).result_item(result, WireNames())

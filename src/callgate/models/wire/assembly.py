@@ -1,0 +1,253 @@
+"""The message as it grows: parts in order, calls from their first letter to their end, and the events that tell of it.
+
+Every API's decoder speaks to this and to nothing else. It decides when a call is sealed: by the end of its own JSON object, or when the
+message ends well; a message that does not end well leaves the rest `cut`. Knows no provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from callgate.calls import Text
+from callgate.messages import AssistantMessage, Native, Reasoning, ToolCall
+from callgate.models.events import (
+    WELL,
+    ArgumentsDelta,
+    CallOpened,
+    CallReopened,
+    CallSealed,
+    Fault,
+    Finished,
+    FinishReason,
+    ModelEvent,
+    ReasoningDelta,
+    TextDelta,
+    Usage,
+)
+from callgate.models.wire.extent import Extent
+from callgate.models.wire.names import WireNames
+
+__all__ = ["Assembly", "OpenCall"]
+
+
+class OpenCall:
+    """One call while it is written."""
+
+    __slots__ = ("_extent", "_looked", "_pieces", "custom", "id", "made_id", "name", "opaque", "position", "reopened", "sealed")
+
+    def __init__(self, position: int, call_id: str, name: str, *, custom: bool, made_id: bool) -> None:
+        self.position = position
+        self.id = call_id
+        self.name = name
+        self.custom = custom
+        self.made_id = made_id
+        self.opaque: dict[str, object] = {}
+        self.sealed = False
+        self.reopened = False
+        """Its own end has proved nothing once; only the message's end counts now."""
+        self._pieces: list[str] = []
+        self._looked = 0
+        self._extent = Extent()
+
+    @property
+    def arguments(self) -> str:
+        if len(self._pieces) > 1:
+            self._look()
+            self._pieces, self._looked = ["".join(self._pieces)], 1
+        return self._pieces[0] if self._pieces else ""
+
+    def push(self, text: str) -> bool:
+        """Take the next piece; tells whether the arguments have come to their own end with it."""
+        self._pieces.append(text)
+        return "}" in text and not self.custom and not self.reopened and self._look()
+
+    def replace(self, text: str) -> None:
+        """The provider gave the arguments whole: what came before was a preview."""
+        self._pieces, self._looked, self._extent = [], 0, Extent()
+        self.push(text)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the arguments are one whole JSON object by their brackets."""
+        return not self.custom and Extent().ends_in(self.arguments)
+
+    def _look(self) -> bool:
+        fresh = self._pieces[self._looked :]
+        self._looked = len(self._pieces)
+        ends = self._extent.ends_in("".join(fresh))
+        return ends and not (len(self._pieces) == 1 and self._pieces[0].strip() == "{}")
+
+    def call(self, name: str) -> ToolCall:
+        return ToolCall(
+            id=self.id,
+            name=name,
+            arguments=self.arguments,
+            custom=self.custom,
+            made_id=self.made_id,
+            opaque=self.opaque or None,
+        )
+
+
+class Assembly:
+    """One message.
+
+    Args:
+        api: The provider API, for the history.
+        names: Gives tools their own names back.
+        new_id: Makes an id for a call that has none.
+    """
+
+    def __init__(self, api: str, names: WireNames, new_id: Callable[[], str]) -> None:
+        self.events: list[ModelEvent] = []
+        self.calls: list[OpenCall] = []
+        self.reason: FinishReason | None = None
+        self.said = ""
+        self.model = ""
+        self.finished = False
+        self._api = api
+        self._names = names
+        self._new_id = new_id
+        self._parts: list[_Words | OpenCall | Native] = []
+        self._usage: Usage | None = None
+        self._fault: Fault | None = None
+
+    # What decoders tell
+
+    def text(self, text: str) -> None:
+        if text:
+            self._words(Text).pieces.append(text)
+            self.events.append(TextDelta(text))
+
+    def reasoning(self, text: str = "", *, opaque: Mapping[str, object] | None = None, fresh: bool = False) -> None:
+        """Take a piece of reasoning.
+
+        Args:
+            text: The piece.
+            opaque: The provider's own item, or more of it; sent back with the part.
+            fresh: Whether a new item begins here.
+        """
+        words = self._words(Reasoning, fresh=fresh)
+        if opaque:
+            words.opaque.update(opaque)
+        if text:
+            words.pieces.append(text)
+            self.events.append(ReasoningDelta(text))
+
+    def open(self, call_id: str, name: str, *, custom: bool = False) -> OpenCall:
+        """Begin a call; an empty `call_id` is made up."""
+        call = OpenCall(len(self.calls), call_id or self._new_id(), name, custom=custom, made_id=not call_id)
+        self.calls.append(call)
+        self._parts.append(call)
+        self.events.append(CallOpened(call.position, call.id, self._names.original(name)))
+        return call
+
+    def arguments(self, call: OpenCall, text: str) -> None:
+        """Take the next piece of a call's arguments; seals it at its own end."""
+        if not text:
+            return
+        if call.sealed and text.strip():
+            self._reopen(call)
+        ends = call.push(text)
+        self.events.append(ArgumentsDelta(call.position, text))
+        if ends and not call.sealed:
+            self._seal(call, "sealed")
+
+    def whole_arguments(self, call: OpenCall, text: str) -> None:
+        """The provider says what the arguments are as a whole; pieces that came before were the same, or a preview of it."""
+        before = call.arguments
+        if text == before:
+            return
+        if text.startswith(before):
+            self.arguments(call, text[len(before) :])
+        else:
+            if call.sealed:
+                self._reopen(call)
+            call.replace(text)
+
+    def seal(self, call: OpenCall) -> None:
+        """The provider says that the call is over. True only if what it wrote is whole: a cut message says the same."""
+        if not call.sealed and (call.custom or call.complete):
+            self._seal(call, "sealed")
+
+    def native(self, kind: str, call_id: str, item: Mapping[str, object]) -> None:
+        """Something that the provider did itself."""
+        self._parts.append(Native(kind=kind, id=call_id, item=item))
+
+    def usage(self, usage: Usage) -> None:
+        self._usage = usage
+        self.events.append(usage)
+
+    def fault(self, code: str, message: str, *, retryable: bool = False) -> None:
+        """The provider failed, or cannot be understood; the message ends with `error`."""
+        fault = Fault(code=code or "error", message=message, retryable=retryable)
+        self._fault = self._fault or fault
+        self.reason = "error"
+        self.events.append(fault)
+
+    def ends(self, reason: FinishReason, said: str = "") -> None:
+        """The provider said why the message ends. What is open becomes final now; usage may still follow."""
+        if self.reason != "error":
+            self.reason, self.said = reason, said
+        if self.reason in WELL:
+            self._seal_rest("finished")
+
+    def finish(self, *, well: bool) -> None:
+        """The body has ended. Idempotent.
+
+        Args:
+            well: Whether the body ended as this API's bodies do; counts where no reason was given.
+        """
+        if self.finished:
+            return
+        self.finished = True
+        if self.reason is None:
+            self.reason = ("tool_calls" if self.calls else "stop") if well else "cut"
+        self._seal_rest("finished" if self.reason in WELL else "cut")
+        message = AssistantMessage(parts=tuple(self._made()), api=self._api)
+        self.events.append(
+            Finished(reason=self.reason, said=self.said, message=message, usage=self._usage, fault=self._fault, model=self.model)
+        )
+
+    # Inside
+
+    def _words(self, kind: type[Text] | type[Reasoning], *, fresh: bool = False) -> _Words:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Words) or last.kind is not kind or fresh:
+            last = _Words(kind)
+            self._parts.append(last)
+        return last
+
+    def _seal(self, call: OpenCall, closed: Literal["sealed", "finished", "cut"]) -> None:
+        call.sealed = True
+        self.events.append(CallSealed(call.position, call.call(self._names.original(call.name)), closed))
+
+    def _reopen(self, call: OpenCall) -> None:
+        call.sealed, call.reopened = False, True
+        self.events.append(CallReopened(call.position))
+
+    def _seal_rest(self, closed: Literal["finished", "cut"]) -> None:
+        for call in self.calls:
+            if not call.sealed:
+                self._seal(call, closed)
+
+    def _made(self) -> list[Text | Reasoning | ToolCall | Native]:
+        return [part.call(self._names.original(part.name)) if isinstance(part, OpenCall) else _part(part) for part in self._parts]
+
+
+class _Words:
+    """A run of text or of reasoning."""
+
+    __slots__ = ("kind", "opaque", "pieces")
+
+    def __init__(self, kind: type[Text] | type[Reasoning]) -> None:
+        self.kind = kind
+        self.pieces: list[str] = []
+        self.opaque: dict[str, object] = {}
+
+
+def _part(part: _Words | Native) -> Text | Reasoning | Native:
+    if isinstance(part, Native):
+        return part
+    text = "".join(part.pieces)
+    return Text(text=text) if part.kind is Text else Reasoning(text=text, opaque=part.opaque or None)

@@ -1,0 +1,51 @@
+"""The table of provider APIs: for each, how to read it and how to write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from msgspec import Struct
+
+from callgate.errors import UsageError
+from callgate.messages import ToolMessage
+from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import HttpRequest, ModelRequest
+
+__all__ = ["Codec", "codec", "known_apis"]
+
+
+class Codec(Struct, frozen=True, kw_only=True):
+    """One provider API, both ways."""
+
+    api: str
+    decoder: Callable[..., Decoder]
+    """Takes `content_type`, `streamed`, `names` and `new_id`, as `Decoder` does."""
+    encode: Callable[[ModelRequest, WireNames, Mapping[str, object]], HttpRequest]
+    """Write a request. Tool names go through the `WireNames`; the mapping holds the provider's quirks."""
+    result_item: Callable[[ToolMessage, WireNames], dict[str, object]]
+    """The item of the next request that carries a tool's result."""
+
+
+_ROOMS = {
+    "openai.chat": "openai_chat",
+}
+
+
+def known_apis() -> tuple[str, ...]:
+    return tuple(_ROOMS)
+
+
+def codec(api: str) -> Codec:
+    """The codec of `api`.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    room = _ROOMS.get(api)
+    if room is None:
+        raise UsageError(f"No provider API is called '{api[:80]}'. Known are: {', '.join(_ROOMS)}.")
+    found = import_module(f"callgate.models.wire.{room}").CODEC
+    assert isinstance(found, Codec)
+    return found

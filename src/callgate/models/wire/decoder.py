@@ -1,0 +1,193 @@
+"""Bytes of a provider's answer in, events out: what every API's decoder has in common.
+
+Picks the framing (what was promised, then what really came), reads each frame as JSON, hands it to the API's own reading and turns
+whatever that cannot bear into a `Fault`: a provider's odd frame ends a message, never the program.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from callgate.models.events import ModelEvent
+from callgate.models.wire.assembly import Assembly
+from callgate.models.wire.frames import Frames, FramesBroken, JsonLines, ServerSentEvents, WholeBody
+from callgate.models.wire.names import WireNames
+
+__all__ = ["Decoder", "new_call_id"]
+
+_decode = msgspec.json.Decoder().decode
+_ODD = (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError)
+_END_MARKS = frozenset({b"[DONE]", b"DONE"})
+
+
+def new_call_id() -> str:
+    """An id for a call that the provider gave none, unique in practice."""
+    return f"call_{secrets.token_hex(9)}"
+
+
+class Decoder(ABC):
+    """Reads one answer. Feed it the body's bytes, cut anywhere, then close it; `Finished` is the last event.
+
+    Args:
+        content_type: Of the response; may be empty or wrong, the first bytes decide where they say something else.
+        streamed: Whether a stream was asked for.
+        names: Gives tools their own names back.
+        new_id: Makes ids for calls without one.
+    """
+
+    api: str
+
+    def __init__(
+        self,
+        *,
+        content_type: str = "",
+        streamed: bool = True,
+        names: WireNames | None = None,
+        new_id: Callable[[], str] = new_call_id,
+    ) -> None:
+        self.message = Assembly(self.api, names or WireNames(), new_id)
+        self._content_type = content_type
+        self._streamed = streamed
+        self._head = b""
+        self._frames: Frames | None = None
+        self._over = False
+        self._ended_well = False
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Take the next bytes; returns what they complete."""
+        if not self._over:
+            try:
+                self._take(data)
+            except FramesBroken as error:
+                self._broken(error)
+        return self._told()
+
+    def close(self) -> list[ModelEvent]:
+        """The body has ended, or was given up; the last event is `Finished`. Idempotent."""
+        if not self._over:
+            self._over = True
+            try:
+                self._rest()
+            except FramesBroken as error:
+                self._broken(error)
+        self.message.finish(well=self._ended_well)
+        return self._told()
+
+    # What an API's decoder says
+
+    @abstractmethod
+    def read(self, event: str, value: Mapping[str, object]) -> None:
+        """Take one frame of a stream. May raise anything that odd data raises."""
+
+    @abstractmethod
+    def read_whole(self, value: Mapping[str, object]) -> None:
+        """Take an answer that came as one body."""
+
+    def framing(self, content_type: str, *, streamed: bool) -> Frames:
+        """How this API cuts its answers, where the first bytes do not say otherwise."""
+        return ServerSentEvents() if streamed else WholeBody()
+
+    def ended(self) -> None:
+        """The API's own last frame has come: nothing that follows counts."""
+        self._ended_well = True
+
+    # Inside
+
+    def _take(self, data: bytes) -> None:
+        if self._frames is None:
+            self._head += data
+            if not self._head.strip():
+                return
+            data, self._head = self._head, b""
+            self._frames = self._framing_of(data)
+        if isinstance(self._frames, WholeBody):
+            self._frames.feed(data)
+            return
+        for event, payload in self._frames.feed(data):
+            self._frame(event, payload)
+
+    def _rest(self) -> None:
+        if self._frames is None:
+            return
+        frames = self._frames.close()
+        if isinstance(self._frames, WholeBody):
+            self._whole(frames[0][1])
+            return
+        for event, payload in frames:
+            self._frame(event, payload)
+
+    def _framing_of(self, first: bytes) -> Frames:
+        frames = self.framing(self._content_type, streamed=self._streamed)
+        begin = first.lstrip()[:1]
+        if isinstance(frames, ServerSentEvents) and begin in (b"{", b"["):
+            return WholeBody()
+        if isinstance(frames, WholeBody) and first.lstrip()[:6] in (b"data: ", b"event:", b"data:{"):
+            return ServerSentEvents()
+        return frames
+
+    def _frame(self, event: str, payload: bytes) -> None:
+        if self._ended_well:
+            return
+        text = payload.strip()
+        if not text:
+            return
+        if text in _END_MARKS:
+            self.ended()
+            return
+        value = _json(text)
+        if isinstance(value, dict):
+            self._guarded(lambda: self.read(event, value))
+        elif value is _UNREADABLE:
+            self.message.fault("bad_frame", f"A frame of the answer is no JSON: {text[:200]!r}")
+
+    def _whole(self, body: bytes) -> None:
+        value = _json(body.strip())
+        if value is _UNREADABLE:
+            frames = JsonLines()
+            lines = [*frames.feed(body), *frames.close()]
+            if len(lines) > 1:
+                for event, payload in lines:
+                    self._frame(event, payload)
+                return
+            self.message.fault("bad_frame", f"The answer is no JSON: {body[:200]!r}")
+        elif isinstance(value, list):  # a stream that was asked for as one list
+            for item in value:
+                self._guarded(lambda item=item: self.read("", item))  # type: ignore[misc]
+            self._ended_well = True
+        elif isinstance(value, dict):
+            self._ended_well = True
+            self._guarded(lambda: self.read_whole(value))
+
+    def _guarded(self, read: Callable[[], None]) -> None:
+        try:
+            read()
+        except _ODD as error:
+            self.message.fault("bad_frame", f"A frame of the answer has a shape that {self.api} does not have ({error!r}).")
+
+    def _broken(self, error: FramesBroken) -> None:
+        self._over = True
+        self.message.fault(error.code, str(error))
+
+    def _told(self) -> list[ModelEvent]:
+        told, self.message.events = self.message.events, []
+        return told
+
+
+_UNREADABLE = object()
+
+
+def _json(text: bytes) -> object:
+    """The JSON value that `text` is. What msgspec refuses, the standard library may read: bad UTF-8, a raw control character."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(text.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return _UNREADABLE

@@ -1,0 +1,148 @@
+"""Cut a response body into its frames, however the bytes arrive.
+
+Server-sent events, one JSON value a line, or one body. Linear in the bytes and bounded: what a provider sends may be slow, huge or
+hostile. Must not know what a frame means.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["FRAME_BYTES", "Frame", "Frames", "FramesBroken", "JsonLines", "ServerSentEvents", "WholeBody"]
+
+FRAME_BYTES = 67_108_864
+"""The largest frame or body that is read; a picture in base64 fits."""
+
+Frame = tuple[str, bytes]
+"""The event's name, where the framing has one, and its bytes."""
+
+
+class FramesBroken(ValueError):
+    """The body cannot be read any further."""
+
+    def __init__(self, message: str, code: str = "bad_frame") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Frames(Protocol):
+    """A body, cut into frames as it arrives."""
+
+    def feed(self, data: bytes) -> list[Frame]: ...
+
+    def close(self) -> list[Frame]:
+        """What the end of the body completes."""
+        ...
+
+
+class _Held:
+    """Bytes that no line's end has followed yet, at most `FRAME_BYTES` of them."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > FRAME_BYTES:
+            raise FramesBroken(f"One frame of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
+        self._pieces.append(data)
+
+    def take(self) -> bytes:
+        whole = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        return whole
+
+
+class ServerSentEvents:
+    """`text/event-stream` as the HTML standard reads it, and more kindly: an event that the end of the body cut short is still given."""
+
+    def __init__(self) -> None:
+        self._held = _Held()
+        self._began = False
+        self._event = ""
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[Frame]:
+        if b"\n" not in data and b"\r" not in data:
+            self._held.add(data)
+            return []
+        self._held.add(data)
+        text = self._held.take()
+        if b"\r" in text:
+            if text.endswith(b"\r"):  # perhaps half of a line's end
+                self._held.add(b"\r")
+                text = text[:-1]
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = text.split(b"\n")
+        if rest:
+            tail = self._held.take()
+            self._held.add(rest + tail)
+        return self._read(lines)
+
+    def close(self) -> list[Frame]:
+        lines = self._held.take().replace(b"\r", b"\n").split(b"\n")
+        return self._read([*lines, b""])
+
+    def _read(self, lines: list[bytes]) -> list[Frame]:
+        frames: list[Frame] = []
+        if not self._began and lines:
+            self._began = True
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        for line in lines:
+            if line[:5] == b"data:":
+                self._add(line[6:] if line[5:6] == b" " else line[5:])
+            elif not line:
+                if self._data:
+                    frames.append((self._event, self._data[0] if len(self._data) == 1 else b"\n".join(self._data)))
+                    self._data = []
+                    self._size = 0
+                self._event = ""
+            elif line[:6] == b"event:":
+                self._event = line[6:].strip().decode("utf-8", "replace")
+            elif line == b"data":
+                self._add(b"")
+        return frames
+
+    def _add(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > FRAME_BYTES:
+            raise FramesBroken(f"One event of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
+        self._data.append(data)
+
+
+class JsonLines:
+    """One JSON value a line."""
+
+    def __init__(self) -> None:
+        self._held = _Held()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self._held.add(data)
+        if b"\n" not in data:
+            return []
+        *lines, rest = self._held.take().split(b"\n")
+        self._held.add(rest)
+        return [("", line) for line in lines if line.strip()]
+
+    def close(self) -> list[Frame]:
+        rest = self._held.take()
+        return [("", rest)] if rest.strip() else []
+
+
+class WholeBody:
+    """One value: the whole body."""
+
+    def __init__(self) -> None:
+        self._held = _Held()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        self._held.add(data)
+        return []
+
+    def close(self) -> list[Frame]:
+        return [("", self._held.take())]

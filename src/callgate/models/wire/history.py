@@ -1,0 +1,76 @@
+"""What all writers of requests share: arguments that every provider takes back, runs of results, pictures that a result cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+import msgspec
+
+from callgate._json import json_text
+from callgate.calls import Audio, Image, Link, Part, Resource, Text
+from callgate.messages import Message, SystemMessage, ToolCall, ToolMessage
+
+__all__ = ["argument_object", "argument_text", "joined_system", "merged", "part_text", "pictures", "result_text", "runs"]
+
+_decode = msgspec.json.Decoder().decode
+
+
+def argument_object(call: ToolCall) -> dict[str, object]:
+    """The call's arguments as an object. What was no object stays readable under one key: a provider refuses a history with broken JSON."""
+    try:
+        value = _decode(call.arguments) if call.arguments.strip() else {}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = None if call.arguments.strip() != "null" else {}
+    if isinstance(value, dict):
+        return value
+    return {"malformed_arguments": call.arguments.encode("utf-8", "replace").decode()}
+
+
+def argument_text(call: ToolCall) -> str:
+    """The same as JSON text; untouched where it is one object already."""
+    value = argument_object(call)
+    return call.arguments if value and "malformed_arguments" not in value else json_text(value)
+
+
+def part_text(part: Part) -> str:
+    """A content part as text, for places that take nothing else."""
+    match part:
+        case Text(text=text):
+            return text
+        case Link(uri=uri, name=name):
+            return f"{name} <{uri}>" if name else uri
+        case Resource(resource=resource):
+            inner = resource.get("text")
+            return inner if isinstance(inner, str) else f"[resource {resource.get('uri', '')}]"
+        case Image(mime_type=mime) | Audio(mime_type=mime):
+            return f"[{mime}]"
+
+
+def result_text(message: ToolMessage) -> str:
+    """A result as one text; never empty, since some providers refuse an empty one."""
+    return "\n".join(part_text(part) for part in message.content if not isinstance(part, Image)) or "(no output)"
+
+
+def pictures(messages: Iterable[ToolMessage]) -> list[Image]:
+    """The pictures of a run of results, for providers whose results hold text only."""
+    return [part for message in messages for part in message.content if isinstance(part, Image)]
+
+
+def runs(messages: Sequence[Message]) -> Iterator[Message | list[ToolMessage]]:
+    """The conversation with each unbroken run of results as one list."""
+    for is_tool, group in groupby(messages, key=lambda message: isinstance(message, ToolMessage)):
+        if is_tool:
+            yield [message for message in group if isinstance(message, ToolMessage)]
+        else:
+            yield from group
+
+
+def joined_system(messages: Sequence[Message]) -> str:
+    """All system messages as one text, for APIs that take it beside the conversation."""
+    return "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
+
+
+def merged(body: dict[str, object], extra: Mapping[str, object]) -> bytes:
+    """The body as bytes, with what the caller adds."""
+    return msgspec.json.encode(body | dict(extra))

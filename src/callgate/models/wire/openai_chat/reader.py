@@ -1,0 +1,182 @@
+"""Read chat completions, whole or streamed, from OpenAI and from everybody who says they speak the same.
+
+They differ most in how a delta names its call: by index, by id, by both, by an index that is always 0, by nothing. `_call_of` is the one
+place that decides which call a piece belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from callgate._json import json_text
+from callgate.models.events import FinishReason, Usage
+from callgate.models.wire.assembly import OpenCall
+from callgate.models.wire.decoder import Decoder
+
+__all__ = ["OpenAIChatDecoder", "chat_usage", "error_of"]
+
+_REASONS: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "end_turn": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "error": "error",
+}
+
+
+class OpenAIChatDecoder(Decoder):
+    """One chat completion."""
+
+    api = "openai.chat"
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self._by_index: dict[int, OpenCall] = {}
+        self._legacy: OpenCall | None = None
+
+    def read(self, event: str, value: Mapping[str, object]) -> None:
+        if value.get("error") or event == "error":
+            self.message.fault(*error_of(value))
+            return
+        self._note(value)
+        for choice in _items(value.get("choices")):
+            if choice.get("index") not in (None, 0):
+                continue
+            delta = choice.get("delta") or choice.get("message")
+            if isinstance(delta, dict):
+                self._delta(delta)
+            self._reason(choice.get("finish_reason"))
+
+    def read_whole(self, value: Mapping[str, object]) -> None:
+        self.read("", value)
+        if not value.get("choices") and self.message.reason is None:
+            self.message.fault("bad_frame", "The answer has no choices.")
+
+    def _note(self, value: Mapping[str, object]) -> None:
+        model = value.get("model")
+        if isinstance(model, str) and model:
+            self.message.model = model
+        usage = value.get("usage")
+        if isinstance(usage, dict):
+            self.message.usage(chat_usage(usage))
+
+    def _delta(self, delta: Mapping[str, object]) -> None:
+        for key in ("reasoning_content", "reasoning"):
+            thought = delta.get(key)
+            if isinstance(thought, str) and thought:
+                self.message.reasoning(thought, opaque={"key": key})
+                break
+        self._content(delta.get("content"))
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str):
+            self.message.text(refusal)
+        for item in _items(delta.get("tool_calls")):
+            self._tool_call(item)
+        legacy = delta.get("function_call")
+        if isinstance(legacy, dict):
+            self._legacy_call(legacy)
+
+    def _content(self, content: object) -> None:
+        if isinstance(content, str):
+            self.message.text(content)
+            return
+        for part in _items(content):
+            if part.get("type") == "thinking":
+                thinking = part.get("thinking")
+                text = thinking if isinstance(thinking, str) else "".join(_text(item.get("text")) for item in _items(thinking))
+                self.message.reasoning(text, opaque={"key": "thinking"})
+            else:
+                self.message.text(_text(part.get("text")))
+
+    def _tool_call(self, item: Mapping[str, object]) -> None:
+        custom = item.get("custom")
+        function = custom if isinstance(custom, dict) else item.get("function")
+        fields = function if isinstance(function, dict) else item
+        name = _text(fields.get("name"))
+        arguments = _arguments(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
+        call = self._call_of(item, name, arguments)
+        if call is None:
+            call = self.message.open(_text(item.get("id")), name, custom=isinstance(custom, dict))
+        index = item.get("index")
+        if isinstance(index, int):
+            self._by_index[index] = call
+        extra = item.get("extra_content")
+        if extra is not None:
+            call.opaque["extra_content"] = extra
+        self.message.arguments(call, arguments)
+
+    def _call_of(self, item: Mapping[str, object], name: str, arguments: str) -> OpenCall | None:
+        """The call that a piece goes on with; None where it begins one."""
+        index, call_id = item.get("index"), _text(item.get("id"))
+        calls = self.message.calls
+        known = self._by_index.get(index) if isinstance(index, int) else calls[-1] if calls else None
+        if known is None:
+            return None
+        if call_id and not known.made_id and call_id != known.id:
+            return next((call for call in calls if call.id == call_id), None) if not name else None
+        if name and arguments and known.complete:
+            return None  # a whole call under a number that is already taken
+        if name and known.name != name:
+            if known.arguments:
+                return None
+            known.name += name
+        if call_id and known.made_id:
+            known.id, known.made_id = call_id, False
+        return known
+
+    def _legacy_call(self, item: Mapping[str, object]) -> None:
+        if self._legacy is None:
+            self._legacy = self.message.open("", _text(item.get("name")))
+            self._legacy.opaque["function_call"] = True
+        self.message.arguments(self._legacy, _arguments(item.get("arguments")))
+
+    def _reason(self, said: object) -> None:
+        if isinstance(said, str) and said:
+            reason = _REASONS.get(said, "other")
+            self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+
+
+def chat_usage(usage: Mapping[str, object]) -> Usage:
+    """Token counts as chat completions write them; what is missing or odd counts as 0."""
+    return Usage(
+        input_tokens=_count(usage.get("prompt_tokens")),
+        output_tokens=_count(usage.get("completion_tokens")),
+        cached_tokens=_count(_inside(usage, "prompt_tokens_details", "cached_tokens")),
+        reasoning_tokens=_count(_inside(usage, "completion_tokens_details", "reasoning_tokens")),
+    )
+
+
+def error_of(value: Mapping[str, object]) -> tuple[str, str]:
+    """Code and message of an error frame."""
+    error = value.get("error", value)
+    if not isinstance(error, dict):
+        return "error", str(error)
+    return _text(error.get("code") or error.get("type") or "error"), _text(error.get("message") or error)
+
+
+def _items(value: object) -> Sequence[Mapping[str, object]]:
+    """Those of `value`'s items that are objects; nothing where it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else ()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _arguments(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _inside(value: Mapping[str, object], outer: str, inner: str) -> object:
+    found = value.get(outer)
+    return found.get(inner) if isinstance(found, dict) else None

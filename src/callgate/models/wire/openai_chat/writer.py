@@ -1,0 +1,118 @@
+"""Write a conversation as a chat completion request.
+
+What servers of this form want differently is in the quirks: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from callgate.calls import Audio, Image, Part, Text
+from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire.history import argument_text, merged, part_text, pictures, result_text, runs
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
+
+__all__ = ["encode", "result_item", "tool_choice"]
+
+
+def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
+    """The request for `/chat/completions`."""
+    messages: list[dict[str, object]] = []
+    for message in runs(request.messages):
+        messages.extend(_results(message, names, quirks) if isinstance(message, list) else [_message(message, names, quirks)])
+    body: dict[str, object] = {"model": request.model, "messages": messages, "stream": request.stream}
+    if request.stream and quirks.get("stream_usage", True):
+        body["stream_options"] = {"include_usage": True}
+    if request.tools:
+        body["tools"] = [_tool(tool, names) for tool in request.tools]
+        body["tool_choice"] = tool_choice(request.tool_choice, names)
+    if request.max_tokens is not None:
+        body[str(quirks.get("max_tokens_key", "max_completion_tokens"))] = request.max_tokens
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.output_schema is not None:
+        schema = {"name": "answer", "schema": request.output_schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return HttpRequest(path="/chat/completions", body=merged(body, request.extra))
+
+
+def result_item(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:
+    """A result as a `tool` message."""
+    return {"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": result_text(message)}
+
+
+def tool_choice(choice: str, names: WireNames) -> object:
+    """`auto`, `none`, `required`, or one tool by name."""
+    if choice in ("auto", "none", "required"):
+        return choice
+    return {"type": "function", "function": {"name": names.sent(choice)}}
+
+
+def _results(run: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    items = [result_item(message, names, quirks) for message in run]
+    if seen := pictures(run):
+        items.append({"role": "user", "content": [{"type": "text", "text": "Pictures from the results above:"}, *map(_part, seen)]})
+    return items
+
+
+def _message(message: Message, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
+    match message:
+        case SystemMessage(text=text):
+            return {"role": quirks.get("system_role", "system"), "content": text}
+        case UserMessage(content=content):
+            return {"role": "user", "content": content if isinstance(content, str) else [_part(part) for part in content]}
+        case AssistantMessage():
+            return _assistant(message, names, quirks)
+        case ToolMessage():
+            return result_item(message, names, quirks)
+
+
+def _assistant(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
+    item: dict[str, object] = {"role": "assistant", "content": message.text or (None if message.calls else "")}
+    if message.calls:
+        item["tool_calls"] = [_call(call, names, quirks) for call in message.calls]
+    key = quirks.get("reasoning_key")
+    thought = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+    if isinstance(key, str) and thought and message.api == "openai.chat":
+        item[key] = thought
+    return item
+
+
+def _call(call: ToolCall, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
+    item: dict[str, object] = {"id": _id(call.id, quirks)}
+    if call.custom:
+        item |= {"type": "custom", "custom": {"name": names.sent(call.name), "input": call.arguments}}
+    else:
+        item |= {"type": "function", "function": {"name": names.sent(call.name), "arguments": argument_text(call)}}
+    if call.opaque and "extra_content" in call.opaque:
+        item["extra_content"] = call.opaque["extra_content"]
+    return item
+
+
+def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
+    head = {"name": names.sent(tool.name), "description": tool.description}
+    if tool.custom:
+        return {"type": "custom", "custom": head}
+    return {"type": "function", "function": head | {"parameters": tool.schema or {"type": "object", "properties": {}}}}
+
+
+def _part(part: Part) -> dict[str, object]:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Image(data=data, mime_type=mime):
+            return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}}
+        case Audio(data=data, mime_type=mime):
+            return {"type": "input_audio", "input_audio": {"data": data, "format": mime.rpartition("/")[2]}}
+        case _:
+            return {"type": "text", "text": part_text(part)}
+
+
+def _id(call_id: str, quirks: Mapping[str, object]) -> str:
+    """The call's id; where the server takes only ids of so many letters and digits, a digest of it."""
+    chars = quirks.get("id_chars")
+    if not isinstance(chars, int) or (len(call_id) == chars and call_id.isalnum() and call_id.isascii()):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:chars]

@@ -1,0 +1,234 @@
+"""Chat completions, from the servers that write them and the ones that nearly do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.models.reading import calls_of, finished, read, shape, text_of
+
+from callgate.calls import Text
+from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.events import CallReopened, CallSealed, Usage
+from callgate.models.wire import codec
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest, ToolSpec
+
+API = "openai.chat"
+
+
+def chunk(delta: Mapping[str, object] | None = None, finish: str | None = None, **more: object) -> bytes:
+    choice = {"index": 0, "delta": delta or {}, "finish_reason": finish}
+    return b"data: " + json.dumps({"object": "chat.completion.chunk", "model": "m", "choices": [choice], **more}).encode() + b"\n\n"
+
+
+def piece(arguments: str | None = None, **more: object) -> bytes:
+    name = more.pop("name", None)
+    function: dict[str, object] = {} if arguments is None else {"arguments": arguments}
+    if name is not None:
+        function["name"] = name
+    return chunk({"tool_calls": [{**more, "function": function}]})
+
+
+DONE = b"data: [DONE]\n\n"
+CALLS = chunk(finish="tool_calls") + DONE
+USUAL = (
+    chunk({"role": "assistant", "content": "Let me "})
+    + chunk({"content": "look. ünïcode"})
+    + piece("", index=0, id="a", type="function", name="search")
+    + piece('{"q": "b', index=0)
+    + piece('ooks}{"}', index=0)
+    + piece("", index=1, id="b", type="function", name="read")
+    + b": keep-alive\n\n"
+    + piece('{"path": "x"', index=1)
+    + piece("}", index=1)
+    + CALLS
+)
+
+
+@given(st.lists(st.integers(0, 5000), max_size=30))
+def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+    places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
+    assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
+
+
+def test_text_and_calls_come_out_in_order() -> None:
+    events = read(API, USUAL)
+    assert text_of(events) == "Let me look. ünïcode"
+    assert calls_of(events) == [("a", "search", '{"q": "books}{"}', "sealed"), ("b", "read", '{"path": "x"}', "sealed")]
+    assert finished(events).reason == "tool_calls"
+
+
+def test_a_call_is_sealed_with_its_last_bracket_not_with_the_message() -> None:
+    """So that a read can start while the model still writes."""
+    decoder = codec(API).decoder()
+    decoder.feed(piece("", index=0, id="a", name="search"))
+    decoder.feed(piece('{"q": {"x": 1}', index=0))
+    assert [type(event) for event in decoder.feed(piece("}", index=0))][-1] is CallSealed
+
+
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        (piece('{"a": 1}', id="x", name="f") + piece('{"b": 2}', id="y", name="g"), [("x", "f", '{"a": 1}'), ("y", "g", '{"b": 2}')]),
+        (piece('{"a": 1}', index=0, id="x", name="f") + piece('{"b": 2}', index=0, id="y", name="f"),
+         [("x", "f", '{"a": 1}'), ("y", "f", '{"b": 2}')]),
+        (piece('{"a": 1}', name="f", id="") + piece('{"a": 2}', name="f", id=""),
+         [("made-0", "f", '{"a": 1}'), ("made-1", "f", '{"a": 2}')]),
+        (piece('{"a": 1}', name="f", index=0) + piece('{"a": 2}', name="f", index=0),
+         [("made-0", "f", '{"a": 1}'), ("made-1", "f", '{"a": 2}')]),
+        (piece('{"a"', index=None, id="x", name="f") + piece(": 1}", index=None, id=None, name=None), [("x", "f", '{"a": 1}')]),
+        (piece('{"a"', index=0, id="x", name="f") + piece(": 1}", index=0, id="x", name="f", type="function"), [("x", "f", '{"a": 1}')]),
+        (piece('{"a"', index=0, id="x", name="f") + piece(": 1}", index=0, id="", name="", type=""), [("x", "f", '{"a": 1}')]),
+        (piece("", index=3, id="x", name="f") + piece('{"a": 1}', index=3), [("x", "f", '{"a": 1}')]),
+        (piece("", index=0, name="f") + piece('{"a": 1}', index=0, id="late"), [("late", "f", '{"a": 1}')]),
+        (piece("", index=0, id="x", name="get_") + piece('{"a": 1}', index=0, name="it"), [("x", "get_it", '{"a": 1}')]),
+        (piece("{}", index=0, id="x", name="f") + piece("", index=0, id="x", name="f"), [("x", "f", "{}")]),
+        (
+            piece('{"a": 1}', index=0, id="x", name="f") + piece('{"a": 2}', index=1, id="x", name="f"),
+            [("x", "f", '{"a": 1}'), ("x", "f", '{"a": 2}')],
+        ),
+        (
+            piece('{"a"', index=0, id="x", name="f") + piece('{"b"', index=1, id="y", name="g")
+            + piece(":1}", index=0) + piece(":2}", index=1),
+            [("x", "f", '{"a":1}'), ("y", "g", '{"b":2}')],
+        ),
+    ],
+    ids=[
+        "no index", "index always 0", "no index, no id", "index 0, no id", "null fields", "everything repeated", "zero-filled",
+        "index not from 0", "id comes late", "name in pieces", "a last empty piece", "one id twice", "interleaved",
+    ],
+)  # fmt: skip
+def test_pieces_find_their_call(body: bytes, calls: list[tuple[str, str, str]]) -> None:
+    """Servers of this form name a piece's call by index, by id, by both or by nothing."""
+    assert [call[:3] for call in calls_of(read(API, body + CALLS))] == calls
+
+
+@pytest.mark.parametrize(
+    ("finish", "closed"),
+    [("length", "cut"), ("content_filter", "cut"), (None, "cut"), ("who_knows", "cut"), ("tool_calls", "finished"), ("stop", "finished")],
+)
+def test_arguments_that_did_not_end_are_cut_unless_the_message_ended_well(finish: str | None, closed: str) -> None:
+    """Owner's decision on cut-off calls. A body that just stops proves nothing."""
+    body = piece('{"a": [1', index=0, id="x", name="f") + (chunk(finish=finish) if finish else b"")
+    assert [call[3] for call in calls_of(read(API, body))] == [closed]
+
+
+def test_a_whole_object_is_sealed_even_if_the_message_is_cut() -> None:
+    body = piece('{"a": [1]}', index=0, id="x", name="f") + piece('{"b"', index=1, id="y", name="g") + chunk(finish="length")
+    assert [call[3] for call in calls_of(read(API, body))] == ["sealed", "cut"]
+
+
+def test_a_sealed_call_that_goes_on_is_opened_again() -> None:
+    """Whoever started it early must learn that it was not final."""
+    events = read(API, piece('{"a": 1}', index=0, id="x", name="f") + piece('{"b": 2}', index=0) + CALLS)
+    assert [type(event) for event in events if isinstance(event, (CallSealed, CallReopened))] == [CallSealed, CallReopened, CallSealed]
+    assert calls_of(events) == [("x", "f", '{"a": 1}{"b": 2}', "finished")]
+
+
+def test_an_empty_object_at_first_may_be_a_placeholder() -> None:
+    events = read(API, piece("{}", index=0, id="x", name="f") + CALLS)
+    assert calls_of(events) == [("x", "f", "{}", "finished")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'data: {"error": {"message": "overloaded", "code": "busy"}}\n\n',
+        b'event: error\ndata: {"message": "overloaded", "type": "busy"}\n\n',
+        b'{"error": {"message": "overloaded", "type": "busy"}}',
+    ],
+)
+def test_an_error_in_the_answer_ends_it_with_the_providers_words(body: bytes) -> None:
+    end = finished(read(API, USUAL[: USUAL.index(b": keep")] + body if body.startswith(b"data") else body))
+    assert end.reason == "error"
+    assert end.fault is not None
+    assert (end.fault.code, end.fault.message) == ("busy", "overloaded")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [b"data: {oops\n\n", b'data: {"choices": 3}\n\n', b'data: {"choices": [{"delta": {"tool_calls": [7, null]}}]}\n\n', b"data: 7\n\n"],
+)
+def test_odd_frames_raise_nothing(frame: bytes) -> None:
+    assert finished(read(API, frame + USUAL)).message.text.startswith("Let me")
+
+
+def test_a_whole_answer_reads_like_a_stream() -> None:
+    """Also where a stream was asked for and the server could not."""
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}]}
+    body = json.dumps(
+        {"choices": [{"index": 0, "finish_reason": "stop", "message": message}], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    ).encode()
+    for streamed in (True, False):
+        events = read(API, body, streamed=streamed)
+        assert calls_of(events) == [("a", "f", '{"x":1}', "sealed")]
+        assert (finished(events).reason, finished(events).usage) == ("tool_calls", Usage(input_tokens=3, output_tokens=4))
+
+
+def test_a_function_call_of_the_first_generation_is_read() -> None:
+    body = (
+        chunk({"function_call": {"name": "f", "arguments": '{"x"'}})
+        + chunk({"function_call": {"arguments": ": 1}"}})
+        + chunk(finish="function_call")
+    )
+    assert calls_of(read(API, body)) == [("made-0", "f", '{"x": 1}', "sealed")]
+
+
+def test_free_text_calls_are_custom() -> None:
+    events = read(
+        API, chunk({"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "py", "input": "print(1)}"}}]}) + CALLS
+    )
+    call = finished(events).message.calls[0]
+    assert (call.custom, call.arguments) == (True, "print(1)}")
+
+
+def test_reasoning_is_no_text() -> None:
+    events = read(API, chunk({"reasoning_content": "hmm"}) + chunk({"content": "yes"}) + chunk(finish="stop") + DONE)
+    assert text_of(events) == "yes"
+    assert len(finished(events).message.parts) == 2
+
+
+def test_a_request_carries_the_whole_conversation() -> None:
+    """ACCEPTANCE C71 and C72: content null, arguments as a JSON string; the result as a tool message with the call's id."""
+    messages: list[Message] = [
+        SystemMessage("Be brief."),
+        UserMessage("Find it."),
+        AssistantMessage(parts=(ToolCall(id="a", name="files/find", arguments='{"q": "x"}'),), api=API),
+        ToolMessage(call_id="a", name="files/find", content=(Text(text="3 hits"),)),
+    ]
+    names = WireNames()
+    request = ModelRequest(model="m", messages=messages, tools=(ToolSpec(name="files/find", schema={"type": "object"}),))
+    body = json.loads(codec(API).encode(request, names, {}).body)
+    sent = body["tools"][0]["function"]["name"]
+    assert names.original(sent) == "files/find"
+    assert body["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Find it."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": sent, "arguments": '{"q": "x"}'}}],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "3 hits"},
+    ]
+
+
+def test_broken_arguments_go_back_as_valid_json() -> None:
+    """A provider refuses a whole conversation for one call whose arguments are no JSON."""
+    request = ModelRequest(model="m", messages=[AssistantMessage(parts=(ToolCall(id="a", name="f", arguments='{"q": '),))])
+    item = json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"][0]["tool_calls"][0]
+    assert json.loads(item["function"]["arguments"]) == {"malformed_arguments": '{"q": '}
+
+
+@given(st.lists(st.text(max_size=80), unique=True, max_size=30))
+def test_every_tool_name_fits_the_wire_and_comes_back(tools: list[str]) -> None:
+    names = WireNames(tools)
+    wire = [names.sent(name) for name in tools]
+    assert len(set(wire)) == len(tools)
+    assert all(0 < len(name) <= 64 and name.replace("_", "a").replace("-", "a").isalnum() and name.isascii() for name in wire)
+    assert [names.original(name) for name in wire] == tools
