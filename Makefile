@@ -14,7 +14,7 @@ DIR    ?=
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) tools/check_python.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 10 --timeout 60 --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 demo: $(VENV)/ready
