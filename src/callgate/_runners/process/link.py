@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -179,4 +180,5 @@ def _end_marked(marker: str) -> int:
                 process.send_signal(signal.SIGKILL)
         if not left:
             break
+        time.sleep(0.01)  # on a busy machine what was killed needs a moment to die
     return left

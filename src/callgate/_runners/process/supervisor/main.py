@@ -19,7 +19,8 @@ HEARTBEAT_S = 1.0
 STOPPING_S = 0.02
 PATIENCE_S = 5.0
 """How long killing is repeated before survivors are reported."""
-EXIT_S = 0.1
+EXIT_S = 1.0
+"""How long a worker that has closed its channel may take to end; on a busy machine it needs some of it."""
 LOOKS = 2
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -141,7 +142,7 @@ class Supervisor:
 
     def _end(self) -> None:
         """End the whole tree, say how the worker ended, and go."""
-        lost = self._worker.ended and not self._engine.ended and not self._exits()
+        lost = self._worker.ended and not self._engine.ended and self._stop_by is None and not self._exits()
         left = self._kill()
         self._reap()
         if self._engine.ended:
