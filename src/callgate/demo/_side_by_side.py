@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from callgate._summary import CallSummary
 from callgate.demo import tools
 from callgate.demo._findings import Finding, finding
@@ -27,11 +29,12 @@ def _findings(stage: Stage) -> list[Finding]:
     calls = calls_in(stage.journal)
     reads, charges, mixed = calls[:4], calls[4:7], calls[7:]
     wall, total = _wall(reads), sum(call.duration_ms for call in reads) / 1000
+    together = all(overlap(one, other) for one, other in combinations(reads, 2))
     first_a, only_b, second_a = charges
     before, letter, *after = mixed
     charged = [entry.what for entry in stage.ledger.entries("effect") if entry.tool == "charge"]
     return [
-        finding("four reads took the time of one", wall < total / 2, f"{wall:.2f} s for {total:.2f} s of waiting"),
+        finding("four reads took the time of one", together, f"{wall:.2f} s for {total:.2f} s of waiting"),
         finding("writes of two accounts ran side by side", overlap(first_a, only_b), _when(first_a, only_b)),
         finding("two writes of one account did not", not overlap(first_a, second_a), _when(first_a, second_a)),
         finding("and kept their order", charged.index("A 1") < charged.index("A 3"), charged),

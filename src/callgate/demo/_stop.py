@@ -11,8 +11,10 @@ from callgate.demo._stage import Stage, calls_in, killed_at, raw
 
 __all__ = ["stop"]
 
-_WITHIN_S = 2.0
-"""For `within a second` on a busy machine."""
+_WITHIN_S = 30.0
+"""However slow and busy the machine is. The tool itself would go on for hours."""
+_HELD_S = 2.0
+"""A tool that held the event loop would hold it for the whole of its time limit, which is twice this."""
 _TICK_S = 0.02
 
 
@@ -58,10 +60,14 @@ def _findings(stage: Stage, gap: float) -> list[Finding]:
             spun.failure_class == "timeout" and spun.overdue_s < _WITHIN_S,
             f"{spun.overdue_s:.2f} s after it",
         ),
-        finding("a kill ends a C loop", killed.status == "aborted" and killed.duration_ms < 5_000, f"at {killed.duration_ms:,.0f} ms"),
+        finding(
+            "a kill ends a C loop",
+            killed.status == "aborted" and killed.duration_ms < _WITHIN_S * 1_000,
+            f"at {killed.duration_ms:,.0f} ms",
+        ),
         finding(
             "no process survived its call, not even in a session of its own", gone, f"{len(noted)} noted", [f"{e.pid} left" for e in left]
         ),
         finding("the engine goes on", after.status == "ok", f"the next call answered in {after.duration_ms:,.0f} ms"),
-        finding("the event loop was never held up", gap < 0.5, f"longest gap {gap * 1000:,.0f} ms"),
+        finding("the event loop was never held up", gap < _HELD_S, f"longest gap {gap * 1000:,.0f} ms"),
     ]

@@ -23,8 +23,8 @@ __all__ = ["verify_repair"]
 
 _EFFECTS = {"run_command": 3, "edit_file": 1}
 """Two runs of the tests, one that was killed, one edit. Nothing else may have had an effect."""
-_WITHIN_S = 2.0
-"""For `within a second` on a busy machine."""
+_WITHIN_S = 30.0
+"""However slow and busy the machine is. The tool itself would go on for hours."""
 
 
 def verify_repair(root: Path) -> list[Finding]:
