@@ -3,11 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.ledger import Ledger
 
-settings.register_profile("callgate", deadline=None)  # how fast something is belongs to the benchmarks
+# How fast something is belongs to the benchmarks.
+settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("callgate")
 
 

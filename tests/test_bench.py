@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import COMMAND_S
+
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -19,7 +21,7 @@ def test_every_row_of_the_benchmarks_runs() -> None:
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=COMMAND_S,
     )
     assert ran.returncode == 0, ran.stderr
     rows = ran.stdout.splitlines()[1:]

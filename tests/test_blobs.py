@@ -29,7 +29,7 @@ both = pytest.mark.parametrize("make", [_memory, _directory], ids=["memory", "di
 
 
 @both
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30, deadline=None)
 @given(data=st.binary(max_size=5_000))
 def test_what_was_put_is_what_is_got(make: Make, tmp_path: Path, data: bytes) -> None:
     """protocols.BlobStore: the name is the SHA-256, the bytes are the same."""

@@ -15,10 +15,11 @@ from callgate.protocols import Allow, CacheStore, Verdict
 from callgate.route import Checked, ValidatedCall
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, said
+from tests.patience import PATIENCE_S
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():
             await asyncio.sleep(0)
 

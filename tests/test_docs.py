@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.patience import COMMAND_S
 from tests.test_requirements import proofs_in
 
 ROOT = Path(__file__).parents[1]
@@ -93,7 +94,14 @@ def run(command: list[str], place: Path, code: int) -> str:
     environ = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PATH": f"{shim.parent}:{os.environ['PATH']}", "COLUMNS": "200"}
     environ.pop("CALLGATE_JOURNAL", None)
     done = subprocess.run(
-        command, cwd=place, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100
+        command,
+        cwd=place,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=COMMAND_S,
     )
     assert done.returncode == code, f"{command[-1]}\nended with {done.returncode}, not {code}:\n{done.stdout}"
     return done.stdout

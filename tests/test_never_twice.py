@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, Verified, tool
 from callgate.errors import UsageError
+from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
 from tests.door import bodies, call, said
 from tests.ledger import Ledger
@@ -134,7 +135,7 @@ async def test_without_a_limit_of_its_own_a_timeout_is_final() -> None:
         """Hang."""
         await asyncio.Event().wait()
 
-    async with Engine([hang], timeout_s=0.05) as engine:
+    async with Engine([hang], timeout_s=0.05, clock=ManualClock()) as engine:
         result = await said(engine, call("hang"))
     assert (result.status, result.failure_class, result.metadata.attempts) == ("error", "timeout", 1)
     assert "timed out" in str(result.error)
@@ -146,7 +147,7 @@ async def test_a_timed_out_call_with_an_effect_is_unknown_and_says_what_to_check
         """Pay."""
         await asyncio.Event().wait()
 
-    async with Engine([pay], timeout_s=0.05) as engine:
+    async with Engine([pay], timeout_s=0.05, clock=ManualClock()) as engine:
         result = await said(engine, call("pay"))
     assert (result.status, result.failure_class) == ("unknown", "timeout")
     assert "may have taken effect" in result.text
@@ -154,13 +155,15 @@ async def test_a_timed_out_call_with_an_effect_is_unknown_and_says_what_to_check
 
 
 async def test_the_deadline_is_fresh_for_every_call() -> None:
+    clock = ManualClock()
+
     @tool(effect="none")
     async def quick() -> str:
         """Quick."""
-        await asyncio.sleep(0.03)
+        clock.advance(30)
         return "done"
 
-    async with Engine([quick], timeout_s=0.1) as engine:
+    async with Engine([quick], timeout_s=100, clock=clock) as engine:
         assert all([(await said(engine, call("quick", id=str(n)))).success for n in range(5)])
 
 
@@ -246,7 +249,7 @@ async def test_a_denied_call_may_be_handed_in_again() -> None:
 
 
 async def test_while_an_outcome_is_unknown_the_same_call_is_not_dispatched(ledger: Ledger) -> None:
-    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05) as engine:
+    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann", amount=5))
         again = await said(engine, call("pay", id="b", to="ann", amount=5))
         assert (first.status, again.status, again.code) == ("unknown", "unknown", "outcome_unknown")
@@ -258,7 +261,7 @@ async def test_while_an_outcome_is_unknown_the_same_call_is_not_dispatched(ledge
 
 
 async def test_once_the_fact_is_settled_the_call_may_be_sent_again(ledger: Ledger) -> None:
-    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05) as engine:
+    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann", amount=5))
         engine.settle(first.uid, happened=False)
         await said(engine, call("pay", id="b", to="ann", amount=5))
@@ -272,7 +275,7 @@ async def test_a_tool_that_can_verify_decides(happened: bool | None, effects: in
     def verify(arguments: dict[str, object], key: str) -> Verified:
         return Verified(happened=happened, result="paid before" if happened else None)
 
-    async with Engine([paying(ledger, asyncio.Event(), verify)], timeout_s=0.05) as engine:
+    async with Engine([paying(ledger, asyncio.Event(), verify)], timeout_s=0.05, clock=ManualClock()) as engine:
         await said(engine, call("pay", id="a", to="ann", amount=5))
         again = await said(engine, call("pay", id="b", to="ann", amount=5))
     assert len(ledger.lines()) == effects

@@ -8,7 +8,9 @@ import pytest
 
 from callgate import Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, tool
 from callgate._limits import timeout_from_environment
+from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
+from tests.patience import HANGS_S, LoopClock, past_deadline
 
 HERE = Scope(conversation="here")
 
@@ -165,7 +167,7 @@ async def test_a_coroutine_that_will_not_stop_is_abandoned_and_its_late_answer_d
             await release.wait()
         return "too late"
 
-    async with Engine([stubborn], timeout_s=0.05) as engine:
+    async with Engine([stubborn], timeout_s=0.05, clock=ManualClock()) as engine:
         result = await said(engine, call("stubborn"))
         assert (result.status, result.failure_class) == ("unknown", "timeout")
         release.set()
@@ -236,7 +238,7 @@ async def test_an_explicit_deadline_is_any_positive_number() -> None:
         """Hang."""
         await asyncio.Event().wait()
 
-    async with Engine([hang], timeout_s=0.01) as engine:
+    async with Engine([hang], timeout_s=0.01, clock=ManualClock()) as engine:
         assert (await said(engine, call("hang"))).failure_class == "timeout"
 
 
@@ -246,9 +248,12 @@ async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -
         """Inner."""
         return f"inner {n}"
 
+    begun = asyncio.Event()
+
     @tool(effect="none")
     async def hang() -> None:
         """Hang."""
+        begun.set()
         await asyncio.Event().wait()
 
     @tool(effect="none")
@@ -263,12 +268,12 @@ async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -
         """Wait for something that never ends."""
         return str((await ctx.call("hang", {})).failure_class)
 
-    async with Engine([inner, hang, outer, patient], timeout_s=0.2) as engine:
+    async with Engine([inner, hang, outer, patient], timeout_s=HANGS_S, clock=LoopClock()) as engine:
         result = await said(engine, call("outer"))
         assert result.structured == ["inner 1", "schema_invalid"]
         parents = [body.get("parent") for body in bodies(engine, "call.received")]
         assert parents == [None, result.uid, result.uid]
-        late = await said(engine, call("patient"))
+        late = await past_deadline(said(engine, call("patient")), begun.is_set)
         assert late.failure_class == "timeout"
 
 

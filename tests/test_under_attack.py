@@ -30,8 +30,10 @@ from callgate import (
 from callgate.events import TERMINAL
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
+from callgate.testing import ManualClock
 from tests.door import call, kinds, result_of, said
 from tests.ledger import Ledger
+from tests.patience import PATIENCE_S
 
 
 def paying(ledger: Ledger, hang: asyncio.Event | None = None, **settings: Any) -> Any:
@@ -84,7 +86,7 @@ async def test_what_verify_found_to_have_happened_is_not_run_again_whatever_it_r
     def verify(arguments: dict[str, object], key: str) -> Verified:
         return Verified(happened=True, result=result)
 
-    async with Engine([paying(ledger, asyncio.Event(), verify=verify)], timeout_s=0.05) as engine:
+    async with Engine([paying(ledger, asyncio.Event(), verify=verify)], timeout_s=0.05, clock=ManualClock()) as engine:
         await said(engine, call("pay", id="a", to="ann"))
         again = await said(engine, call("pay", id="b", to="ann"))
     assert again.code != "internal_error"
@@ -212,14 +214,14 @@ async def test_an_early_read_moved_onto_what_an_earlier_call_will_write_waits_wi
             await asyncio.sleep(0)
         assert trace == []
         if end == "seal":
-            await asyncio.wait_for(emission.seal(), 2)
+            await asyncio.wait_for(emission.seal(), PATIENCE_S)
         elif end == "discard":
-            await asyncio.wait_for(emission.discard("the stream dropped"), 2)
+            await asyncio.wait_for(emission.discard("the stream dropped"), PATIENCE_S)
         else:
             sealing = asyncio.create_task(emission.seal())
             await asyncio.sleep(0)
             sealing.cancel()
-            await asyncio.wait([sealing], timeout=2)
+            await asyncio.wait([sealing], timeout=PATIENCE_S)
             assert sealing.cancelled()
         assert sorted(ends(engine).values()) == [1, 1]
     allowed: dict[str, list[list[str]]] = {
@@ -295,7 +297,7 @@ async def test_a_kill_ends_the_wait_for_a_slot(ledger: Ledger) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
         engine.control.kill("two")
-        assert isinstance(await asyncio.wait_for(waiting, 2), Aborted)
+        assert isinstance(await asyncio.wait_for(waiting, PATIENCE_S), Aborted)
         release.set()
         assert result_of(await holding).success
         assert (await said(engine, call("pay", to="eve"))).success
@@ -319,7 +321,7 @@ async def test_children_of_one_parent_never_wait_for_each_others_slots() -> None
         """Root."""
         return [r.text for r in await asyncio.gather(ctx.call("leaf", {"n": 0}), ctx.call("middle", {}), ctx.call("middle", {}))]
 
-    async with Engine([leaf, middle, root], limits=Limits(parallel_calls=1), timeout_s=5) as engine:
+    async with Engine([leaf, middle, root], limits=Limits(parallel_calls=1), timeout_s=PATIENCE_S) as engine:
         assert (await said(engine, call("root"))).structured == ["0", "1", "1"]
         assert (await said(engine, call("leaf", n=7))).structured == 7
 
@@ -337,7 +339,7 @@ async def test_closing_ends_what_runs_and_the_record_has_its_end() -> None:
     task = asyncio.create_task(engine.call(call("hang")))
     await started.wait()
     await engine.close()
-    result = result_of(await asyncio.wait_for(task, 1))
+    result = result_of(await asyncio.wait_for(task, PATIENCE_S))
     assert (result.status, result.failure_class) == ("unknown", "killed")
     assert list(ends(engine).values()) == [1]
 
@@ -381,8 +383,8 @@ async def test_a_close_that_is_interrupted_finishes_all_the_same(tmp_path: Path)
     closing = asyncio.create_task(engine.close())
     await asyncio.sleep(0)
     closing.cancel()
-    await asyncio.wait([closing, task], timeout=3)
-    await asyncio.wait_for(engine.close(), 3)
+    await asyncio.wait([closing, task], timeout=PATIENCE_S)
+    await asyncio.wait_for(engine.close(), PATIENCE_S)
     await SqliteJournal(path).close()
 
 
@@ -419,7 +421,7 @@ async def test_text_that_utf8_cannot_hold_hurts_neither_the_call_nor_the_record(
 
 
 async def test_a_call_that_did_not_happen_may_be_handed_in_again_under_its_own_id(ledger: Ledger) -> None:
-    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05) as engine:
+    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann"))
         engine.settle(first.uid, happened=False)
         again = await said(engine, call("pay", id="a", to="ann"))

@@ -54,7 +54,7 @@ PATHS = st.lists(PIECES, min_size=1, max_size=7).map("/".join) | st.text(max_siz
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=lambda opener: opener.__name__)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150, deadline=None)
 @given(path=PATHS, other=PATHS)
 @example(path="out/secret.txt", other="up/outside/secret.txt")
 @example(path="new/../../outside/x", other="sub/../../outside/y")

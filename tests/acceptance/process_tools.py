@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from callgate.tools import FunctionTool, ToolContext
+from tests.patience import HANGS_S
 
 __all__ = ["RUNNERS", "answers", "facts", "hangs", "raises", "run_by", "talks"]
 
@@ -41,7 +42,7 @@ def talks(ctx: ToolContext, gate: str) -> str:
 def hangs(ctx: ToolContext) -> str:
     """Begin, and never end by itself."""
     ctx.progress("begun")
-    time.sleep(30)
+    time.sleep(HANGS_S)
     return "the end"
 
 

@@ -32,7 +32,7 @@ async def test_partial_output_is_on_the_bus_while_the_tool_still_runs(runner: st
         if "two" in item.text:
             gate.touch()
 
-    async with Engine([run_by(talks, runner)], timeout_s=20) as engine:
+    async with Engine([run_by(talks, runner)], timeout_s=120) as engine:
         engine.bus.subscribe(listen, "call.progress")
         result = await said(engine, call("talks", gate=str(gate)))
         assert all("progress" not in kind for kind in kinds(engine))
@@ -52,7 +52,7 @@ async def test_an_async_tools_output_is_on_the_bus_at_once() -> None:
         await heard.wait()
         return "the end"
 
-    async with Engine([talk], timeout_s=20) as engine:
+    async with Engine([talk], timeout_s=120) as engine:
         engine.bus.subscribe(lambda topic, item: heard.set(), "call.progress")
         assert (await said(engine, call("talk"))).text == "the end"
 
@@ -67,7 +67,7 @@ async def test_a_commands_output_is_on_the_bus_while_it_runs(tmp_path: Path) -> 
         (tmp_path / "gate").touch()
 
     script = "echo first; until [ -e gate ]; do sleep 0.02; done; echo last"
-    async with Engine(command_tools(), timeout_s=20) as engine:
+    async with Engine(command_tools(), timeout_s=120) as engine:
         engine.bus.subscribe(listen, "call.progress")
         result: Any = (await said(engine, call("run_command", command=script), Scope(workspace=str(tmp_path)))).structured
     assert (result["exit_code"], result["stdout"]) == (0, "first\nlast\n")

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import logging
 import re
-import time
 from typing import Any
 
 import pytest
@@ -14,9 +13,11 @@ from msgspec import Struct
 
 from callgate import Aborted, Engine, RawCall, Scope, Tool, ToolContext, tool
 from callgate.builtins import fetch_tool
+from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, facts, run_by
 from tests.door import call, kinds, result_of, said
 from tests.ledger import Ledger
+from tests.patience import PATIENCE_S
 
 
 class Bot(Struct):
@@ -247,20 +248,20 @@ async def test_a_tool_that_hands_the_signal_on_has_its_http_request_cancelled_by
 
     async with HangingServer() as server, Engine([fetch]) as engine:
         task = asyncio.create_task(engine.call(call("fetch", port=server.port), Scope(conversation="c")))
-        await asyncio.wait_for(server.asked.wait(), 10)
+        await asyncio.wait_for(server.asked.wait(), PATIENCE_S)
         engine.control.kill("c")
         assert isinstance(await task, Aborted)
-        await asyncio.wait_for(server.left.wait(), 10)
+        await asyncio.wait_for(server.left.wait(), PATIENCE_S)
 
 
 async def test_a_kill_cuts_off_the_request_of_the_built_in_fetch() -> None:
     async with HangingServer() as server, Engine([fetch_tool(allow=[f"127.0.0.1:{server.port}"])]) as engine:
         raw = call("fetch_url", url=f"http://127.0.0.1:{server.port}/")
         task = asyncio.create_task(engine.call(raw, Scope(conversation="c")))
-        await asyncio.wait_for(server.asked.wait(), 10)
+        await asyncio.wait_for(server.asked.wait(), PATIENCE_S)
         engine.control.kill("c")
         assert isinstance(await task, Aborted)
-        await asyncio.wait_for(server.left.wait(), 10)
+        await asyncio.wait_for(server.left.wait(), PATIENCE_S)
 
 
 CONTEXT = {
@@ -280,20 +281,21 @@ async def test_the_context_has_the_same_shape_for_every_tool() -> None:
 
 
 async def test_the_environment_sets_the_deadline_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+
     @tool(effect="none")
     async def look(ctx: ToolContext) -> float:
         """Look."""
-        return ctx.deadline - time.monotonic()
+        return ctx.deadline - clock.monotonic()
 
     for given, expected in ((None, 300), ("5", 10), ("-3", 10), ("abc", 300), ("450000", 450)):
         if given is None:
             monkeypatch.delenv("TOOL_EXECUTION_TIMEOUT_MS", raising=False)
         else:
             monkeypatch.setenv("TOOL_EXECUTION_TIMEOUT_MS", given)
-        async with Engine([look]) as engine:
+        async with Engine([look], clock=clock) as engine:
             left = (await said(engine, call("look"))).structured
-        assert isinstance(left, float)
-        assert left == pytest.approx(expected, abs=5), given
+        assert left == expected, given
 
 
 async def test_an_explicit_deadline_is_not_clamped() -> None:
@@ -302,7 +304,7 @@ async def test_an_explicit_deadline_is_not_clamped() -> None:
         """Hang."""
         await asyncio.Event().wait()
 
-    async with Engine([hang], timeout_s=0.02) as engine:
+    async with Engine([hang], timeout_s=0.02, clock=ManualClock()) as engine:
         assert result_of(await engine.call(call("hang"))).failure_class == "timeout"
 
 
@@ -341,16 +343,18 @@ async def test_the_decision_is_logged_at_info_with_tool_and_reasoning(caplog: py
 
 
 async def test_the_duration_is_logged_at_info_in_milliseconds(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+
     @tool(effect="none")
     async def nap() -> str:
-        """Sleep a little."""
-        await asyncio.sleep(0.03)
+        """Take a while."""
+        clock.advance(0.25)
         return "rested"
 
-    async with Engine([nap]) as engine:
+    async with Engine([nap], clock=clock) as engine:
         with caplog.at_level(logging.INFO, logger="callgate"):
             await said(engine, call("nap"))
     found = [(r.levelno, re.fullmatch(r"Function call completed: nap \((\d+)ms\)", r.getMessage())) for r in caplog.records]
     ((level, match),) = [(level, match) for level, match in found if match]
     assert level == logging.INFO
-    assert int(match[1]) >= 25
+    assert int(match[1]) == 250

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
 from tests.door import bodies, call, said
 from tests.ledger import Ledger
+from tests.patience import HANGS_S, LoopClock, past_deadline
 
 
 async def told(engine: Engine, clock: ManualClock, name: str) -> ToolResult:
@@ -107,21 +108,24 @@ async def test_the_error_comes_with_the_number_of_retries() -> None:
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
 async def test_sync_and_async_tools_get_a_timeout_per_attempt_and_a_result_for_it(flavour: str) -> None:
+    begun, release = threading.Event(), threading.Event()
+
     def wait() -> None:
         """Wait."""
-        time.sleep(1.5)
+        begun.set()
+        release.wait(HANGS_S)
 
     async def wait_async() -> None:
         """Wait."""
-        await asyncio.sleep(1.5)
+        begun.set()
+        await asyncio.Event().wait()
 
-    settings: Any = {"name": "wait", "effect": "none", "timeout_s": 0.1, "retryable": False}
-    async with Engine([tool(**settings)(wait if flavour == "sync" else wait_async)]) as engine:
-        began = time.monotonic()
-        result = await said(engine, call("wait"))
+    settings: Any = {"name": "wait", "effect": "none", "timeout_s": 500, "retryable": False}
+    async with Engine([tool(**settings)(wait if flavour == "sync" else wait_async)], timeout_s=9_000, clock=LoopClock()) as engine:
+        result = await past_deadline(said(engine, call("wait")), begun.is_set)
+        release.set()
     assert (result.failure_class, result.metadata.attempts) == ("timeout", 1)
-    assert "did not end within 0.1 s" in str(result.error)
-    assert time.monotonic() - began < 1.2
+    assert "did not end within 500 s" in str(result.error)
 
 
 class Look(Tool):

@@ -12,6 +12,7 @@ import pytest
 
 from callgate.builtins.command import run_command
 from tests.builtins.fakes import Shown, context
+from tests.patience import PATIENCE_S
 
 
 def run(root: Path | str, command: str | list[str], *, shown: Shown | None = None, **more: Any) -> Any:
@@ -57,23 +58,26 @@ def test_without_input_a_reader_sees_the_end_at_once(tmp_path: Path) -> None:
 
 def test_a_child_that_holds_the_pipes_is_not_waited_for(tmp_path: Path) -> None:
     """RELIABILITY, KILL shapes: a grandchild holds the pipe."""
-    done = run(tmp_path, ["sh", "-c", "setsid sleep 60 & echo $!; echo started"], timeout_s=30)
+    done = run(tmp_path, ["sh", "-c", "setsid sleep 600 & echo $!; echo started"], timeout_s=PATIENCE_S)
     pid = int(done["stdout"].split()[0])
     os.kill(pid, signal.SIGKILL)  # still there: leaving the group is the runner's to end
     assert done["exit_code"] == 0
     assert done["stdout"].endswith("started\n")
-    assert done["duration_ms"] < 30_000
+    assert not done.get("timed_out")
 
 
 def test_a_command_whose_time_is_up_is_ended_with_its_group_and_keeps_its_output(tmp_path: Path) -> None:
-    done = run(tmp_path, "trap '' TERM; sleep 60 & echo $!; wait; wait; while :; do sleep 1; done", timeout_s=0.3)
+    for timeout_s in (0.3, 3.0, PATIENCE_S):
+        done = run(tmp_path, "trap '' TERM; sleep 600 & echo $!; wait; wait; while :; do sleep 1; done", timeout_s=timeout_s)
+        if done["stdout"]:  # or its time was up before it could begin
+            break
     assert (done["exit_code"], done["timed_out"]) == (None, True)
     assert _ended(int(done["stdout"]))
 
 
 def _ended(pid: int) -> bool:
     """Whether a process is gone or a zombie; what was killed needs a moment to be either."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import callgate
+from tests.patience import COMMAND_S
 
 __all__ = ["POLICY", "TOOLS", "Ended", "command", "environment", "shell", "write_tools"]
 
@@ -93,7 +94,9 @@ def environment(**more: str) -> dict[str, str]:
 
 def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     """Run `callgate` with these words in a folder, without a terminal."""
-    done = subprocess.run(command(words), cwd=folder, input=stdin, capture_output=True, text=True, timeout=60, env=environment(**more))
+    done = subprocess.run(
+        command(words), cwd=folder, input=stdin, capture_output=True, text=True, timeout=COMMAND_S, env=environment(**more)
+    )
     assert "Traceback" not in done.stderr, done.stderr
     return Ended(done)
 

@@ -16,6 +16,7 @@ import pytest
 
 from callgate.demo import DEMOS, verify_repair
 from tests.cli.shell import command, environment, shell
+from tests.patience import COMMAND_S
 
 pytestmark = pytest.mark.process
 
@@ -51,7 +52,7 @@ def test_the_main_demonstration_repairs_the_repository_and_proves_it(repaired: d
 def test_where_pytest_is_missing_unittest_runs_the_tests(tmp_path: Path) -> None:
     code = "import sys; sys.modules['pytest'] = None; from callgate.cli import main; sys.exit(main(['demo', '--json']))"
     words = [sys.executable, "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment(TMPDIR=str(tmp_path)))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, env=environment(TMPDIR=str(tmp_path)))
     assert done.returncode == 0, done.stdout
     assert "the tests were red, then green: unittest gave exit codes [1, 0]" in json.loads(done.stdout)["proven"]
 
@@ -132,7 +133,7 @@ def test_a_ledger_that_says_otherwise_makes_the_command_fail(tmp_path: Path) -> 
         entry = {"kind": "effect", "call": "forged/0/0", "tool": "edit_file", "pid": 1, "created": 0.0, "what": ""}
         with ledger.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=COMMAND_S)
     assert running.returncode == 1
     assert "✗ every effect happened exactly once" in out
     assert "failed" in err

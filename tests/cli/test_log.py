@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from tests.cli.shell import command, environment, shell, write_tools
+from tests.patience import COMMAND_S
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_events_are_followed_live_from_any_position_and_an_interrupt_ends_it_wel
         shell(logged, "call", "odd_text", "--tools", "crm.py", "--run", "later")
         new = json.loads(running.stdout.readline())
         running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=20)
+        _, err = running.communicate(timeout=COMMAND_S)
     assert [event["run"] for event in (*old, new)] == ["order=A8", "odd", "later"]
     assert running.returncode == 0
     assert "Traceback" not in err
@@ -148,7 +149,7 @@ def test_following_ends_when_nobody_reads(logged: Path) -> None:
         assert running.stdout.readline()
         running.stdout.close()
         shell(logged, "call", "odd_text", "--tools", "crm.py")
-        assert running.wait(timeout=20) == 0
+        assert running.wait(timeout=COMMAND_S) == 0
         assert running.stderr is not None
         assert "Traceback" not in running.stderr.read()
 

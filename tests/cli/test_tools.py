@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import environment, shell
+from tests.patience import COMMAND_S
 
 
 @pytest.mark.parametrize(
@@ -57,12 +58,12 @@ def test_help_teaches_with_an_example_and_the_exit_codes(tmp_path: Path, words: 
 def test_without_its_packages_the_command_line_says_how_to_get_them() -> None:
     """Site packages are switched off, so that nothing but Python itself is there."""
     code = "import os, sys; sys.path.insert(0, os.environ['PYTHONPATH']); from callgate.cli import main; sys.exit(main([]))"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=30, env=environment())
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=COMMAND_S, env=environment())
     assert done.returncode == 2
     assert done.stderr == "The command line needs cyclopts and rich. Install them with: python -m pip install 'callgate[cli]'\n"
 
 
 def test_importing_callgate_loads_nothing_of_the_command_line() -> None:
     code = "import callgate, sys; print([name for name in ('rich', 'cyclopts', 'callgate.demo', 'callgate.cli') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment())
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=COMMAND_S, env=environment())
     assert done.stdout == "[]\n"

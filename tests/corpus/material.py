@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["build", "rows", "same"]
+__all__ = ["build", "most_ms", "rows", "same"]
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -29,6 +29,11 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
         for line in lines:
             if line.strip():
                 yield json.loads(line)
+
+
+def most_ms(row: dict[str, Any]) -> float:
+    """How long a row may take at the very most: what hangs or grows without bound takes longer, a slow and busy machine does not."""
+    return 20 * float(row["expect"].get("max_ms", 5_000))
 
 
 def build(node: Any) -> str | bytes:

@@ -14,7 +14,7 @@ import pytest
 from callgate import Aborted, Answered, Engine, Limits, RawCall, Rules, Scope, SqliteJournal, ToolResult
 from callgate.calls import Outcome
 from tests.corpus.fixture_tools import fixture_tools
-from tests.corpus.material import build, rows, same
+from tests.corpus.material import build, most_ms, rows, same
 from tests.ledger import Ledger
 
 POLICY = """
@@ -110,7 +110,7 @@ async def test_a_hostile_call_ends_as_it_must(row: dict[str, Any], tmp_path: Pat
         if isinstance(outcome, Answered):
             assert_bounded(outcome.result)
         await assert_alive_and_clean(engine)
-    assert took_ms <= row["expect"].get("max_ms", 5_000) * 4  # hangs, not speed; the machine may be busy
+    assert took_ms <= most_ms(row)
     growth_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     assert growth_mb <= max(row["expect"].get("max_rss_mb", 64), 64) * 2
 

@@ -8,15 +8,16 @@ import sys
 from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._runners.process import ProcessRunner
+from tests.patience import HANGS_S, soon
 from tests.runners import hostile_tools
-from tests.runners.making import Made, soon
+from tests.runners.making import Made
 
 
 async def main() -> None:
     runner = ProcessRunner(Limits(), SystemClock())
-    made = Made(hostile_tools.double_fork, timeout_s=120.0)
+    made = Made(hostile_tools.double_fork, timeout_s=HANGS_S)
     running = asyncio.ensure_future(runner.run(made.request))
-    assert await soon(lambda: made.progress, 10.0)
+    assert await soon(lambda: made.progress)
     sys.stdout.write(f"{made.uid}\n")
     sys.stdout.flush()
     await running

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from callgate.errors import Retryable
 from callgate.tools import FunctionTool, ToolContext, tool
+from tests.patience import HANGS_S
 
 
 @tool
@@ -72,7 +73,7 @@ def _fail(kind: str) -> None:
 def sync_hang(context: ToolContext) -> str:
     """Wait, and say when that has begun."""
     context.progress("begun")
-    time.sleep(20)
+    time.sleep(HANGS_S)
     return "done"
 
 
@@ -80,7 +81,7 @@ def sync_hang(context: ToolContext) -> str:
 async def async_hang(context: ToolContext) -> str:
     """Wait, and say when that has begun."""
     context.progress("begun")
-    await asyncio.sleep(20)
+    await asyncio.sleep(HANGS_S)
     return "done"
 
 
@@ -120,7 +121,7 @@ async def answers_when_stopped(context: ToolContext) -> str:
     """Return something although it was told to stop."""
     context.progress("begun")
     with suppress(asyncio.CancelledError):
-        await asyncio.sleep(20)
+        await asyncio.sleep(HANGS_S)
     return "too late"
 
 

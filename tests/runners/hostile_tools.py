@@ -22,20 +22,20 @@ from callgate.tools import ToolContext, tool
 def _wait(context: ToolContext) -> NoReturn:
     context.progress("begun")
     while True:
-        time.sleep(60)
+        time.sleep(600)
 
 
 @tool
 def own_session(context: ToolContext) -> None:
     """Start a child in a session of its own."""
-    subprocess.Popen(["setsid", "sleep", "300"])
+    subprocess.Popen(["setsid", "sleep", "600"])
     _wait(context)
 
 
 @tool
 def double_fork(context: ToolContext) -> None:
     """Leave an orphan in a session of its own."""
-    subprocess.run(["setsid", "sh", "-c", "(sleep 300 & sleep 300 &)"], check=True)
+    subprocess.run(["setsid", "sh", "-c", "(sleep 600 & sleep 600 &)"], check=True)
     _wait(context)
 
 
@@ -44,7 +44,7 @@ def ignores_term(context: ToolContext) -> None:
     """Be deaf to the polite signal, and so are the children."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    subprocess.Popen(["sh", "-c", "trap '' TERM HUP INT; sleep 300 & while :; do sleep 1; done"])
+    subprocess.Popen(["sh", "-c", "trap '' TERM HUP INT; sleep 600 & while :; do sleep 1; done"])
     _wait(context)
 
 
@@ -54,13 +54,13 @@ def swallows_everything(context: ToolContext) -> None:
     context.progress("begun")
     while True:
         with suppress(BaseException):
-            time.sleep(60)
+            time.sleep(600)
 
 
 @tool
 def stopped(context: ToolContext) -> None:
     """Stop a child and then itself."""
-    child = subprocess.Popen(["sleep", "300"])
+    child = subprocess.Popen(["sleep", "600"])
     child.send_signal(signal.SIGSTOP)
     context.progress("begun")
     os.kill(os.getpid(), signal.SIGSTOP)
@@ -70,8 +70,8 @@ def stopped(context: ToolContext) -> None:
 def fifty_forks(context: ToolContext) -> None:
     """Start fifty children, half of them orphans."""
     for _ in range(25):
-        subprocess.Popen(["sleep", "300"])
-    subprocess.run(["sh", "-c", "for i in $(seq 25); do (setsid sleep 300 &) ; done"], check=True)
+        subprocess.Popen(["sleep", "600"])
+    subprocess.run(["sh", "-c", "for i in $(seq 25); do (setsid sleep 600 &) ; done"], check=True)
     _wait(context)
 
 
@@ -87,18 +87,18 @@ def busy_loop(context: ToolContext) -> None:
 def stuck_in_c(context: ToolContext) -> None:
     """Wait in C code that restarts after signals, with the interpreter's lock held."""
     context.progress("begun")
-    while ctypes.PyDLL(None).sleep(60):
+    while ctypes.PyDLL(None).sleep(600):
         pass
 
 
 @tool
 async def swallows_cancel(context: ToolContext) -> None:
     """Start a child and refuse to be cancelled."""
-    await asyncio.create_subprocess_exec("sleep", "300")
+    await asyncio.create_subprocess_exec("sleep", "600")
     context.progress("begun")
     while True:
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
 
 
 # Tools that end their process.
@@ -133,18 +133,19 @@ def closes_everything() -> str:
 @tool
 def kills_its_supervisor() -> None:
     """Kill the parent, with a child in a session of its own beside it."""
-    subprocess.Popen(["setsid", "sleep", "300"])
+    subprocess.Popen(["setsid", "sleep", "600"])
     os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(60)
+    time.sleep(600)
 
 
 @tool
-def speaks_for_others(kind: str, body: str) -> None:
+def speaks_for_others(context: ToolContext, kind: str, body: str) -> None:
     """Write a frame to the runner's own channel."""
     for fd in range(200, 300):
         with suppress(OSError):
             os.write(fd, kind.encode() + len(body).to_bytes(4, "big") + body.encode())
-    time.sleep(60)
+    context.progress("written")
+    time.sleep(600)
 
 
 @tool
@@ -153,7 +154,7 @@ def floods_the_channel() -> None:
     for fd in range(200, 300):
         with suppress(OSError):
             os.write(fd, b"E" + b"\xff" * 4)
-    time.sleep(60)
+    time.sleep(600)
 
 
 # Tools that return and leave something behind.
@@ -162,14 +163,14 @@ def floods_the_channel() -> None:
 @tool
 def leaves_children() -> str:
     """Return while children run."""
-    subprocess.Popen(["setsid", "sh", "-c", "(sleep 300 &) ; sleep 300"])
+    subprocess.Popen(["setsid", "sh", "-c", "(sleep 600 &) ; sleep 600"])
     return "done"
 
 
 @tool
 def grandchild_holds_pipe() -> str:
     """Return while a grandchild holds the standard output."""
-    subprocess.run("sleep 300 & echo started", shell=True, check=True)
+    subprocess.run("sleep 600 & echo started", shell=True, check=True)
     return "done"
 
 
@@ -190,7 +191,7 @@ def noisy_out() -> str:
 @tool
 def noisy_err() -> str:
     """Write a very long line to the standard error."""
-    sys.stderr.write("e" * 5_000_000)
+    sys.stderr.write("e" * 40_000_000)
     return "real"
 
 
@@ -225,7 +226,7 @@ def changes_environment() -> str:
 @tool
 def leaves_thread() -> str:
     """Leave a thread that is no daemon."""
-    threading.Thread(target=time.sleep, args=(300,)).start()
+    threading.Thread(target=time.sleep, args=(600,)).start()
     return "done"
 
 
@@ -247,7 +248,7 @@ def lowers_limits() -> str:
 def sets_alarm() -> str:
     """Leave a timer that would kill whoever comes next."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    signal.setitimer(signal.ITIMER_REAL, 600)
     return "done"
 
 
@@ -265,7 +266,7 @@ keep: list[object] = []
 async def _stubborn() -> None:
     while True:
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
 
 
 @tool
@@ -292,6 +293,7 @@ def state() -> dict[str, object]:
         "recursion": sys.getrecursionlimit(),
         "threads": threading.active_count(),
         "stdin": sys.stdin.read(),
+        "timer": signal.getitimer(signal.ITIMER_REAL),
     }
 
 
@@ -335,7 +337,7 @@ def cleans_up(context: ToolContext, path: str) -> None:
     """Write a file when it is told to stop."""
     context.progress("begun")
     try:
-        time.sleep(60)
+        time.sleep(600)
     finally:
         with open(path, "w") as file:
             file.write(context.signal.reason or "")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from callgate._json import canonical
@@ -15,6 +13,7 @@ from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import Tool, ToolContext, ToolRegistry
+from tests.patience import HANGS_S
 
 _numbers = itertools.count()
 
@@ -27,7 +26,7 @@ class Made:
         tool: Tool,
         arguments: dict[str, object] | None = None,
         *,
-        timeout_s: float = 30.0,
+        timeout_s: float = HANGS_S,
         grace_s: float = 0.3,
         scope: Scope | None = None,
     ) -> None:
@@ -80,13 +79,3 @@ def _environments() -> Iterator[tuple[int, bytes]]:
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
                 yield int(name), file.read()
-
-
-async def soon(condition: Callable[[], object], within_s: float = 2.0) -> bool:
-    """Whether `condition` becomes true in time; the event loop goes on meanwhile."""
-    until = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        await asyncio.sleep(0.005)
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,9 +11,10 @@ from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._runners import Runners
 from callgate.protocols import Execution, Runner
+from tests.patience import past_deadline, soon
 from tests.runners import fixture_tools
 from tests.runners.fixture_tools import pick
-from tests.runners.making import Made, marked, soon
+from tests.runners.making import Made, marked
 
 KINDS = [
     pytest.param(("inline", "async"), id="inline"),
@@ -33,8 +33,8 @@ class Setup:
         self.runners = Runners(Limits(), SystemClock(), on_late=lambda uid, execution: self.late.append((uid, execution)))
         self.runner: Runner = self.runners.pick(runner)
 
-    def made(self, tool: str, arguments: dict[str, object] | None = None, timeout_s: float = 20.0) -> Made:
-        return Made(pick(self.flavour, tool), arguments, timeout_s=timeout_s)
+    def made(self, tool: str, arguments: dict[str, object] | None = None) -> Made:
+        return Made(pick(self.flavour, tool), arguments)
 
     @property
     def stoppable(self) -> bool:
@@ -91,25 +91,20 @@ async def test_a_refused_connection_alone_does_not_prove_that_nothing_happened(s
 
 
 async def test_a_tool_that_hangs_ends_at_its_deadline(setup: Setup) -> None:
-    """A31: always back within a second of the deadline, grace included."""
-    await setup.runner.run(setup.made("echo", {"value": 1}).request)
-    made = setup.made("hang", timeout_s=0.4)
-    since = time.monotonic()
-    execution = await setup.runner.run(made.request)
-    assert 0.3 < time.monotonic() - since < 1.4
+    """A31: at the deadline and not before."""
+    made = setup.made("hang")
+    execution = await past_deadline(setup.runner.run(made.request), lambda: made.progress)
     assert execution.status == "timed_out"
     assert execution.abandoned is not setup.stoppable
 
 
 async def test_a_kill_ends_the_tool_at_once(setup: Setup) -> None:
-    """A34."""
+    """A34: the tool would take longer than this test may."""
     made = setup.made("hang")
     running = asyncio.ensure_future(setup.runner.run(made.request))
     assert await soon(lambda: made.progress)
-    since = time.monotonic()
     made.kill.abort("killed by the user")
     execution = await running
-    assert time.monotonic() - since < 1.0
     assert (execution.status, execution.error) == ("killed", "killed by the user")
     assert execution.abandoned is not setup.stoppable
 
@@ -118,11 +113,9 @@ async def test_cancelling_run_is_a_kill_and_is_passed_on(setup: Setup) -> None:
     made = setup.made("hang")
     running = asyncio.ensure_future(setup.runner.run(made.request))
     assert await soon(lambda: made.progress)
-    since = time.monotonic()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - since < 1.0
     assert setup.stoppable == (setup.runners.abandoned == 0)
     assert not marked(made.uid)
 

@@ -9,12 +9,13 @@ import time
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.runners.making import marked
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")]
 
 
-def test_when_the_engine_is_killed_the_tree_is_gone_within_two_seconds() -> None:
+def test_when_the_engine_is_killed_the_tree_is_gone() -> None:
     """Kill -9: nothing of the engine can clean up; the supervisor notices the end of its channel."""
     command = [sys.executable, "-c", "import sys; sys.path[:] = sys.argv[1:]; from tests.runners import engine_to_kill as e;"]
     command[-1] += " import asyncio; asyncio.run(e.main())"
@@ -23,7 +24,7 @@ def test_when_the_engine_is_killed_the_tree_is_gone_within_two_seconds() -> None
         uid = engine.stdout.readline().strip()
         assert marked(uid), "the tool has not begun"
         engine.send_signal(signal.SIGKILL)
-        until = time.monotonic() + 2.0
+        until = time.monotonic() + PATIENCE_S
         while marked(uid) and time.monotonic() < until:
             time.sleep(0.02)
         assert marked(uid) == []

@@ -16,12 +16,14 @@ from callgate._signals import AbortController
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool
 from tests.door import call, result_of, said
-from tests.runners.making import Made, soon
+from tests.patience import HANGS_S, PATIENCE_S, past_deadline, soon
+from tests.runners.making import Made
 
 
 class Kit:
     def __init__(self) -> None:
         self.late: list[Execution] = []
+        released.clear()
         self.runner = InlineRunner(lambda uid, execution: self.late.append(execution))
 
 
@@ -30,6 +32,10 @@ async def kit() -> AsyncIterator[Kit]:
     made = Kit()
     yield made
     await made.runner.close()
+
+
+released: list[bool] = []
+"""Whether the stubborn tools may end."""
 
 
 @tool
@@ -44,7 +50,7 @@ async def own_limit() -> str:
     try:
         async with asyncio.timeout(0.01):
             try:
-                await asyncio.sleep(20)
+                await asyncio.sleep(HANGS_S)
             finally:
                 await asyncio.sleep(0.05)
     except TimeoutError:
@@ -63,7 +69,7 @@ async def failing_group() -> str:
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(fail())
-            await asyncio.sleep(20)
+            await asyncio.sleep(HANGS_S)
     except ExceptionGroup:
         return "handled"
     return "?"
@@ -75,43 +81,44 @@ async def cancels_its_task() -> None:
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
-    await asyncio.sleep(20)
+    await asyncio.sleep(HANGS_S)
 
 
 @tool
-async def waits_for_stubborn() -> None:
+async def waits_for_stubborn(context: ToolContext) -> None:
     """Wait for a task that does not let itself be cancelled."""
-    await asyncio.ensure_future(_stubborn(0.6))
+    context.progress("begun")
+    await asyncio.ensure_future(_stubborn())
 
 
-async def _stubborn(seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    while loop.time() < until:
+async def _stubborn() -> None:
+    while not released:
         with suppress(asyncio.CancelledError):
-            await asyncio.sleep(until - loop.time())
+            await asyncio.sleep(0.01)
 
 
 @tool
 async def swallows(context: ToolContext) -> str:
-    """Swallow every cancel for a while."""
+    """Swallow every cancel until it is released."""
     context.progress("begun")
-    await _stubborn(0.6)
+    await _stubborn()
     return "late"
 
 
 @tool
-async def spins() -> None:
+async def spins(context: ToolContext) -> None:
     """Give way without ever waiting, and ignore the stop."""
-    for _ in range(100_000):
+    context.progress("begun")
+    while not released:
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(0)
 
 
 @tool
-async def breaks_late() -> None:
+async def breaks_late(context: ToolContext) -> None:
     """Swallow the stop and then raise."""
-    await _stubborn(0.6)
+    context.progress("begun")
+    await _stubborn()
     raise ValueError("after the end")
 
 
@@ -119,7 +126,7 @@ async def breaks_late() -> None:
 async def tidies_up() -> None:
     """Wait a little in its clean-up."""
     try:
-        await asyncio.sleep(20)
+        await asyncio.sleep(HANGS_S)
     finally:
         await asyncio.sleep(0.02)
         tidied.append(True)
@@ -200,7 +207,7 @@ async def test_a_time_limit_around_a_nested_call_ends_that_call_alone() -> None:
     @tool(effect="none")
     async def sleeps() -> None:
         """Take long."""
-        await asyncio.sleep(20)
+        await asyncio.sleep(HANGS_S)
 
     @tool(effect="none")
     async def bounded(context: ToolContext) -> str:
@@ -226,20 +233,20 @@ async def test_a_tool_that_cancels_its_own_task_fails_alone(kit: Kit) -> None:
 
 @pytest.mark.parametrize("subject", [swallows, waits_for_stubborn, spins], ids=lambda subject: subject.name)
 async def test_a_coroutine_that_refuses_to_stop_is_abandoned(kit: Kit, subject: object) -> None:
-    made = Made(subject, timeout_s=0.05, grace_s=0.05)  # type: ignore[arg-type]
-    loop = asyncio.get_running_loop()
-    since = loop.time()
-    execution = await kit.runner.run(made.request)
-    assert loop.time() - since < 0.5
+    made = Made(subject, grace_s=0.05)  # type: ignore[arg-type]
+    execution = await past_deadline(kit.runner.run(made.request), lambda: made.progress)
     assert (execution.status, execution.abandoned) == ("timed_out", True)
     assert kit.runner.abandoned == 1
-    assert await soon(lambda: kit.runner.abandoned == 0, 5.0)
+    released.append(True)
+    assert await soon(lambda: kit.runner.abandoned == 0)
     assert kit.runner.late == len(kit.late)
 
 
 async def test_a_late_answer_and_a_late_error_are_reported(kit: Kit) -> None:
     for subject in (swallows, breaks_late):
-        await kit.runner.run(Made(subject, timeout_s=0.02, grace_s=0.02).request)
+        made = Made(subject, grace_s=0.02)
+        await past_deadline(kit.runner.run(made.request), lambda made=made: made.progress)  # type: ignore[misc]
+    released.append(True)
     assert await soon(lambda: len(kit.late) == 2)
     assert {(late.status, late.value, late.error) for late in kit.late} == {
         ("returned", "late", ""),
@@ -248,7 +255,7 @@ async def test_a_late_answer_and_a_late_error_are_reported(kit: Kit) -> None:
 
 
 async def test_clean_up_that_waits_gets_the_grace(kit: Kit) -> None:
-    execution = await kit.runner.run(Made(tidies_up, timeout_s=0.02, grace_s=1.0).request)
+    execution = await kit.runner.run(Made(tidies_up, timeout_s=0.02, grace_s=PATIENCE_S).request)
     assert (execution.status, execution.abandoned, tidied) == ("timed_out", False, [True])
 
 
@@ -260,6 +267,7 @@ async def test_a_cancel_of_the_host_is_passed_on_although_the_tool_swallows_it(k
     with pytest.raises(asyncio.CancelledError):
         await running
     assert kit.runner.abandoned == 1
+    released.append(True)
     assert await soon(lambda: kit.late)
 
 
@@ -282,7 +290,7 @@ async def test_a_kill_that_the_tool_itself_causes_ends_it(kit: Kit) -> None:
         """Fire the kill while it runs, before and after its first wait."""
         await asyncio.sleep(0)
         kill[0].abort("enough")
-        await asyncio.sleep(20)
+        await asyncio.sleep(HANGS_S)
 
     made = Made(kills_its_turn)
     kill.append(made.kill)
@@ -309,15 +317,17 @@ async def test_sync_tools_and_other_awaitables_are_taken_as_well(kit: Kit) -> No
 @pytest.mark.parametrize("depth", [1, 3])
 async def test_nested_calls_share_a_task_and_end_from_the_inside_out(kit: Kit, depth: int) -> None:
     """`ctx.call` runs the inner tool in the same task; the host's cancel reaches the innermost and comes back out."""
+    entered: list[int] = []
     order: list[int] = []
 
     def nest(level: int) -> Callable[[], object]:
         @tool
         async def level_of() -> object:
             """Call the next level."""
+            entered.append(level)
             try:
                 if level == depth:
-                    await asyncio.sleep(20)
+                    await asyncio.sleep(HANGS_S)
                 return (await kit.runner.run(Made(nest(level + 1)).request)).value  # type: ignore[arg-type]
             finally:
                 order.append(level)
@@ -325,7 +335,7 @@ async def test_nested_calls_share_a_task_and_end_from_the_inside_out(kit: Kit, d
         return level_of
 
     running = asyncio.ensure_future(kit.runner.run(Made(nest(1)).request))  # type: ignore[arg-type]
-    await asyncio.sleep(0.01)
+    assert await soon(lambda: len(entered) == depth)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -16,8 +16,9 @@ from callgate._runners.process.limits import worker_environment
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.tools import FunctionTool, Tool, tool
+from tests.patience import soon
 from tests.runners import fixture_tools, hostile_tools
-from tests.runners.making import Made, soon
+from tests.runners.making import Made
 
 process = pytest.mark.process
 
@@ -31,10 +32,10 @@ async def value_of(runner: ProcessRunner, made: Made) -> object:
 @process
 async def test_plain_values_of_the_context_cross(processes: ProcessRunner) -> None:
     scope = Scope(principal="ann", allowed_tools=frozenset({"facts"}), extra={"locale": ["de", 1]})
-    made = Made(hostile_tools.facts, scope=scope, timeout_s=20.0)
+    made = Made(hostile_tools.facts, scope=scope, timeout_s=120.0)
     found = await value_of(processes, made)
     assert isinstance(found, dict)
-    assert 0 < found.pop("left") <= 20
+    assert 0 < found.pop("left") <= 120
     assert found == {
         "call_id": "call_1",
         "uid": made.uid,
@@ -102,7 +103,7 @@ async def test_a_call_that_waits_for_a_worker_is_not_started(processes: ProcessR
     busy = Made(fixture_tools.sync_hang)
     running = asyncio.ensure_future(processes.run(busy.request))
     assert await soon(lambda: busy.progress)
-    late, killed, cancelled = (Made(fixture_tools.sync_echo, {"value": 1}, timeout_s=seconds) for seconds in (0.1, 20.0, 20.0))
+    late, killed, cancelled = (Made(fixture_tools.sync_echo, {"value": 1}, timeout_s=seconds) for seconds in (0.1, 600.0, 600.0))
     waiting = [asyncio.ensure_future(processes.run(made.request)) for made in (late, killed, cancelled)]
     await asyncio.sleep(0)
     killed.kill.abort("killed")

@@ -15,8 +15,9 @@ from callgate._runners.process import ProcessRunner
 from callgate._runners.process.supervisor.tree import Tree
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool
+from tests.patience import PATIENCE_S, past_deadline, soon
 from tests.runners import hostile_tools as tools
-from tests.runners.making import Made, marked, soon
+from tests.runners.making import Made, marked
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="looks for survivors in /proc")]
 
@@ -45,20 +46,17 @@ async def value_of(runner: ProcessRunner, tool: FunctionTool) -> object:
 
 async def begin(runner: ProcessRunner, made: Made) -> asyncio.Future[Execution]:
     running = asyncio.ensure_future(runner.run(made.request))
-    assert await soon(lambda: made.progress, 5.0)
+    assert await soon(lambda: made.progress)
     return running
 
 
 @pytest.mark.parametrize("tool", HANGING, ids=named)
 async def test_at_the_deadline_the_whole_tree_is_gone(processes: ProcessRunner, marker: str, tool: FunctionTool) -> None:
-    """Within a second of the deadline, grace included, whatever the tool does about it."""
-    assert await value_of(processes, tools.state), "a warm worker, so that the deadline is the tool's alone"
-    made = Made(tool, timeout_s=0.5, grace_s=0.2)
-    since = time.monotonic()
-    execution = await processes.run(made.request)
-    assert time.monotonic() - since < 1.5
+    """Whatever the tool does about it."""
+    made = Made(tool, grace_s=0.2)
+    execution = await past_deadline(processes.run(made.request), lambda: made.progress)
     assert (execution.status, execution.abandoned) == ("timed_out", False)
-    assert await soon(lambda: not marked(marker), 1.0)
+    assert await soon(lambda: not marked(marker))
     assert await value_of(processes, tools.state)
 
 
@@ -67,12 +65,10 @@ async def test_at_a_cancel_the_whole_tree_is_gone(processes: ProcessRunner, mark
     made = Made(tool, grace_s=0.1)
     running = await begin(processes, made)
     assert marked(marker)
-    since = time.monotonic()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert await soon(lambda: not marked(marker), 1.0)
-    assert time.monotonic() - since < 1.0
+    assert await soon(lambda: not marked(marker))
 
 
 @pytest.mark.parametrize("tool", HANGING[:5], ids=named)
@@ -80,11 +76,9 @@ async def test_at_close_the_whole_tree_is_gone(processes: ProcessRunner, marker:
     made = Made(tool)
     running = await begin(processes, made)
     assert marked(marker)
-    since = time.monotonic()
     await processes.close()
-    assert time.monotonic() - since < 1.5
     assert (await running).status == "killed"
-    assert marked(marker) == []
+    assert await soon(lambda: not marked(marker))
 
 
 @pytest.mark.parametrize(
@@ -101,12 +95,11 @@ async def test_at_close_the_whole_tree_is_gone(processes: ProcessRunner, marker:
 async def test_a_process_that_ends_is_a_crash_and_is_noticed_at_once(
     processes: ProcessRunner, tool: FunctionTool, details: dict[str, object]
 ) -> None:
-    made = Made(tool, timeout_s=60.0)
-    since = time.monotonic()
+    """Unnoticed, it would be awaited for longer than this test may take."""
+    made = Made(tool)
     execution = await processes.run(made.request)
-    assert time.monotonic() - since < 3.0
     assert (execution.status, execution.details) == ("crashed", details)
-    assert await soon(lambda: not marked(made.uid), 1.0)
+    assert await soon(lambda: not marked(made.uid))
     assert await value_of(processes, tools.state)
 
 
@@ -123,17 +116,18 @@ async def test_a_process_that_ends_is_a_crash_and_is_noticed_at_once(
 async def test_a_tool_that_writes_to_the_runners_channel_harms_only_itself(
     processes: ProcessRunner, marker: str, tool: FunctionTool, arguments: dict[str, object], status: str
 ) -> None:
-    assert await value_of(processes, tools.state)
-    execution = await processes.run(Made(tool, arguments, timeout_s=0.7).request)
+    made = Made(tool, arguments)
+    calling = processes.run(made.request)
+    execution = await (past_deadline(calling, lambda: made.progress) if status == "timed_out" else calling)
     assert execution.status == status
-    assert await soon(lambda: not marked(marker), 1.0)
+    assert await soon(lambda: not marked(marker))
     assert await value_of(processes, tools.state)
 
 
 def test_without_proc_the_tree_is_found_as_far_as_parents_are_known() -> None:
     """What other systems than Linux have: `ps`."""
-    with subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60 & wait"]) as shell:
-        until = time.monotonic() + 5.0
+    with subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600 & wait"]) as shell:
+        until = time.monotonic() + PATIENCE_S
         while len(Tree(shell.pid).alive()) < 2 and time.monotonic() < until:
             time.sleep(0.01)
         assert set(Tree(shell.pid, proc=False).alive()) == set(Tree(shell.pid).alive())
@@ -166,11 +160,9 @@ async def test_what_a_tool_wrote_before_it_died_is_kept(processes: ProcessRunner
 )
 async def test_what_a_call_leaves_behind_does_not_reach_the_next(processes: ProcessRunner, tool: FunctionTool, value: object) -> None:
     clean = await value_of(processes, tools.state)
-    made = Made(tool, timeout_s=20.0)
-    since = time.monotonic()
+    made = Made(tool, timeout_s=120.0)
     execution = await processes.run(made.request)
-    assert (execution.status, execution.value) == ("returned", value)
-    assert time.monotonic() - since < 3.0, "the result waited for something that was left behind"
+    assert (execution.status, execution.value) == ("returned", value), "or the result waited for something that was left behind"
     after = await value_of(processes, tools.state)
     assert isinstance(clean, dict)
     assert isinstance(after, dict)
@@ -178,7 +170,7 @@ async def test_what_a_call_leaves_behind_does_not_reach_the_next(processes: Proc
     environments = clean.pop("environ"), after.pop("environ")
     assert after == clean
     assert {**environments[0], "CALLGATE_WORKER": ""} == {**environments[1], "CALLGATE_WORKER": ""}
-    assert await soon(lambda: not marked(made.uid), 1.0)
+    assert await soon(lambda: not marked(made.uid))
 
 
 async def test_a_tool_that_wants_too_much_memory_fails_alone(processes: ProcessRunner) -> None:
@@ -188,16 +180,17 @@ async def test_a_tool_that_wants_too_much_memory_fails_alone(processes: ProcessR
 
 
 async def test_noise_is_shown_within_bounds_and_says_what_is_missing(processes: ProcessRunner) -> None:
+    """So much a second; the bound leaves a slow machine many seconds for forty megabytes."""
     made = Made(tools.noisy_err)
     await processes.run(made.request)
     shown = made.text("stderr")
     assert "bytes left out" in shown
     assert shown.endswith("e" * 1000)
-    assert len(shown) < 2_500_000
+    assert len(shown) < 20_000_000
 
 
 async def test_clean_up_code_of_a_tool_runs_within_the_grace(processes: ProcessRunner, tmp_path: Path) -> None:
-    made = Made(tools.cleans_up, {"path": str(tmp_path / "said")}, grace_s=0.5)
+    made = Made(tools.cleans_up, {"path": str(tmp_path / "said")}, grace_s=PATIENCE_S)
     running = await begin(processes, made)
     made.kill.abort("killed")
     assert (await running).status == "killed"
@@ -205,7 +198,7 @@ async def test_clean_up_code_of_a_tool_runs_within_the_grace(processes: ProcessR
 
 
 async def test_a_command_streams_live_and_dies_with_its_children(processes: ProcessRunner) -> None:
-    made = Made(tools.streams_command, {"command": "echo one; sleep 300 & (setsid sleep 300 &); sleep 300"})
+    made = Made(tools.streams_command, {"command": "echo one; sleep 600 & (setsid sleep 600 &); sleep 600"})
     running = await begin(processes, made)
     assert await soon(lambda: made.text("stdout") == "one\n")
     made.kill.abort("killed")
