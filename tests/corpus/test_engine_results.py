@@ -65,8 +65,7 @@ def word_for(result: ToolResult) -> set[str]:
 
 def seconds_for(row: dict[str, Any], runner: str) -> float:
     """A call's time; a worker process, which has to import the tool within it, gets some more."""
-    seconds = float(row.get("timeout_s", 120))
-    return max(seconds, 4.0) if runner == "plugin" else seconds
+    return max(float(row.get("timeout_s", 120)), 4.0 if runner == "plugin" else 2.0)
 
 
 @tool(effect="none", runner="process", timeout_s=PATIENCE_S)

@@ -87,8 +87,7 @@ async def warmed(runners: Runners, runner: str) -> None:
 
 
 def seconds_for(row: dict[str, Any], runner: str) -> float:
-    seconds = float(row.get("timeout_s", 120))
-    return max(seconds, 4.0) if runner == "plugin" else seconds
+    return max(float(row.get("timeout_s", 120)), 4.0 if runner == "plugin" else 2.0)
 
 
 @pytest.mark.parametrize(("row", "runner"), ROWS)
