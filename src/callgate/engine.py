@@ -44,7 +44,7 @@ from callgate._signals import AbortSignal, Control
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, RecordFailed, UsageError
-from callgate.events import Bus
+from callgate.events import Bus, Draft
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner
 from callgate.route import Checked, ValidatedCall
@@ -299,7 +299,7 @@ class Engine:
     def note(self, kind: str, uids: list[str], reason: str) -> None:
         """Record what happened to a message as a whole."""
         try:
-            self._writer.write(kind, Reason(reason=reason, details={"calls": uids}), run=uids[0].rsplit("/", 2)[0])
+            self._writer.write(Draft(kind=kind, run=uids[0].rsplit("/", 2)[0], body=Reason(reason=reason, details={"calls": uids})))
         except RecordFailed as error:  # each call meets the same fault on its own way, and says so
             log.error("%s", error)
 

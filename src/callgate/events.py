@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-__all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress"]
+__all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "encoded"]
 
 KINDS: Final[dict[str, str]] = {
     "call.received": "the model's call, as it came, cut to the record's limit",
@@ -46,6 +46,10 @@ class Encodable(Protocol):
 Body = bytes | Encodable
 
 
+def encoded(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else body.encode()
+
+
 class Draft(Struct, frozen=True, kw_only=True, gc=False):
     """An event before the journal has given it a place."""
 
@@ -61,7 +65,6 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
 
     def sealed(self, *, position: int, seq: int, at_ns: int, mono: float) -> Event:
         """The event in its place."""
-        body = self.body if isinstance(self.body, bytes) else self.body.encode()
         return Event(
             position=position,
             run=self.run,
@@ -72,7 +75,7 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
             parents=self.parents,
             at_ns=at_ns,
             mono=mono,
-            body=body,
+            body=encoded(self.body),
         )
 
 

@@ -5,6 +5,7 @@ Bounded: beyond `most` events the oldest are forgotten, and `forgotten` says how
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from itertools import islice
 
@@ -23,16 +24,18 @@ class MemoryJournal:
         clock = clock or SystemClock()
         self._wall_ns = clock.wall_ns
         self._monotonic = clock.monotonic
-        self._rows: list[tuple[Draft, int, int, float]] = []
+        self._rows: list[tuple[Draft, int, float]] = []
         self._most = most
-        self._seq: dict[str, int] = {}
+        self._seqs: list[int] = []
+        """Each row's place in its run, for as many rows as somebody has read or forgotten."""
+        self._counts: dict[str, int] = {}
+        self._numbering = threading.Lock()
         self.forgotten = 0
         """How many of the oldest events are gone."""
 
     def append(self, draft: Draft) -> int:
-        run, rows = draft.run, self._rows
-        self._seq[run] = seq = self._seq.get(run, 0) + 1
-        rows.append((draft, seq, self._wall_ns(), self._monotonic()))
+        rows = self._rows
+        rows.append((draft, self._wall_ns(), self._monotonic()))
         if len(rows) > self._most:
             self._forget()
         return self.forgotten + len(rows)
@@ -40,8 +43,16 @@ class MemoryJournal:
     def _forget(self) -> None:
         """Make room for a quarter of all, so that it is seldom done."""
         surplus = self._most // 4
-        del self._rows[:surplus]
-        self.forgotten += surplus
+        with self._numbering:
+            self._number(surplus)
+            del self._rows[:surplus], self._seqs[:surplus]
+            self.forgotten += surplus
+
+    def _number(self, rows: int) -> None:
+        """Give the first so many rows their places in their runs: not when they are written, because few are ever read."""
+        for draft, _, _ in islice(self._rows, len(self._seqs), rows):
+            seq = self._counts[draft.run] = self._counts.get(draft.run, 0) + 1
+            self._seqs.append(seq)
 
     async def durable(self, position: int) -> None:
         """Nothing in memory survives; there is nothing to wait for."""
@@ -59,8 +70,10 @@ class MemoryJournal:
         return list(islice(found, limit))
 
     def _event(self, place: int) -> Event:
-        draft, seq, at_ns, mono = self._rows[place]
-        return draft.sealed(position=self.forgotten + place + 1, seq=seq, at_ns=at_ns, mono=mono)
+        with self._numbering:
+            self._number(place + 1)
+        draft, at_ns, mono = self._rows[place]
+        return draft.sealed(position=self.forgotten + place + 1, seq=self._seqs[place], at_ns=at_ns, mono=mono)
 
     async def close(self) -> None:
         """Keeps what it has: a closed journal may still be read."""

@@ -23,7 +23,7 @@ from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallNotStarted, DangerousLimitReached
-from callgate.events import Progress
+from callgate.events import Draft, Progress
 from callgate.hooks import Hook
 from callgate.protocols import Execution, Policy, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
@@ -113,7 +113,7 @@ class Desk:
         for state in self._runs.values():
             if state.settle(uid, happened=happened):
                 body = Reason(reason=why, status="happened" if happened else "not_happened")
-                self._writer.write("fact.settled", body, run=state.run, call=uid)
+                self._writer.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
                 return True
         return False
 
@@ -140,7 +140,7 @@ class Desk:
 
     def hook_failed(self, hook: Hook, why: str) -> None:
         log.warning("The hook %r failed: %s", hook.title, why)
-        self._writer.write("hook.failed", Reason(reason=why, details={"hook": clean(hook.title)}), run="hooks")
+        self._writer.write(Draft(kind="hook.failed", run="hooks", body=Reason(reason=why, details={"hook": clean(hook.title)})))
 
     # What the run asks
 
@@ -201,10 +201,8 @@ class Desk:
     def late(self, uid: str, execution: Execution) -> None:
         """An answer came after its call had ended: recorded, never used."""
         log.warning("A late answer of %s was discarded", uid)
-        run = uid.rsplit("/", 2)[0]
-        self._writer.write(
-            "call.late", Reason(reason="the call had ended before its tool answered", status=execution.status), run=run, call=uid
-        )
+        body = Reason(reason="the call had ended before its tool answered", status=execution.status)
+        self._writer.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
 
 
 class _Bounded:

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from callgate._pipeline.again import RunState
-from callgate._pipeline.record import AttemptFailed, ReceivedCall, Started, Verdict, Writer, arguments_hash, conversation_run
+from callgate._pipeline.record import Allowed, AttemptFailed, ReceivedCall, Started, Writer, arguments_hash, conversation_run
 from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
 from callgate.errors import CallNotStarted
-from callgate.events import Body
+from callgate.events import Body, Draft
 from callgate.protocols import Execution
 from callgate.route import ApprovedCall
 
@@ -55,7 +55,8 @@ class Flight(Struct, kw_only=True, eq=False):
 
     def write(self, kind: str, body: Body, attempt: int = 0) -> int:
         last = self.last
-        self.last = position = self.writer.write(kind, body, self.scope.run, self.uid, attempt, (last,) if last else ())
+        draft = Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, attempt=attempt, parents=(last,) if last else ())
+        self.last = position = self.writer.write(draft)
         return position
 
     async def durable(self, position: int) -> None:
@@ -80,7 +81,8 @@ class Flight(Struct, kw_only=True, eq=False):
         self.write("call.received", body if type(raw.arguments) is str else body.encode())
 
     def approved(self, approved: ApprovedCall) -> None:
-        self.write("call.verdict", Verdict.allow(approved))
+        call = approved.call
+        self.write("call.verdict", Allowed(call.tool.name, approved.rule, call.tool.identity, approved.encoded, call.notes))
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int:
         tool = approved.call.tool
@@ -89,7 +91,7 @@ class Flight(Struct, kw_only=True, eq=False):
             effect=tool.effect,
             key=approved.key,
             runner=tool.runner,
-            timeout_s=round(timeout_s, 3),
+            timeout_s=timeout_s,
             arguments_hash="" if tool.effect == "none" else arguments_hash(approved.encoded),
             asked_hash=self.asked_hash,
         )
@@ -101,7 +103,7 @@ class Flight(Struct, kw_only=True, eq=False):
     def remember(self, body: bytes) -> None:
         """Keep the call as its conversation's current one, in a run of the conversation's own."""
         run = conversation_run(self.scope.conversation)
-        self.writer.write("conversation.tool_call", body, run, self.uid, parents=(self.last,))
+        self.writer.write(Draft(kind="conversation.tool_call", run=run, body=body, call=self.uid, parents=(self.last,)))
 
     # The room to run in
 

@@ -11,16 +11,17 @@ from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from callgate._json import canonical
 from callgate._redact import Redactor
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import RecordFailed
-from callgate.events import Body, Bus, Draft
+from callgate.events import Bus, Draft, encoded
 from callgate.protocols import Execution, Journal
-from callgate.route import ApprovedCall
 
 __all__ = [
+    "Allowed",
     "AttemptFailed",
     "Reason",
     "ReceivedCall",
@@ -106,17 +107,21 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The final arguments, as the tool gets them."""
     notes: tuple[Note, ...] = ()
 
-    @classmethod
-    def allow(cls, approved: ApprovedCall) -> Verdict:
-        call = approved.call
-        return cls(
-            verdict="allow",
-            tool=call.tool.name,
-            rule=approved.rule,
-            identity=call.tool.identity,
-            arguments=Raw(approved.encoded),
-            notes=call.notes,
-        )
+
+class Allowed(Struct, frozen=True, gc=False):
+    """Becomes the `Verdict` on a call that may run when it is encoded."""
+
+    tool: str
+    rule: str
+    identity: str
+    arguments: bytes
+    notes: tuple[Note, ...]
+
+    def encode(self) -> bytes:
+        arguments = Raw(self.arguments)
+        return Verdict(
+            verdict="allow", tool=self.tool, rule=self.rule, identity=self.identity, arguments=arguments, notes=self.notes
+        ).encode()
 
 
 class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -131,6 +136,9 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Of the final arguments; set where the call has effects."""
     asked_hash: str = ""
     """Of the arguments as they were handed in; set where the call has a key by which it is known again."""
+
+    def encode(self) -> bytes:
+        return canonical(replace(self, timeout_s=round(self.timeout_s, 3)))
 
 
 class AttemptFailed(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -171,23 +179,23 @@ class Writer:
             self._scope, self._facts = scope, _scope_facts(scope)
         return self._facts
 
-    def write(self, kind: str, body: Body, run: str, call: str = "", attempt: int = 0, parents: tuple[int, ...] = ()) -> int:
+    def write(self, draft: Draft) -> int:
         """Append one event and return its position.
 
         Raises:
             RecordFailed: The journal did not take it.
         """
         if self.redactor is not None:
-            body = self.redactor.redact(body if type(body) is bytes else body.encode())  # type: ignore[union-attr]
+            draft = replace(draft, body=self.redactor.redact(encoded(draft.body)))
         try:
-            position = self.journal.append(Draft(kind=kind, run=run, call=call, attempt=attempt, parents=parents, body=body))
+            position = self.journal.append(draft)
         except Exception as error:
             raise RecordFailed(
                 f"The record could not be written ({type(error).__name__}: {error}). Nothing is run until it can be; tell the operator."
             ) from error
         if self.bus.busy:
             for event in self.journal.read(after=position - 1, limit=1):
-                self.bus.publish(kind, event)
+                self.bus.publish(draft.kind, event)
         return position
 
     async def durable(self, position: int) -> None:
