@@ -23,6 +23,7 @@ __all__ = [
     "CacheStore",
     "Deny",
     "Execution",
+    "InstantPolicy",
     "Journal",
     "Modify",
     "Policy",
@@ -70,6 +71,17 @@ class Policy(Protocol):
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         """Judge these very arguments; must not change them."""
+        ...
+
+
+@runtime_checkable
+class InstantPolicy(Policy, Protocol):
+    """A policy that never waits: it is asked without a clock over it."""
+
+    never_waits: bool
+
+    def judge(self, call: ValidatedCall) -> Verdict:
+        """What `decide` gives."""
         ...
 
 

@@ -10,12 +10,14 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from typing import TypeGuard
 
 from callgate._clock import Clock
 from callgate._limits import Limits
 from callgate._pipeline.again import RunState
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
+from callgate._pipeline.gate import Judge
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Writer, clean
@@ -25,7 +27,7 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended
 from callgate.errors import CallNotStarted, DangerousLimitReached
 from callgate.events import Draft, Progress
 from callgate.hooks import Hook
-from callgate.protocols import Execution, Policy, Verdict
+from callgate.protocols import Execution, InstantPolicy, Policy, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -50,7 +52,7 @@ class Desk:
         normaliser: Normaliser,
         route: Callable[[Flight], Awaitable[Outcome]],
     ) -> None:
-        self.policies = tuple(one if getattr(one, "never_waits", False) else _Bounded(one, limits.policy_timeout_s) for one in policies)
+        self.policies: tuple[Judge, ...] = tuple(one if _is_instant(one) else _Bounded(one, limits.policy_timeout_s) for one in policies)
         self.rounds = limits.policy_rounds
         self.hook_timeout_s = limits.hook_timeout_s
         self._writer = writer
@@ -127,7 +129,7 @@ class Desk:
 
     def check_limits(self, call: ValidatedCall) -> None:
         most = self._limits.dangerous_per_tick
-        if call.tool.category != "dangerous" or most is None:
+        if most is None:
             return
         if self.state(call.scope.run).dangerous.get(_tick(call.scope), 0) >= most:
             raise DangerousLimitReached(
@@ -205,6 +207,10 @@ class Desk:
         self._writer.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
 
 
+def _is_instant(policy: Policy) -> TypeGuard[InstantPolicy]:
+    return isinstance(policy, InstantPolicy) and policy.never_waits
+
+
 class _Bounded:
     """A policy that must answer in time: its silence is a failure, and that is a deny."""
 
@@ -212,7 +218,7 @@ class _Bounded:
         self._policy = policy
         self._timeout_s = timeout_s
 
-    async def decide(self, call: ValidatedCall) -> Verdict:
+    async def judge(self, call: ValidatedCall) -> Verdict:
         async with asyncio.timeout(self._timeout_s):
             return await self._policy.decide(call)
 

@@ -7,7 +7,9 @@ question becomes a pending approval, asked last, so that nobody is asked for wha
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Coroutine
+from types import CoroutineType
+from typing import Any, Protocol
 
 from callgate._json import canonical
 from callgate._pipeline.approvals import binding
@@ -18,24 +20,30 @@ from callgate._signals import is_own_failure
 from callgate.calls import Note
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, CallFailed
 from callgate.hooks import Hook
-from callgate.protocols import Allow, Ask, Deny, Modify, Policy
+from callgate.protocols import Allow, Ask, Deny, Modify, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
 
-__all__ = ["Gate", "gate"]
+__all__ = ["Gate", "Judge", "gate"]
 
 _BY_DEFAULT = Allow(rule="default")
+
+
+class Judge(Protocol):
+    """A policy that answers in bounded time: at once, or when it is waited for."""
+
+    def judge(self, call: ValidatedCall) -> Verdict | Coroutine[Any, Any, Verdict]: ...
 
 
 class Gate(Protocol):
     """What the gate needs from the engine."""
 
-    policies: tuple[Policy, ...]
+    policies: tuple[Judge, ...]
     rounds: int
     hook_timeout_s: float
 
     def hook_failed(self, hook: Hook, why: str) -> None: ...
     def check_limits(self, call: ValidatedCall) -> None:
-        """Raise where a limit will refuse this call; takes no slot."""
+        """Raise where a limit will refuse this dangerous call; takes no slot."""
         ...
 
     def spend_approval(self, binding: str) -> str | None:
@@ -63,7 +71,7 @@ async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: st
         if changed is not None and hook is not None:
             call = _modified(call, changed, f"the hook '{hook.title}' changed the arguments")
             continue
-        verdict = await _judge(call, deps.policies)
+        verdict = await _judge(call, deps.policies) if deps.policies else _BY_DEFAULT
         if deps.policies and canonical(call.arguments) != encoded:
             raise CallDenied(
                 f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed"
@@ -78,13 +86,14 @@ async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: st
     )
 
 
-async def _judge(call: ValidatedCall, policies: tuple[Policy, ...]) -> Allow | Ask | Modify:
+async def _judge(call: ValidatedCall, policies: tuple[Judge, ...]) -> Allow | Ask | Modify:
     """The verdict of all policies together: the first deny or change wins, then a question, then allow."""
     question: Ask | None = None
     allowed = _BY_DEFAULT
     for policy in policies:
         try:
-            verdict = await policy.decide(call)
+            answer = policy.judge(call)
+            verdict = await answer if type(answer) is CoroutineType else answer
         except BaseException as error:
             if not is_own_failure(error):
                 raise
@@ -127,7 +136,8 @@ def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Ga
         raise ActorRequired(
             f"{tool.name} acts for somebody, and this turn names no actor. Set Scope.actor, or requires_actor=False on the tool."
         )
-    deps.check_limits(call)
+    if tool.category == "dangerous":
+        deps.check_limits(call)
     if not isinstance(verdict, Ask):
         rule = verdict.rule
         return ApprovedCall(call=call, rule=rule if rule.isascii() else clean(rule), encoded=encoded, key=key)

@@ -50,17 +50,20 @@ class Facts:
 
     def get(self, name: str) -> object:
         """The fact's value; `MISSING` where the call has none, `UNKNOWN` where it cannot be established."""
-        if name not in self._known:
+        known = self._known
+        if name not in known:
             try:
                 at = name.removeprefix(_ARGUMENTS)
-                self._known[name] = FACTS[name][0](self._call) if at == name else _at(self._call.arguments, at)
+                known[name] = FACTS[name][0](self._call) if at == name else _at(self._call.arguments, at)
             except Exception:
-                self._known[name] = UNKNOWN
-        return self._known[name]
+                known[name] = UNKNOWN
+        return known[name]
 
 
 def _at(arguments: Mapping[str, object], name: str) -> object:
     """The dotted path; a key that is written with the dots only where there is no such path, and neither where the two differ."""
+    if "." not in name:
+        return arguments.get(name, MISSING)
     nested, literal = _deep(arguments, name), arguments.get(name, MISSING)
     if nested is MISSING or literal is MISSING:
         return literal if nested is MISSING else nested

@@ -88,7 +88,6 @@ class Rules:
     """A policy made of rules."""
 
     never_waits = True
-    """Rules decide at once, so nobody needs a clock over them."""
 
     def __init__(self, rules: tuple[Rule, ...], *, default: Word = "allow", where: str = "") -> None:
         self.rules = rules
@@ -137,6 +136,10 @@ class Rules:
         return cls(rules, default=default, where=where)
 
     async def decide(self, call: ValidatedCall) -> Verdict:
+        return self.judge(call)
+
+    def judge(self, call: ValidatedCall) -> Verdict:
+        """The same at once: rules have nothing to wait for."""
         rules = self._about.get(call.tool.identity)
         if rules is None:
             about = [rule for rule in self.rules if rule.about(call.tool)]
