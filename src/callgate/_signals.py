@@ -108,7 +108,8 @@ class Control:
     """
 
     def __init__(self) -> None:
-        self._stops: dict[str, str] = {}
+        self.stops: dict[str, str] = {}
+        """Why each conversation that should stop should."""
         self._turns: dict[str, AbortController] = {}
         self._errors: dict[str, int] = {}
 
@@ -120,7 +121,7 @@ class Control:
         return controller.signal
 
     def stop(self, conversation: str, reason: str = "stopped by the user") -> None:
-        self._stops.setdefault(conversation, reason)
+        self.stops.setdefault(conversation, reason)
 
     def kill(self, conversation: str, reason: str = "killed by the user") -> None:
         self.stop(conversation, reason)
@@ -129,7 +130,7 @@ class Control:
 
     def pending(self, conversation: str) -> str | None:
         """Why the conversation should stop, or None."""
-        return self._stops.get(conversation) if self._stops else None
+        return self.stops.get(conversation)
 
     def errors_in_a_row(self, conversation: str) -> int:
         """How many calls of the present turn, denied and refused ones included, have failed since the last success or restart."""
@@ -143,6 +144,6 @@ class Control:
             self._errors.pop(conversation, None)
 
     def end_turn(self, conversation: str) -> None:
-        self._stops.pop(conversation, None)
+        self.stops.pop(conversation, None)
         self._turns.pop(conversation, None)
         self._errors.pop(conversation, None)

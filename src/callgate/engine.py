@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from asyncio import get_running_loop
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -201,7 +202,8 @@ class Engine:
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
             for note in parsed.notes:
                 log.warning("Tool call %s: %s", name, note.text)
-            self._check_stop(flight)
+            if self.control.stops:
+                self._check_stop(flight)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
             if log.isEnabledFor(logging.INFO):
@@ -214,9 +216,9 @@ class Engine:
         """The second half: a valid call to its outcome, at most once."""
         self._running[flight.uid] = flight
         try:
-            key = call_key(call, flight.occurrence)
             if call.tool.effect == "none" and flight.raw.idempotency_key is None:
-                return await self._endings.answered(flight, await self._result(flight, call, key))
+                return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
+            key = call_key(call, flight.occurrence)
             known = flight.state.find(call, key)
             if known is not None:
                 return await self._replay(flight, known)
@@ -239,7 +241,8 @@ class Engine:
         flight.approved(approved)
         try:
             checked = await self._executor.checked(flight, approved)  # cache → run → check
-            self._check_stop(flight, checked)
+            if self.control.stops:
+                self._check_stop(flight, checked)
             if hooks.after:
                 checked = await hook_result(approved.call, checked, hooks.after, self._desk)
             if checked.status == "ok" and checked.cached is None:
@@ -281,7 +284,8 @@ class Engine:
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int = 0) -> Flight:
         """Give a call its place in its run."""
-        self._check_open()
+        if self._closed or self._loop is not get_running_loop():
+            self._check_open()
         if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
             raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
         if scope is not self._given:  # one value per turn: all its calls share what is made of it
@@ -339,7 +343,7 @@ class Engine:
     # Life
 
     def _check_open(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
                 raise UsageError("This engine belongs to another event loop. Make one engine per loop, or use call_sync from plain code.")

@@ -40,10 +40,10 @@ _started = msgspec.json.Decoder(Started).decode
 
 
 def call_key(call: ValidatedCall, occurrence: int = 0) -> str:
-    """The key by which this very call is known again, and which the tool gets as its idempotency key.
+    """The key by which a call that must not run twice is known again, and which the tool gets as its idempotency key.
 
-    A caller's key counts within its principal and tool. Without one, a call with effects is known by run, iteration, whom it is for, the
-    model's id, tool and arguments; with no id, or without effects, by nothing but its own uid.
+    A caller's key counts within its principal and tool. Without one, the call is known by run, iteration, whom it is for, the model's id,
+    tool and arguments; with no id, by nothing but its own uid.
 
     Args:
         occurrence: How many earlier calls of the same message have the same id.
@@ -51,8 +51,6 @@ def call_key(call: ValidatedCall, occurrence: int = 0) -> str:
     raw, scope = call.raw, call.scope
     if raw.idempotency_key is not None:
         return _digest("key", scope.principal, call.tool.name, raw.idempotency_key)
-    if call.tool.effect == "none":
-        return call.uid
     if not raw.id:
         return _digest("uid", call.uid, call.tool.name)
     at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"

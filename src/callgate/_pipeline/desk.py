@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from typing import TypeGuard
 
 from callgate._clock import Clock
@@ -25,7 +24,7 @@ from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallNotStarted, DangerousLimitReached
-from callgate.events import Draft, Progress
+from callgate.events import Draft
 from callgate.hooks import Hook
 from callgate.protocols import Execution, InstantPolicy, Policy, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
@@ -95,7 +94,7 @@ class Desk:
         occurrence: int = 0,
     ) -> Flight:
         """Give a call its place in its run."""
-        state = self.state(scope.run)
+        state = self._runs.get(scope.run) or self.state(scope.run)
         return Flight(
             raw=raw,
             scope=scope,
@@ -108,6 +107,7 @@ class Desk:
             occurrence=occurrence,
             parent=parent,
             deadline=parent.deadline if parent else None,
+            nest=self._nested,
         )
 
     def settle(self, uid: str, *, happened: bool, why: str) -> bool:
@@ -155,7 +155,7 @@ class Desk:
 
     def take_dangerous(self, call: ValidatedCall) -> None:
         """Count a dangerous call that is about to start; refuses where others came first."""
-        if call.tool.category == "dangerous" and self._limits.dangerous_per_tick is not None:
+        if self._limits.dangerous_per_tick is not None:
             self.check_limits(call)
             ticks = self.state(call.scope.run).dangerous
             ticks[_tick(call.scope)] = ticks.get(_tick(call.scope), 0) + 1
@@ -169,15 +169,10 @@ class Desk:
             tool=approved.call.tool.name,
             idempotency_key=approved.key,
             signal=flight.kill,
-            report=partial(self._progress, flight),
-            nested=partial(self._nested, flight),
+            report=flight.report,
+            nested=flight.nested,
             show_kill_hint=scope.iteration >= self._limits.soft_warn_iteration,
         )
-
-    def _progress(self, flight: Flight, text: str, stream: str) -> None:
-        flight.progressed += 1
-        if self._writer.bus.busy:
-            self._writer.bus.publish("call.progress", Progress(call=flight.uid, seq=flight.progressed, text=text, stream=stream))
 
     async def _nested(self, parent: Flight, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """A tool's call of another tool: same scope, deadline and kill, caused by the parent.

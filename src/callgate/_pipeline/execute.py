@@ -6,6 +6,9 @@ like it whose outcome nobody knows, the slots, the tick's limit. Knows nothing o
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
 from callgate._clock import Clock
 from callgate._pipeline.again import rule_out_repeat
 from callgate._pipeline.cache import Cache
@@ -15,7 +18,6 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.run import Ran, run
 from callgate._runners import Runners
 from callgate.route import ApprovedCall, Checked
-from callgate.tools import Touched
 
 __all__ = ["Executor"]
 
@@ -31,10 +33,11 @@ class Executor:
         self._timeout_s = timeout_s
         self._grace_s = grace_s
 
-    async def checked(self, flight: Flight, approved: ApprovedCall) -> Checked:
+    def checked(self, flight: Flight, approved: ApprovedCall) -> Awaitable[Checked]:
         """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
-        if approved.call.tool.cache_scope is None:
-            return await self._executed(flight, approved)
+        return self._executed(flight, approved) if approved.call.tool.cache_scope is None else self._cached(flight, approved)
+
+    async def _cached(self, flight: Flight, approved: ApprovedCall) -> Checked:
         now = self._clock.monotonic()
         left = flight.start_clock(now, self._timeout_s) - now
         return await self._cache.answer(approved, lambda: self._executed(flight, approved), kill=flight.kill, timeout_s=left)
@@ -43,7 +46,6 @@ class Executor:
         if flight.before_start is not None:
             await flight.before_start(approved)
         tool = approved.call.tool
-        touched = None if tool.effect == "none" else tool.touched(approved.call.arguments, flight.scope)
         began = self._clock.monotonic()
         slots = self._desk.slots(tool)
         try:
@@ -53,30 +55,36 @@ class Executor:
                 happened = await rule_out_repeat(flight.state, approved, self._desk)
                 if happened is not None:
                     return happened
-            ran = await self._ran(flight, approved, touched)
+            if tool.category == "dangerous":
+                self._desk.take_dangerous(approved.call)
+            ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))
         finally:
             flight.give()
-        flight.started = ran.entered
+        if ran.execution.status != "returned":
+            flight.started = ran.entered
         checked = check(approved, ran, self._clock.monotonic() - began)
         if checked.status == "unknown":
             flight.state.now_uncertain(approved)
         return checked
 
-    async def _ran(self, flight: Flight, approved: ApprovedCall, touched: Touched | None) -> Ran:
-        """The run, between two looks at what it writes."""
-        self._desk.take_dangerous(approved.call)
+    def _ran(self, flight: Flight, approved: ApprovedCall) -> Coroutine[Any, Any, Ran]:
+        return run(
+            approved,
+            self._desk.context(flight, approved),
+            runner=self._runners.pick(approved.call.tool.runner),
+            record=flight,
+            clock=self._clock,
+            kill=flight.kill,
+            deadline=flight.start_clock(self._clock.monotonic(), self._timeout_s),
+            grace_s=self._grace_s,
+        )
+
+    async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
+        """The run of a call with an effect, between two looks at what it writes."""
+        touched = approved.call.tool.touched(approved.call.arguments, flight.scope)
         self._cache.written(touched)
         try:
-            return await run(
-                approved,
-                self._desk.context(flight, approved),
-                runner=self._runners.pick(approved.call.tool.runner),
-                record=flight,
-                clock=self._clock,
-                kill=flight.kill,
-                deadline=flight.start_clock(self._clock.monotonic(), self._timeout_s),
-                grace_s=self._grace_s,
-            )
+            return await self._ran(flight, approved)
         except BaseException:
             if flight.started:
                 flight.state.now_uncertain(approved)

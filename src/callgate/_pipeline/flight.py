@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
@@ -10,13 +10,15 @@ from callgate._pipeline.again import RunState
 from callgate._pipeline.record import Allowed, AttemptFailed, ReceivedCall, Started, Writer, arguments_hash, conversation_run
 from callgate._pipeline.slots import Slots
 from callgate._signals import AbortSignal
-from callgate.calls import RawCall, Scope
+from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted
-from callgate.events import Body, Draft
+from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
 from callgate.route import ApprovedCall
 
 __all__ = ["Flight"]
+
+Nest = Callable[["Flight", str, Mapping[str, object]], Awaitable[ToolResult]]
 
 
 class Flight(Struct, kw_only=True, eq=False):
@@ -47,9 +49,11 @@ class Flight(Struct, kw_only=True, eq=False):
     """Waited for between approval and start: the emission's say."""
     held: tuple[Slots, ...] = ()
     """The slots this call holds while its tool runs."""
-    progressed: int = 0
+    _progressed: int = 0
     started: bool = False
     """Whether the tool's code may have been entered."""
+    nest: Nest | None = None
+    """Takes calls of other tools that this one's tool makes."""
 
     # The record of the call
 
@@ -69,10 +73,6 @@ class Flight(Struct, kw_only=True, eq=False):
         position = self.write(kind, body)
         self.ended = True
         return position
-
-    def entering(self) -> None:
-        """The tool's code is about to be entered."""
-        self.started = True
 
     def received(self) -> None:
         self.on_record = True
@@ -105,13 +105,26 @@ class Flight(Struct, kw_only=True, eq=False):
         run = conversation_run(self.scope.conversation)
         self.writer.write(Draft(kind="conversation.tool_call", run=run, body=body, call=self.uid, parents=(self.last,)))
 
+    # What its tool may do while it runs
+
+    def report(self, text: str, stream: str) -> None:
+        """Show a piece of the tool's output to whoever listens."""
+        self._progressed += 1
+        if self.writer.bus.busy:
+            self.writer.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=text, stream=stream))
+
+    async def nested(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
+        """A tool's call of another tool."""
+        assert self.nest is not None
+        return await self.nest(self, name, arguments)
+
     # The room to run in
 
     def take_nowait(self, slots: tuple[Slots, ...]) -> bool:
         """Take the slots if that needs no waiting; all or none."""
-        for index, one in enumerate(slots):
+        for one in slots:
             if not one.take_nowait():
-                for taken in slots[:index]:
+                for taken in slots[: slots.index(one)]:
                     taken.give()
                 return False
         self.held = slots

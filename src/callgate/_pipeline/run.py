@@ -37,9 +37,11 @@ class Ran(Struct, frozen=True):
 class Attempts(Protocol):
     """Where attempts are recorded."""
 
+    started: bool
+    """Whether the tool's code may have been entered."""
+
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int: ...
     async def durable(self, position: int) -> None: ...
-    def entering(self) -> None: ...
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None: ...
 
 
@@ -63,16 +65,18 @@ async def run(
     tool = approved.call.tool
     attempt = 1
     while True:
-        left = deadline - clock.monotonic()
+        now = clock.monotonic()
+        left = deadline - now
         timeout_s = left if tool.timeout_s is None else min(tool.timeout_s, left)
         if kill.reason is not None or left <= 0:
             return Ran(_not_started(kill), attempt - 1)
         position = record.attempt_started(approved, attempt, timeout_s)
         if tool.effect != "none":
             await record.durable(position)
-        record.entering()
+            now = clock.monotonic()
+        record.started = True
         context.attempt = attempt
-        context.deadline = clock.monotonic() + timeout_s
+        context.deadline = now + timeout_s
         request = RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill)
         execution = await runner.run(request)
         if execution.status == "returned":

@@ -13,20 +13,18 @@ __all__ = ["Slots"]
 class Slots:
     """At most `most` at once; who came first goes first."""
 
-    __slots__ = ("_most", "_taken", "_waiting", "peak")
+    __slots__ = ("_most", "_taken", "_waiting")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self.peak = 0
 
     def take_nowait(self) -> bool:
         """Take a slot if one is free and nobody waits for it."""
         if self._taken >= self._most or self._waiting:
             return False
         self._taken += 1
-        self.peak = max(self.peak, self._taken)
         return True
 
     async def take(self, kill: AbortSignal, timeout_s: float) -> bool:
