@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callgate._json import canonical
 from callgate._pipeline.validate import revalidate, validate
+from callgate._schema import whole_numbers
 from callgate.calls import RawCall, Scope
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ToolRaised
 from callgate.route import ParsedCall, ResolvedCall, ValidatedCall
@@ -203,6 +206,39 @@ def test_a_decorators_validator_has_its_say() -> None:
     )
     assert validated(picky, {"text": "a"}).notes == ()
     assert "no digits" in str(refused(picky, {"text": "1"}))
+
+
+whole = st.integers(-(2**60), 2**60).map(float) | st.floats(allow_nan=False, allow_infinity=False).map(float.__trunc__).map(
+    lambda number: float(number) if -(2**63) <= number < 2**63 else 0.0
+)
+numbers = whole | st.integers(-(2**60), 2**60)
+COUNTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "number": {"type": "number"},
+        "rows": {"type": "array", "items": {"type": "object", "properties": {"count": {"type": "integer"}}}},
+    },
+    "additionalProperties": {"type": "integer"},
+}
+ONE_COUNT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"count": {"type": ["integer", "null"], "minimum": -(2**62)}, "number": {"type": "number"}},
+}
+
+
+@given(
+    st.sampled_from([COUNTS, ONE_COUNT, {**COUNTS, "additionalProperties": True}]),
+    st.fixed_dictionaries(
+        {}, optional={"text": st.text(), "number": numbers, "count": numbers, "rows": st.lists(st.fixed_dictionaries({"count": numbers}))}
+    ),
+)
+def test_every_float_that_means_an_integer_is_found(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """The quick look says the same as the schema asked about every float."""
+    expected, notes = whole_numbers(arguments, bound(Search(schema)).schema)
+    call = validated(Search(schema), arguments)
+    assert canonical(call.arguments) == canonical(expected)
+    assert call.notes == notes
 
 
 def test_changed_arguments_are_held_to_the_same_rules_and_never_coerced() -> None:

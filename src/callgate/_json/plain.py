@@ -18,6 +18,7 @@ __all__ = ["Maker", "NotJson", "to_jsonable"]
 _NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
 _PLAIN_BYTES = 131_072
 """More than the ordinary case can hold."""
+_PLAIN_CHARS = 4_096
 _MOST_BITS = 13_000  # below the 4,300 digits that int and str convert
 
 
@@ -52,21 +53,19 @@ def to_jsonable(
 
 def _is_plain(value: object) -> bool:
     """Whether this is the ordinary case: one small scalar, or a small dict of them. Says no where it would take longer to know."""
-    if type(value) is dict:
-        if len(value) > 16:
+    if type(value) is str:
+        return len(value) < _PLAIN_CHARS and value.isascii()
+    if type(value) is not dict:
+        return value is None or type(value) is bool
+    if len(value) > 16:
+        return False
+    for key, item in value.items():
+        kind = type(item)
+        if type(key) is not str or not key.isascii() or not (kind is int or (kind is not dict and _is_plain(item))):
             return False
-        for key, item in value.items():
-            kind = type(item)
-            if type(key) is not str or not key.isascii() or not (kind is int or kind is bool or item is None or _is_plain_text(item)):
-                return False
-            if kind is int and not -(2**63) <= item < 2**64:
-                return False
-        return True
-    return value is None or type(value) is bool or _is_plain_text(value)
-
-
-def _is_plain_text(value: object) -> bool:
-    return type(value) is str and len(value) < 4096 and value.isascii()
+        if kind is int and not -(2**63) <= item < 2**64:
+            return False
+    return True
 
 
 class NotJson(Exception):

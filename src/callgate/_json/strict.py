@@ -24,6 +24,7 @@ __all__ = ["strict_object", "strict_value"]
 _decode = msgspec.json.Decoder().decode
 _LEAST, _END = -(2**63), 2**64
 _SMALL = 2**30
+_SCALARS = frozenset({str, bool, float, type(None)})
 _NO_NUMBER = re.compile(r"(?<![\w.])-?(?:NaN|Infinity)\b")
 _LONE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _WHITE = " \t\r\n"
@@ -76,10 +77,9 @@ def strict_value(text: str, limits: Limits) -> object:
 def _is_nested(value: dict[str, object]) -> bool:
     """Whether the careful walk is needed: a value is a container, or an integer large enough to look at."""
     for item in value.values():
-        kind = item.__class__
-        if kind is str or kind is bool or item is None or kind is float:
+        if item.__class__ in _SCALARS:
             continue
-        if kind is not int or not -_SMALL < item < _SMALL:  # type: ignore[operator]
+        if item.__class__ is not int or not -_SMALL < item < _SMALL:
             return True
     return False
 

@@ -51,7 +51,8 @@ class Endings:
 
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
         """The call has a result: recorded, and durable before anybody sees it."""
-        if self._restart is not None and result.success and await self._restarts(result):
+        success = result.success
+        if self._restart is not None and success and await self._restarts(result):
             flight.end("call.restarted", Reason(reason="the result enriched the context"))
             self._control.count(flight.scope.conversation, success=True)
             return Restarted(flight.uid)
@@ -59,8 +60,8 @@ class Endings:
         position = flight.end("call.completed", body)
         if self._survives:
             await flight.durable(position)
-        self._control.count(flight.scope.conversation, success=result.success)
-        if result.success and flight.scope.conversation:
+        self._control.count(flight.scope.conversation, success=success)
+        if success and flight.scope.conversation:
             flight.remember(body)
         if log.isEnabledFor(logging.INFO):
             log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)

@@ -37,6 +37,7 @@ class Normaliser:
 
     def __init__(self, limits: Limits, blobs: BlobStore, redactor: Redactor | None) -> None:
         self._limits = limits
+        self._recorded_bytes = limits.result_inline_bytes + limits.content_bytes
         self._blobs = blobs
         self._redactor = redactor
 
@@ -56,7 +57,7 @@ class Normaliser:
     def recorded(self, result: ToolResult) -> bytes:
         """The result as it is recorded: whole up to a size, by reference above it."""
         body = canonical(result)
-        if len(body) <= self._limits.result_inline_bytes + self._limits.content_bytes:
+        if len(body) <= self._recorded_bytes:
             return body
         return canonical(replace(result, structured=None))
 

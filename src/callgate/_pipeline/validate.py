@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from callgate._json import canonical, decode, strict_object
+from callgate._json import canonical, decode, plain_bytes, strict_object
 from callgate._json.text import clip
 from callgate._limits import Limits
 from callgate._schema import CompiledSchema, Problem, coerced, whole_numbers
@@ -74,7 +74,7 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
     if not schema.is_valid(arguments):
         arguments, more = _coerced(tool, arguments, coerce)
         notes += more
-    if coerce and schema.integers and _has_whole_float(arguments):
+    if coerce and _may_mean_integers(arguments, schema.integers):
         arguments, more = whole_numbers(arguments, schema)
         notes += more
     if tool.own_validator:
@@ -98,6 +98,13 @@ def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
     if not notes or not tool.schema.is_valid(changed):
         raise _invalid(tool, tool.schema.problems(changed))
     return changed, notes
+
+
+def _may_mean_integers(arguments: Arguments, asked: tuple[str, ...] | None) -> bool:
+    """Whether a float stands where an integer may be asked for: at these names, or anywhere."""
+    if asked is None:  # in JSON, `.0` is how every whole float is written that is not too large to be looked at
+        return b".0" in plain_bytes(arguments) and _has_whole_float(arguments)
+    return float in map(type, map(arguments.get, asked))
 
 
 def _has_whole_float(node: Any) -> bool:

@@ -18,7 +18,7 @@ from callgate._schema.mend import mended, refuse, refuse_unusable
 from callgate._schema.patterns import engine_of
 from callgate._schema.problems import Problem, listed, too_dear
 from callgate._schema.references import DRAFTS, References
-from callgate._schema.walk import Schema, pointer
+from callgate._schema.walk import Schema, mapping, pointer, subschemas
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
 __all__ = ["CompiledSchema", "compile_schema"]
@@ -40,6 +40,8 @@ _FACTS = {
 _CHECK_BUDGET = 20_000_000  # units of effort, 0.2 s
 _EXPLAIN_BUDGET = 5_000  # an error costs about 3,000 times what a check costs
 _EXPLAIN_BYTES = 65_536
+_INTEGER = b'"integer"'
+_REFERENCES = (b'"$ref"', b'"$dynamicRef"', b'"$recursiveRef"')
 
 
 class CompiledSchema:
@@ -52,12 +54,14 @@ class CompiledSchema:
         properties: Every property that the schema names at the top level.
         closed: The schema takes no other properties.
         silent: The schema says nothing about other properties.
-        integers: The schema, or a document it refers to, may ask for an integer somewhere.
+        integers: The top-level properties that it may ask to be integers; None where it may ask for them in other places, too.
     """
 
     __slots__ = ("_effort", "_validator", "closed", "integers", "is_valid", "notes", "properties", "silent", "source")
 
-    def __init__(self, source: Schema, validator: Any, effort: Effort, notes: tuple[str, ...] = (), *, integers: bool = True) -> None:
+    def __init__(
+        self, source: Schema, validator: Any, effort: Effort, notes: tuple[str, ...] = (), *, integers: tuple[str, ...] | None = None
+    ) -> None:
         self.source = source
         self.notes = notes
         self.integers = integers
@@ -132,8 +136,22 @@ def compile_schema(
     notes = mended(root, draft)
     refuse_unusable(root, where)
     validator = _validator(root, where, dialect, resources or {})
-    integers = bool(resources) or b'"integer"' in canonical(root)
+    integers = None if resources else _integers(root)
     return CompiledSchema(root, validator, _effort(root, where, draft, resources or {}), tuple(notes), integers=integers)
+
+
+def _integers(root: Schema) -> tuple[str, ...] | None:
+    text = canonical(root)
+    if _INTEGER not in text:
+        return ()
+    if any(word in text for word in _REFERENCES):
+        return None
+    named = mapping(root, "properties")
+    asked = tuple(name for name, inner in named.items() if _INTEGER in canonical(inner))
+    if any(not isinstance(named[name], dict) or any(subschemas(named[name])) for name in asked):
+        return None
+    rest = {**root, "properties": {name: inner for name, inner in named.items() if name not in asked}}
+    return None if _INTEGER in canonical(rest) else asked
 
 
 def _read(source: Mapping[str, Any] | str | bytes, where: str) -> Schema:
