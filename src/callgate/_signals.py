@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 __all__ = ["AbortController", "AbortSignal", "Control", "is_own_failure", "settled"]
@@ -20,25 +20,21 @@ class AbortSignal:
     __slots__ = ("_listeners", "reason")
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: dict[object, Callable[[], None]] = {}
         self.reason: str | None = None
 
     @property
     def aborted(self) -> bool:
         return self.reason is not None
 
-    def on_abort(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def on_abort(self, listener: Callable[[], None]) -> Callable[[], object]:
         """Call `listener` when the signal fires, at once if it has. Returns a function that takes it off again."""
         if self.reason is not None:
             listener()
             return lambda: None
-        self._listeners.append(listener)
-
-        def remove() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return remove
+        place = object()
+        self._listeners[place] = listener
+        return partial(self._listeners.pop, place, None)
 
     async def wait(self) -> str:
         """Wait until the signal fires and return its reason."""
@@ -55,9 +51,8 @@ class AbortSignal:
         if self.reason is not None:
             return
         self.reason = reason.encode("utf-8", "backslashreplace").decode()
-        listeners, self._listeners = self._listeners, []
-        for listener in listeners:
-            listener()
+        while self._listeners:
+            self._listeners.pop(next(iter(self._listeners)))()
 
 
 class AbortController:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from callgate._json import decode
+from callgate._runners.alarms import Alarms
 from callgate._runners.failure import awaited, failed, not_started, overdue
 from callgate._runners.strays import OnLate, Strays
 from callgate.protocols import Execution, RunRequest
@@ -35,6 +36,7 @@ class InlineRunner:
 
     def __init__(self, on_late: OnLate | None = None) -> None:
         self._strays = Strays(on_late)
+        self._alarms = Alarms()
         self._closed = False
 
     @property
@@ -58,10 +60,11 @@ class InlineRunner:
         if isinstance(begun, Execution):
             return begun
         coro, waiting = begun
-        return await Drive(request, coro, waiting, context, self._strays)
+        return await Drive(request, coro, waiting, context, self._strays, self._alarms)
 
     async def close(self) -> None:
         self._closed = True
+        self._alarms.close()
         await self._strays.close()
 
 
@@ -96,14 +99,14 @@ async def _awaiting(value: Awaitable[object]) -> object:
     return await value
 
 
-async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: Strays) -> Execution:
+async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: Strays, alarms: Alarms) -> Execution:
     """Await `value` under the deadline and the kill of `request`."""
     context.run(_go_inside, request)
     try:
         begun = context.run(_first_step, _awaiting(value))
     except BaseException as error:
         return failed(error)
-    execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays)
+    execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays, alarms)
     return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
 
 
@@ -119,6 +122,8 @@ class Drive:
     """
 
     __slots__ = (
+        "_alarm",
+        "_alarms",
         "_asyncio_future_blocking",
         "_baseline",
         "_cancels",
@@ -132,19 +137,19 @@ class Drive:
         "_task",
         "_task_context",
         "_throw",
-        "_timer",
         "_waiting",
         "_wake",
         "_why",
     )
 
-    def __init__(self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: Strays) -> None:
+    def __init__(self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: Strays, alarms: Alarms) -> None:
         self._asyncio_future_blocking = False
         self._request = request
         self._coro = coro
         self._waiting: Any = waiting
         self._context = context
         self._strays = strays
+        self._alarms = alarms
         self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
@@ -155,12 +160,11 @@ class Drive:
         self._throw = False
         self._given_up = False
         self._handle: asyncio.Handle | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._wake: Callable[[Any], object] | None = None
         self._task_context: Context | None = None
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        self._timer = self._loop.call_later(self._request.timeout_s, self._stop, "timed_out")
+        self._alarm = self._alarms.set(self._request.timeout_s, self._overdue)
         silence = self._request.kill.on_abort(self._killed)
         try:
             execution = yield from self._steps()
@@ -170,7 +174,7 @@ class Drive:
             raise
         finally:
             silence()
-            self._timer.cancel()
+            self._alarms.take_off(self._alarm)
             self._settle()
         return self._ended(execution)
 
@@ -241,6 +245,9 @@ class Drive:
         if wake is not None:
             wake(self)
 
+    def _overdue(self) -> None:
+        self._stop("timed_out")
+
     def _killed(self) -> None:
         self._stop("killed")
 
@@ -248,9 +255,8 @@ class Drive:
         if self._why is not None:
             return
         self._why = why
-        assert self._timer is not None
-        self._timer.cancel()
-        self._timer = self._loop.call_later(self._request.grace_s, self._give_up)
+        self._alarms.take_off(self._alarm)
+        self._alarm = self._alarms.set(self._request.grace_s, self._give_up)
         self._interrupt()
 
     def _interrupt(self) -> None:

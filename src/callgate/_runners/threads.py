@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from callgate._json import decode
 from callgate._limits import Limits
+from callgate._runners.alarms import Alarms
 from callgate._runners.failure import failed, not_started
 from callgate._runners.inline import drive
 from callgate._runners.relay import Relay
@@ -37,6 +38,7 @@ class ThreadRunner:
         self._pool = _Pool(limits.parallel_threads)
         self._limit = limits.abandoned_threads
         self._strays = Strays(on_late)
+        self._alarms = Alarms()
 
     @property
     def abandoned(self) -> int:
@@ -54,14 +56,14 @@ class ThreadRunner:
             return not_started(why)
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
-        job = _Job(request, loop, self._pool, self._strays)
+        job = _Job(request, loop, self._pool, self._strays, self._alarms)
         self._pool.submit(job)
         try:
             answer = await self._answer(job)
             if isinstance(answer, Execution):
                 return answer
             rest = replace(request, timeout_s=max(0.0, request.timeout_s - (loop.time() - begun_at)))
-            return await drive(answer, rest, job.context, self._strays)
+            return await drive(answer, rest, job.context, self._strays, self._alarms)
         finally:
             job.relay.stop()
 
@@ -99,16 +101,17 @@ class ThreadRunner:
     async def close(self) -> None:
         """End the threads that wait for work; those inside a tool are not waited for."""
         self._pool.close()
+        self._alarms.close()
         await self._strays.close()
 
 
 class _Job:
     """One attempt on its way through the pool."""
 
-    def __init__(self, request: RunRequest, loop: asyncio.AbstractEventLoop, pool: _Pool, strays: Strays) -> None:
+    def __init__(self, request: RunRequest, loop: asyncio.AbstractEventLoop, pool: _Pool, strays: Strays, alarms: Alarms) -> None:
         self.request = request
         self.context: Context = copy_context()
-        self.wait: Wait[Execution | Awaitable[object]] = Wait(request)
+        self.wait: Wait[Execution | Awaitable[object]] = Wait(request, alarms)
         self.relay = Relay(request.context, loop)
         self.finished = False
         """The tool has returned. Guarded by the pool's lock, as is `abandoned`."""

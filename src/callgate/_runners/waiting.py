@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
+from callgate._runners.alarms import Alarms
 from callgate._runners.failure import overdue
 from callgate.protocols import Execution, RunRequest
 
@@ -20,10 +21,10 @@ T = TypeVar("T")
 class Wait(Generic[T]):
     """Awaited once; gives what `finish` was handed, or None where the deadline or the kill came first (`killed` says which)."""
 
-    def __init__(self, request: RunRequest) -> None:
+    def __init__(self, request: RunRequest, alarms: Alarms) -> None:
         self._request = request
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[T | None] = self._loop.create_future()
+        self._alarms = alarms
+        self._future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         self.over = False
         """Nobody waits any more."""
         self.killed = False
@@ -36,20 +37,23 @@ class Wait(Generic[T]):
         return True
 
     async def get(self) -> T | None:
-        timer = self._loop.call_later(self._request.timeout_s, self._end, False)
+        alarm = self._alarms.set(self._request.timeout_s, self._overdue)
         silence = self._request.kill.on_abort(self._kill)
         try:
             return await self._future
         finally:
             self.over = True
             silence()
-            timer.cancel()
+            self._alarms.take_off(alarm)
 
     @property
     def value(self) -> T | None:
         """What was handed over, also where the waiting itself was cancelled at that moment."""
         done = self._future.done() and not self._future.cancelled()
         return self._future.result() if done else None
+
+    def _overdue(self) -> None:
+        self._end(False)
 
     def _kill(self) -> None:
         self._end(True)

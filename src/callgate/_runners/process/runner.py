@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._limits import Limits
+from callgate._runners.alarms import Alarms
 from callgate._runners.failure import describe, failed, not_started
 from callgate._runners.output import Tail
 from callgate._runners.process.limits import ProcessLimits
@@ -50,6 +51,7 @@ class ProcessRunner:
         self._pool = Pool(self._limits, clock)
         self._targets: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
         self._on_late = on_late
+        self.alarms = Alarms()
         self.late = 0
         """Answers that came after their call had ended."""
         self.abandoned = 0
@@ -65,7 +67,7 @@ class ProcessRunner:
         since = time.monotonic()
         link = self._pool.take()
         if link is None:
-            waiting: Wait[Link] = Wait(request)
+            waiting: Wait[Link] = Wait(request, self.alarms)
             link = await self._next_free(waiting)
             if link is None:
                 return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
@@ -140,6 +142,7 @@ class ProcessRunner:
         return self._pool.closed
 
     async def close(self) -> None:
+        self.alarms.close()
         await self._pool.close()
 
 
@@ -147,7 +150,7 @@ class _Attempt:
     """One call in one worker: hears what it says."""
 
     def __init__(self, runner: ProcessRunner, link: Link, request: RunRequest) -> None:
-        self.wait: Wait[Execution] = Wait(request)
+        self.wait: Wait[Execution] = Wait(request, runner.alarms)
         self.open = True
         """The worker has not yet said that the call has ended."""
         self._runner = runner
