@@ -9,9 +9,11 @@ beside everything before them start early; they are adopted when the message is 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol
+
+from msgspec import Struct
 
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
@@ -37,25 +39,22 @@ class Route(Protocol):
     def note(self, kind: str, uids: list[str], reason: str) -> None: ...
 
 
-class _Slot:
+class _Slot(Struct, eq=False):
     """One call of the message."""
 
-    __slots__ = ("call", "early", "ended", "flight", "footprint", "index", "outcome", "running", "started", "waits")
-
-    def __init__(self, flight: Flight, index: int) -> None:
-        self.flight = flight
-        self.index = index
-        self.footprint = _FREE
-        """What the call touches: as it was asked for, and once it is approved, as it will run."""
-        self.running = False
-        """Whether its tool may have started."""
-        self.call: ValidatedCall | None = None
-        self.outcome: Outcome | None = None
-        self.waits: tuple[int, ...] = ()
-        self.early = False
-        self.started = False
-        self.ended: asyncio.Future[None] | None = None
-        """Made by the first who waits for this call."""
+    flight: Flight
+    index: int
+    footprint: Footprint = _FREE
+    """What the call touches: as it was asked for, and once it is approved, as it will run."""
+    running: bool = False
+    """Whether its tool may have started."""
+    call: ValidatedCall | None = None
+    outcome: Outcome | None = None
+    waits: tuple[int, ...] = ()
+    early: bool = False
+    started: bool = False
+    ended: asyncio.Future[None] | None = None
+    """Made by the first who waits for this call."""
 
     async def end(self, kill: AbortSignal) -> None:
         """Wait until the call has ended, whether or not it has started; or until the message is killed."""
@@ -87,7 +86,8 @@ class Emission:
         self._unlink = signal.on_abort(lambda: self._kill.abort(signal.reason or "killed"))
         self._slots: list[_Slot] = []
         self._plan = Plan()
-        self._ids: Counter[str] = Counter()
+        self._ids: dict[str, int] = {}
+        """How often each of the model's ids has come."""
         self._pump = Pump(self._run)
         self._changed: list[_Slot] = []
         """Calls that will run with other arguments than those the plan was made for."""
@@ -98,14 +98,15 @@ class Emission:
     def add(self, raw: RawCall) -> int:
         """Take the next call of the message; may start it. Returns its index."""
         self._check_open()
-        occurrence = self._ids[str(raw.id)]
-        self._ids[str(raw.id)] += 1
-        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence), len(self._slots))
+        called, index = str(raw.id), len(self._slots)
+        occurrence = self._ids.get(called, 0)
+        self._ids[called] = occurrence + 1
+        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence), index)
         self._slots.append(slot)
         if self._early:
             self._prepare(slot)
             self._start_early(slot)
-        return len(self._slots) - 1
+        return index
 
     async def seal(self) -> list[Outcome]:
         """Run what has not run and return every call's outcome, in emission order."""
@@ -177,8 +178,14 @@ class Emission:
         finally:
             slot.tell()
 
-    async def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> None:
+    def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
         """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
+        if self._changed or approved.call is not slot.call:
+            return self._in_turn(slot, approved)
+        slot.running = True
+        return None
+
+    async def _in_turn(self, slot: _Slot, approved: ApprovedCall) -> None:
         if slot.call is not None and approved.call.arguments != slot.call.arguments:
             slot.footprint = _footprint(approved.call)
             self._changed.append(slot)

@@ -43,8 +43,8 @@ class Executor:
         return await self._cache.answer(approved, lambda: self._executed(flight, approved), kill=flight.kill, timeout_s=left)
 
     async def _executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
-        if flight.before_start is not None:
-            await flight.before_start(approved)
+        if flight.before_start is not None and (turn := flight.before_start(approved)) is not None:
+            await turn
         tool = approved.call.tool
         began = self._clock.monotonic()
         slots = self._desk.slots(tool)

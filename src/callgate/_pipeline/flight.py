@@ -45,8 +45,8 @@ class Flight(Struct, kw_only=True, eq=False):
     """Whether its one end is on record."""
     on_record: bool = False
     """Whether anything of it is."""
-    before_start: Callable[[ApprovedCall], Awaitable[None]] | None = None
-    """Waited for between approval and start: the emission's say."""
+    before_start: Callable[[ApprovedCall], Awaitable[None] | None] | None = None
+    """Asked between approval and start, and waited for where it says so: the emission's say."""
     held: tuple[Slots, ...] = ()
     """The slots this call holds while its tool runs."""
     _progressed: int = 0

@@ -59,13 +59,17 @@ class Plan:
             self._barrier = (index,)
             self._clear()
             return waits
-        found = _waits_for(self._effects, index) if call.touched is None else self._meeting(call.touched, index)
-        if call.reads_only and call.touched is None:
+        self._since.append(index)
+        if call.touched is None:
             self._free.append(index)
-        elif not call.reads_only:
+            if not self._effects:
+                return self._barrier
+            found = _waits_for(self._effects, index)
+        else:
+            found = self._meeting(call.touched, index)
+        if not call.reads_only:
             found |= _waits_for(self._free, index)
             self._effects.append(index)
-        self._since.append(index)
         found.discard(index)
         return (*self._barrier, *sorted(found))
 
