@@ -88,7 +88,7 @@ class Emission:
         self._plan = Plan()
         self._ids: dict[str, int] = {}
         """How often each of the model's ids has come."""
-        self._pump = Pump(self._run)
+        self._pump = Pump()
         self._changed: list[_Slot] = []
         """Calls that will run with other arguments than those the plan was made for."""
         self._over = False
@@ -164,7 +164,7 @@ class Emission:
     def _start(self, slot: _Slot) -> None:
         slot.flight.before_start = partial(self._clear_to_start, slot)
         slot.started = True
-        self._pump.add(slot)
+        self._pump.add(partial(self._run, slot))
 
     async def _run(self, slot: _Slot) -> None:
         try:
@@ -176,6 +176,7 @@ class Emission:
                 slot.outcome = await self._route.complete(slot.flight, slot.call)
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
+            slot.flight.before_start = None  # or slot and flight would keep each other until the garbage is collected
             slot.tell()
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:

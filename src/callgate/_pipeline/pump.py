@@ -11,26 +11,24 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
-from typing import Generic, TypeVar
 
 __all__ = ["Pump"]
 
-T = TypeVar("T")
+Work = Callable[[], Awaitable[None]]
 
 
-class Pump(Generic[T]):
-    """Runs whatever is added, in order, side by side. Belongs to one event loop."""
+class Pump:
+    """Runs whatever is added, in order, side by side. Belongs to one event loop. Holds nothing of what has ended."""
 
-    def __init__(self, run: Callable[[T], Awaitable[None]]) -> None:
-        self._run = run
-        self._waiting: deque[T] = deque()
+    def __init__(self) -> None:
+        self._waiting: deque[Work] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._context: Context = copy_context()
         self._spare = False
         """Whether a task has been made that has not begun."""
 
-    def add(self, item: T) -> None:
-        self._waiting.append(item)
+    def add(self, work: Work) -> None:
+        self._waiting.append(work)
         if not self._spare:
             self._make_spare()
 
@@ -43,10 +41,10 @@ class Pump(Generic[T]):
         task = asyncio.current_task()
         # A tool that cancelled the task it ran in must not end the next call too.
         while self._waiting and task is not None and not task.cancelling():
-            item = self._waiting.popleft()
+            work = self._waiting.popleft()
             if self._waiting and not self._spare:
                 self._make_spare()
-            await self._run(item)
+            await work()
 
     async def ended(self) -> None:
         """Wait for all that was added. Raises what a run raised: a bug of ours must not hide in a task."""
