@@ -1,0 +1,236 @@
+"""A place in text that is still arriving, and the few ways to move it.
+
+Every way to move is a generator: it waits where the text so far does not decide, so a dialect reads as if the text were whole and its
+result cannot depend on where a stream was cut. What a candidate has read can be given back. Each piece of text is looked at a bounded
+number of times, however it arrives. Knows no dialect and no tool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from functools import lru_cache
+from typing import TypeVar
+
+__all__ = ["MAX_CANDIDATE", "Cursor", "NoCall", "Wait"]
+
+T = TypeVar("T")
+Wait = Generator[None, None, T]
+"""Yields whenever it needs more text, and returns a T."""
+
+MAX_CANDIDATE = 1_048_576
+"""What a call may take up, in characters. What is longer is text."""
+_MAX_DEPTH = 200
+_WHITE = re.compile(r"\s*")
+_MARK = re.compile(r"""[\[\](){}"']""")
+_CLOSER = {"[": "]", "{": "}", "(": ")"}
+_STRING_STOP = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+
+
+class NoCall(Exception):
+    """What was tried is not what stands here. Never leaves the reader."""
+
+
+@lru_cache(maxsize=256)
+def _any_of(marks: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)))
+
+
+class Cursor:
+    """Reads text that arrives in pieces."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        """What has arrived and is not yet read, from some point on."""
+        self.pos = 0
+        self.final = False
+        """Whether no text follows what has arrived."""
+        self.cut = False
+        """Whether the message did not end well."""
+        self.base = 0
+        self.version = 0
+        """Changes with `text`: a position in it means something for one version only."""
+        self._arrived: list[str] = []
+        self._taken: list[str] = []
+        self._mark = 0
+        self._start = 0
+        self.work = 0
+        """Characters looked at in all, for those who check that this is linear."""
+
+    def arrive(self, text: str) -> None:
+        """Take in the next piece."""
+        if text:
+            self._arrived.append(text)
+
+    @property
+    def offset(self) -> int:
+        """Where the cursor stands in the whole message."""
+        return self.base + self.pos
+
+    def begin(self) -> None:
+        """Start a candidate here."""
+        self._taken.clear()
+        self._mark, self._start = self.pos, self.offset
+
+    def rewind(self) -> None:
+        """Go back to where the candidate began."""
+        if self._taken:
+            self.text = "".join(self._taken) + self.text[self._mark :]
+            self.work += len(self.text)
+            self.version += 1
+            self._taken.clear()
+            self._mark, self.base = 0, self._start
+        self.pos = self._mark
+
+    def source(self) -> str:
+        """What the candidate has read."""
+        return "".join(self._taken) + self.text[self._mark : self.pos]
+
+    def more(self) -> Wait[bool]:
+        """Wait for more text; False if there is none."""
+        self._bounded()
+        while not self._arrived:
+            if self.final:
+                return False
+            yield
+        self._taken.append(self.text[self._mark : self.pos])
+        self.base += self.pos
+        self.text = "".join((self.text[self.pos :], *self._arrived))
+        self.work += len(self.text)
+        self.version += 1
+        self.pos = self._mark = 0
+        self._arrived.clear()
+        return True
+
+    def _bounded(self) -> None:
+        if self.offset - self._start > MAX_CANDIDATE:
+            raise NoCall
+
+    def _move(self, pos: int) -> None:
+        self.work += pos - self.pos
+        self.pos = pos
+        self._bounded()
+
+    def at(self, literal: str) -> Wait[bool]:
+        """Whether `literal` comes next."""
+        while True:
+            self.work += 1
+            if self.text.startswith(literal, self.pos):
+                return True
+            have = self.text[self.pos : self.pos + len(literal)]
+            if len(have) == len(literal) or not literal.startswith(have) or not (yield from self.more()):
+                return False
+
+    def take(self, *literals: str) -> Wait[str]:
+        """The first of `literals` that comes next, read; nothing if none does."""
+        for literal in literals:
+            if (yield from self.at(literal)):
+                self._move(self.pos + len(literal))
+                return literal
+        return ""
+
+    def expect(self, *literals: str) -> Wait[str]:
+        """The same, where one of them has to come."""
+        found = yield from self.take(*literals)
+        if not found:
+            raise NoCall
+        return found
+
+    def white(self) -> Wait[None]:
+        """Read white space, if any."""
+        yield from self.run(_WHITE)
+
+    def run(self, pattern: re.Pattern[str]) -> Wait[str]:
+        """Read the longest run of one class of characters; `pattern` is that class with a star."""
+        parts: list[str] = []
+        while True:
+            found = pattern.match(self.text, self.pos)
+            end = found.end() if found else self.pos
+            parts.append(self.text[self.pos : end])
+            self._move(end)
+            if end < len(self.text) or not (yield from self.more()):
+                return "".join(parts)
+
+    def peek(self) -> Wait[str]:
+        """The next character; nothing at the end of the message."""
+        while self.pos >= len(self.text):
+            if not (yield from self.more()):
+                return ""
+        return self.text[self.pos]
+
+    def unread(self, literal: str) -> None:
+        """Give back what was read last."""
+        self.pos -= len(literal)
+
+    def ahead(self, limit: int) -> str:
+        """What comes next as far as it has arrived, at most `limit` characters."""
+        return self.text[self.pos : self.pos + limit]
+
+    def until(self, *marks: str, end: bool = False) -> Wait[tuple[str, str]]:
+        """Read up to the first of `marks` and over it: what came before it, and which it was.
+
+        With `end`, the end of a message that was not cut off is a mark, too: the empty one.
+        """
+        pattern, overlap = _any_of(marks), max(map(len, marks)) - 1
+        parts: list[str] = []
+        while True:
+            found = pattern.search(self.text, self.pos)
+            stop = found.start() if found else len(self.text) if self.ended else max(self.pos, len(self.text) - overlap)
+            parts.append(self.text[self.pos : stop])
+            self._move(stop)
+            if found:
+                self._move(found.end())
+                return "".join(parts), found.group()
+            if not (yield from self.more()):
+                if not end or self.cut:
+                    raise NoCall
+                return "".join((*parts, self.text[self.pos :])), ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of the message has arrived."""
+        return self.final and not self._arrived
+
+    def value(self) -> Wait[str]:
+        """Read one bracketed value, JSON or Python, up to the bracket that closes it. What it holds is for others to judge."""
+        parts: list[str] = []
+        closers: list[str] = []
+        while True:
+            found = _MARK.search(self.text, self.pos)
+            stop = found.end() if found else len(self.text)
+            parts.append(self.text[self.pos : stop])
+            self._move(stop)
+            if found is None:
+                if not (yield from self.more()):
+                    raise NoCall
+                continue
+            mark = found.group()
+            if mark in _STRING_STOP:
+                parts.append((yield from self._string(mark)))
+            elif mark in _CLOSER:
+                closers.append(_CLOSER[mark])
+            elif not closers or closers.pop() != mark:
+                raise NoCall
+            if not closers or len(closers) > _MAX_DEPTH:
+                break
+        if closers:
+            raise NoCall
+        return "".join(parts)
+
+    def _string(self, quote: str) -> Wait[str]:
+        """Read the rest of a string, with its closing quote."""
+        parts: list[str] = []
+        while True:
+            found = _STRING_STOP[quote].search(self.text, self.pos)
+            stop = found.start() if found else len(self.text)
+            if found and found.group() == "\\" and stop + 1 >= len(self.text):
+                found = None
+            elif found:
+                stop += 2 if found.group() == "\\" else 1
+            parts.append(self.text[self.pos : stop])
+            self._move(stop)
+            if found is None:
+                if not (yield from self.more()):
+                    raise NoCall
+            elif found.group() == quote:
+                return "".join(parts)

@@ -1,0 +1,23 @@
+"""Apertus: a list of objects whose only key is the tool's name.
+
+    <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
+
+Source: the chat template of Apertus-8B-Instruct.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.marked import Marked
+from callgate.models.dialects.shape import Dialect
+
+__all__ = ["APERTUS"]
+
+APERTUS = Dialect(
+    name="apertus",
+    families="Apertus",
+    example='<|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>',
+    openers=("<|tools_prefix|>",),
+    read=Marked("<|tools_suffix|>"),
+    silent=("<|assistant_end|>", "<|assistant_start|>"),
+    thoughts=(("<|inner_prefix|>", "<|inner_suffix|>"),),
+)

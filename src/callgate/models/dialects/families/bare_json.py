@@ -1,0 +1,111 @@
+"""Llama 3, xLAM, prompted models of every family, and callgate's own fallback: a JSON object without any marker, fenced or not.
+
+    {"tool": "get_weather", "parameters": {"city": "Paris"}, "reasoning": "I was asked."}
+
+It counts at the start of a line or as the whole of a fence, alone on its lines, and only if it names a tool that exists. Where nobody
+said which tools exist, it has to have a name and arguments and nothing that a call has not. What else is JSON is an answer.
+
+Source: the chat template of Llama-3.1; the model card of xLAM-2; callgate's fallback format.
+"""
+
+from __future__ import annotations
+
+import re
+
+from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.json_calls import Call, call_of, starts_a_call
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.shape import Dialect, Reads
+
+__all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TEXT", "read_object"]
+
+_BLANK = re.compile(r"[ \t]*")
+_STRAY = re.compile(r"[\s;,\]}]*")
+_MAY_FOLLOW = frozenset({"", "\n", "\r", ";", ",", "{", "<", "`", "[", "]", "}"})
+_FIRST = 600
+
+
+def read_object(cursor: Cursor, tools: ToolNames) -> Wait[Call]:
+    """Read an object that may be a call without markers; as soon as it cannot be one any more, it is none."""
+    while True:
+        verdict = starts_a_call(cursor.ahead(_FIRST), tools)
+        if verdict is not None:
+            break
+        if len(cursor.ahead(_FIRST)) == _FIRST or not (yield from cursor.more()):
+            raise NoCall
+    if not verdict:
+        raise NoCall
+    call = call_of((yield from cursor.value()))
+    if call is None or not call.arguments.startswith("{") or not tools.may_call(call.name):
+        raise NoCall
+    if call.alien or (tools.unknown and not call.sure):
+        raise NoCall
+    return call
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    if opener == "[":
+        yield from _list(cursor, tools)
+    else:
+        cursor.unread(opener)
+        call = yield from read_object(cursor, tools)
+        yield from cursor.run(_BLANK)
+        if (yield from cursor.peek()) not in _MAY_FOLLOW:
+            raise NoCall
+        yield call.found(tools)
+    yield from cursor.run(_STRAY)
+
+
+def _list(cursor: Cursor, tools: ToolNames) -> Reads:
+    while True:
+        yield from cursor.white()
+        if (yield from cursor.peek()) != "{":
+            raise NoCall
+        call = yield from read_object(cursor, tools)
+        yield call.found(tools)
+        yield from cursor.white()
+        if not (yield from cursor.take(",", ";")):
+            yield from cursor.take("]")
+            return
+
+
+def _read_fenced(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    yield from cursor.white()
+    start = yield from cursor.expect("[", "{")
+    yield from _read(cursor, tools, start)
+    yield from cursor.take("```")
+
+
+def _read_inline(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    if opener == "[":
+        yield from _list(cursor, tools)
+    else:
+        cursor.unread(opener)
+        yield (yield from read_object(cursor, tools)).found(tools)
+    yield from cursor.take(";")
+
+
+BARE_JSON = Dialect(
+    name="bare-json",
+    families="Llama 3, xLAM, prompted models, the fallback format",
+    example='{"tool": "get_weather", "parameters": {"city": "Paris"}, "reasoning": "I was asked."}',
+    openers=("{", "["),
+    read=_read,
+    bare=True,
+)
+FENCED_JSON = Dialect(
+    name="fenced-json",
+    families="prompted models, the fallback format",
+    example='```json\n{"tool": "get_weather", "parameters": {"city": "Paris"}}\n```',
+    openers=("```json", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```"),
+    read=_read_fenced,
+    bare=True,
+)
+JSON_IN_TEXT = Dialect(
+    name="json-in-text",
+    families="models that write calls into their sentences; only by hint",
+    example='Let me look: {"name": "get_weather", "arguments": {"city": "Paris"}}',
+    openers=("{", "["),
+    read=_read_inline,
+    by_hint=True,
+)

@@ -1,0 +1,47 @@
+"""DeepSeek V3.2 and V4: tags with a token in their names, and a word on whether a value is text.
+
+    <｜DSML｜function_calls>
+    <｜DSML｜invoke name="get_weather">
+    <｜DSML｜parameter name="city" string="true">Paris</｜DSML｜parameter>
+    </｜DSML｜invoke>
+    </｜DSML｜function_calls>
+
+Source: the encoding module of DeepSeek-V3.2 and the chat template of DeepSeek-V4.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.cursor import Cursor
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.tagged import Tags, read_tagged_calls
+
+__all__ = ["DEEPSEEK_DSML"]
+
+_BARS = ("｜DSML｜", "|DSML|")
+_TAGS = Tags(
+    call=tuple(f"<{bar}invoke " for bar in _BARS),
+    end=tuple(f"</{bar}invoke>" for bar in _BARS),
+    parameter=tuple(f"<{bar}parameter " for bar in _BARS),
+    end_parameter=tuple(f"</{bar}parameter>" for bar in _BARS),
+)
+_SECTIONS = ("function_calls", "tool_calls")
+_CLOSERS = tuple(f"</{bar}{section}>" for bar in _BARS for section in _SECTIONS)
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    if opener in _TAGS.call:
+        cursor.unread(opener)
+    yield from read_tagged_calls(cursor, tools, _TAGS, *_CLOSERS)
+
+
+DEEPSEEK_DSML = Dialect(
+    name="deepseek-dsml",
+    families="DeepSeek V3.2, V4",
+    example=(
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Paris'
+        "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+    ),
+    openers=(*(f"<{bar}{section}>" for bar in _BARS for section in _SECTIONS), *_TAGS.call),
+    read=_read,
+)

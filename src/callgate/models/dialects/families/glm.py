@@ -1,0 +1,73 @@
+"""GLM 4.5 to 4.7, Ling 3, Poolside: the name, then keys and values in turn.
+
+    <tool_call>get_weather
+    <arg_key>city</arg_key>
+    <arg_value>Paris</arg_value>
+    </tool_call>
+
+Source: the chat template of GLM-4.5.
+"""
+
+from __future__ import annotations
+
+import re
+
+from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.json_calls import argument_text
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.parts import Found
+from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.typed import as_object, parameter_schema, typed
+
+__all__ = ["GLM", "PairReader"]
+
+_NAME = re.compile(r"[^<{\n]*")
+
+
+class PairReader:
+    """Reads keys and values whose tags begin with a prefix of the family's own."""
+
+    def __init__(self, prefix: str, end: str) -> None:
+        self._key, self._end_key = f"<{prefix}arg_key>", f"</{prefix}arg_key>"
+        self._value, self._end_value = f"<{prefix}arg_value>", f"</{prefix}arg_value>"
+        self._end = end
+
+    def __call__(self, cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+        yield from cursor.white()
+        name = tools.written((yield from cursor.run(_NAME)))
+        yield from cursor.white()
+        if not name or len(name) > 200:
+            raise NoCall
+        if (yield from cursor.peek()) == "{":
+            text = yield from cursor.value()
+            yield from cursor.white()
+            yield from cursor.expect(self._end)
+            yield Found(name=name, arguments=argument_text(text))
+            return
+        members: dict[str, str] = {}
+        root = tools.schema(name)
+        while (yield from cursor.take(self._key)):
+            key, _ = yield from cursor.until(self._end_key)
+            yield from cursor.white()
+            yield from cursor.expect(self._value)
+            text, mark = yield from cursor.until(self._end_value, self._end)
+            if mark == self._end:
+                cursor.unread(mark)
+            members[key.strip()] = typed(text, parameter_schema(root, key.strip()), root)
+            yield from cursor.white()
+        if (yield from cursor.take(self._end)):
+            yield Found(name=name, arguments=as_object(members))
+        elif members and not cursor.cut and not (yield from cursor.peek()):
+            yield Found(name=name, arguments=as_object(members), closed="finished")
+        else:
+            raise NoCall
+
+
+GLM = Dialect(
+    name="glm",
+    families="GLM 4.5 to 4.7, Ling 3, Poolside",
+    example="<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+    openers=("<tool_call>",),
+    read=PairReader("", "</tool_call>"),
+    silent=("<|observation|>", "<|role_end|>"),
+)

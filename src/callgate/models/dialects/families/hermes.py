@@ -1,0 +1,23 @@
+"""Hermes, Qwen 2.5 and 3, ERNIE, EXAONE, Granite 4, MiMo, SmolLM and many more: a JSON object between tags.
+
+    <tool_call>
+    {"name": "get_weather", "arguments": {"city": "Paris"}}
+    </tool_call>
+
+Source: the chat templates of NousResearch Hermes 2 Pro and Qwen2.5.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.marked import Marked
+from callgate.models.dialects.shape import Dialect
+
+__all__ = ["HERMES"]
+
+HERMES = Dialect(
+    name="hermes",
+    families="Hermes, Qwen 2.5 and 3, ERNIE, EXAONE, Granite 4, SmolLM",
+    example='<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>',
+    openers=("<tool_call>", "<functioncall>", "<toolcall>", "<|tool_call_start|>"),
+    read=Marked("</tool_call>", "</functioncall>", "</toolcall>", "<|tool_call_end|>"),
+)

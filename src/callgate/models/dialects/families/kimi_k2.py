@@ -1,0 +1,59 @@
+"""Kimi K2: a section of calls, each with an identifier that holds the name.
+
+    <|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}
+    <|tool_call_end|><|tool_calls_section_end|>
+
+Source: the chat template and the tool-calling guide of Kimi-K2-Instruct.
+"""
+
+from __future__ import annotations
+
+import re
+
+from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.json_calls import argument_text
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.parts import Found
+from callgate.models.dialects.shape import Dialect, Reads
+
+__all__ = ["KIMI_K2"]
+
+_ID = re.compile(r"(?:functions\.)?(?P<name>.+):\d+", re.DOTALL)
+_ARGUMENTS, _END = "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    call_id, mark = yield from cursor.until(_ARGUMENTS, _END, "<|tool_call_begin|>")
+    named = _ID.fullmatch(call_id.strip())
+    if mark != _ARGUMENTS or named is None or len(call_id) > 300:
+        raise NoCall
+    yield from cursor.white()
+    if (yield from cursor.peek()) not in ("{", '"'):
+        raise NoCall
+    if (yield from cursor.peek()) == "{":
+        text = yield from cursor.value()
+    else:
+        text = argument_text((yield from cursor.until(_END))[0].strip())
+        cursor.unread(_END)
+        if not text.startswith("{"):
+            raise NoCall
+    yield Found(name=tools.written(named["name"]), arguments=text, id=call_id.strip())
+    yield from cursor.white()
+    yield from cursor.take(_END)
+
+
+KIMI_K2 = Dialect(
+    name="kimi-k2",
+    families="Kimi K2, K2 Thinking, K2.5",
+    example='<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>',
+    openers=("<|tool_call_begin|>",),
+    read=_read,
+    silent=(
+        "<|tool_calls_section_begin|>",
+        "<|tool_calls_section_end|>",
+        "<|tool_call_section_begin|>",
+        "<|tool_call_section_end|>",
+        "<|tool_call_end|>",
+    ),
+    thoughts=(("◁think▷", "◁/think▷"),),
+)

@@ -1,0 +1,68 @@
+"""Kimi K3: opened and closed parts, each argument with its type.
+
+    <|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris
+    <|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>
+
+Source: the chat template of Kimi-K3.
+"""
+
+from __future__ import annotations
+
+import re
+
+from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.parts import Found
+from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.typed import as_object, json_kind, parameter_schema, quoted, typed
+
+__all__ = ["KIMI_K3"]
+
+_SEP = "<|sep|>"
+_ARGUMENT, _END_ARGUMENT = "<|open|>argument ", f"<|close|>argument{_SEP}"
+_CALL, _END_CALL = "<|open|>call ", f"<|close|>call{_SEP}"
+_NAME = re.compile(r'(?:tool|name)="([^"]*)"')
+_KEY = re.compile(r'(?:key|name)="([^"]*)"')
+
+
+def _parts(*names: str) -> tuple[str, ...]:
+    return tuple(f"<|{way}|>{name}{_SEP}" for name in names for way in ("open", "close"))
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    header, _ = yield from cursor.until(_SEP)
+    named = _NAME.search(header)
+    if named is None or len(header) > 500:
+        raise NoCall
+    name = tools.written(named[1])
+    root = tools.schema(name)
+    members: dict[str, str] = {}
+    while True:
+        yield from cursor.white()
+        if (yield from cursor.take(_END_CALL)):
+            yield Found(name=name, arguments=as_object(members))
+            return
+        yield from cursor.expect(_ARGUMENT)
+        header, _ = yield from cursor.until(_SEP)
+        key = _KEY.search(header)
+        if key is None:
+            raise NoCall
+        text, _ = yield from cursor.until(_END_ARGUMENT)
+        if 'type="string"' in header:
+            members[key[1]] = quoted(text)
+        else:
+            members[key[1]] = text.strip() if json_kind(text) else typed(text, parameter_schema(root, key[1]), root)
+
+
+KIMI_K3 = Dialect(
+    name="kimi-k3",
+    families="Kimi K3",
+    example=(
+        '<|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris'
+        "<|close|>argument<|sep|><|close|>call<|sep|>"
+    ),
+    openers=(_CALL,),
+    read=_read,
+    silent=(*_parts("response", "tools", "message"), "<|end_of_msg|>"),
+    thoughts=((f"<|open|>think{_SEP}", f"<|close|>think{_SEP}"),),
+)

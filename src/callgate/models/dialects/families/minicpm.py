@@ -1,0 +1,60 @@
+"""MiniCPM 5: XML without a marker of its own.
+
+    <function name="get_weather"><param name="city">Paris</param></function>
+
+Such tags are found in ordinary text, too. So the tool has to exist, and the parameters have to be those of its schema.
+
+Source: the chat template of MiniCPM5-1B.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.parts import Found
+from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.tagged import Tags, read_tagged
+
+__all__ = ["MINICPM"]
+
+_OPENERS = ("<function name=", "<functionĠname=", "<functionname=")
+_TAGS = Tags(
+    call=_OPENERS,
+    end=("</function>",),
+    parameter=("<param name=", "<paramname=", "<paramĠname=", "<parameter name="),
+    end_parameter=("</param>", "</parameter>"),
+    markup=True,
+)
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    found = yield from read_tagged(cursor, tools, _TAGS)
+    if not tools.may_call(found.name) or not _fits(found, tools.schema(found.name)):
+        raise NoCall
+    yield found
+
+
+def _fits(found: Found, schema: Mapping[str, object] | None) -> bool:
+    """Whether a tool has these parameters, and needs no others."""
+    properties = schema.get("properties") if schema is not None else None
+    if schema is None or not isinstance(properties, Mapping):
+        return True
+    try:
+        given = set(json.loads(found.arguments))
+    except (ValueError, RecursionError):
+        return False
+    required = schema.get("required")
+    needed = {*required} if isinstance(required, list) else set()
+    return given >= needed and (given <= set(properties) or schema.get("additionalProperties") not in (None, False))
+
+
+MINICPM = Dialect(
+    name="minicpm",
+    families="MiniCPM 5",
+    example='<function name="get_weather"><param name="city">Paris</param></function>',
+    openers=_OPENERS,
+    read=_read,
+)

@@ -1,0 +1,34 @@
+"""MiniMax M2: tags with names as attributes, in a section of their own.
+
+    <minimax:tool_call>
+    <invoke name="get_weather">
+    <parameter name="city">Paris</parameter>
+    </invoke>
+    </minimax:tool_call>
+
+Source: the tool-calling guide of MiniMax-M2.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.cursor import Cursor
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.tagged import Tags, read_tagged_calls
+
+__all__ = ["MINIMAX_M2"]
+
+_TAGS = Tags(call=("<invoke ",), end=("</invoke>",), parameter=("<parameter ",), end_parameter=("</parameter>",))
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    yield from read_tagged_calls(cursor, tools, _TAGS, "</minimax:tool_call>")
+
+
+MINIMAX_M2 = Dialect(
+    name="minimax-m2",
+    families="MiniMax M2, M2.1, M2.5",
+    example=('<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>\n</minimax:tool_call>'),
+    openers=("<minimax:tool_call>",),
+    read=_read,
+)

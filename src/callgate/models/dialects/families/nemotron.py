@@ -1,0 +1,21 @@
+"""Nemotron Nano 2 and Llama Nemotron: a list in capital tags.
+
+    <TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>
+
+Source: the chat template of NVIDIA-Nemotron-Nano-9B-v2.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.marked import Marked
+from callgate.models.dialects.shape import Dialect
+
+__all__ = ["NEMOTRON"]
+
+NEMOTRON = Dialect(
+    name="nemotron",
+    families="Nemotron Nano 2, Llama Nemotron",
+    example='<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>',
+    openers=("<TOOLCALL>",),
+    read=Marked("</TOOLCALL>"),
+)

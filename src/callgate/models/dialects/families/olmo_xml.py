@@ -1,0 +1,30 @@
+"""OLMo 3: Python calls, one a line, in tags.
+
+    <function_calls>get_weather(city="Paris")</function_calls>
+
+Source: the chat template of Olmo-3-7B-Instruct.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.cursor import Cursor
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.python_calls import python_calls
+from callgate.models.dialects.shape import Dialect, Reads
+
+__all__ = ["OLMO_XML"]
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    yield from python_calls(cursor, tools)
+    yield from cursor.white()
+    yield from cursor.take("</function_calls>")
+
+
+OLMO_XML = Dialect(
+    name="olmo-xml",
+    families="OLMo 3",
+    example='<function_calls>get_weather(city="Paris")</function_calls>',
+    openers=("<function_calls>",),
+    read=_read,
+)

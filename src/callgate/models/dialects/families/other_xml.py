@@ -1,0 +1,45 @@
+"""Models that were prompted with, or trained on, calls as XML of the common kind.
+
+    <function_calls>
+    <invoke name="get_weather">
+    <parameter name="city">Paris</parameter>
+    </invoke>
+    </function_calls>
+
+Some put a name space before every tag.
+
+Source: Anthropic's guide to tool use by prompt; the answers of models that imitate it.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.cursor import Cursor
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.tagged import Tags, read_tagged_calls
+
+__all__ = ["OTHER_XML"]
+
+_SPACES = ("", "antml:")
+_TAGS = Tags(
+    call=tuple(f"<{space}invoke " for space in _SPACES),
+    end=tuple(f"</{space}invoke>" for space in _SPACES),
+    parameter=tuple(f"<{space}parameter " for space in _SPACES),
+    end_parameter=tuple(f"</{space}parameter>" for space in _SPACES),
+)
+_SECTIONS = tuple(f"{space}function_calls>" for space in _SPACES)
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    if opener in _TAGS.call:
+        cursor.unread(opener)
+    yield from read_tagged_calls(cursor, tools, _TAGS, *(f"</{section}" for section in _SECTIONS))
+
+
+OTHER_XML = Dialect(
+    name="other-xml",
+    families="prompted models",
+    example='<function_calls>\n<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>\n</function_calls>',
+    openers=(*(f"<{section}" for section in _SECTIONS), *_TAGS.call),
+    read=_read,
+)

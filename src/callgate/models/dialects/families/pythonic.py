@@ -1,0 +1,30 @@
+"""Llama 3.2 and 4, ToolACE, Watt: Python calls in a list, without any marker.
+
+    [get_weather(city="Paris")]
+
+Source: Meta's prompt format for Llama 3.2; the model cards of ToolACE-8B and watt-tool-8B.
+"""
+
+from __future__ import annotations
+
+from callgate.models.dialects.cursor import Cursor
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.python_calls import python_calls
+from callgate.models.dialects.shape import Dialect, Reads
+
+__all__ = ["PYTHONIC"]
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    cursor.unread(opener)
+    yield from python_calls(cursor, tools, known=True, listed=True)
+
+
+PYTHONIC = Dialect(
+    name="pythonic",
+    families="Llama 3.2 and 4, ToolACE, Watt",
+    example='[get_weather(city="Paris")]',
+    openers=("[",),
+    read=_read,
+    bare=True,
+)

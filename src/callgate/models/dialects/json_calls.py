@@ -1,0 +1,219 @@
+"""Calls written as JSON: which members of an object are the name, the arguments and the rest.
+
+The arguments come out exactly as they were read, digits and doubled keys included: judging them is for whoever runs the call. So the
+places of members are found in the text, and only the name is decoded. Linear in the text's length. Knows no markers: dialects do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.parts import Found
+from callgate.models.dialects.python_values import python_to_json
+from callgate.models.dialects.typed import as_object
+
+__all__ = ["ARGUMENT_KEYS", "NAME_KEYS", "Call", "argument_text", "call_of", "calls_of", "member_spans", "pieces", "starts_a_call"]
+
+NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
+_ID_KEYS = ("id", "tool_call_id", "call_id")
+_WHY_KEYS = ("reasoning", "thought", "thoughts")
+_OTHER_KEYS = frozenset({"type", "index"})
+_CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_WHY_KEYS, *_OTHER_KEYS})
+_SURE_NAMES = ("name", "tool_name", "tool", "function")
+_SURE_ARGUMENTS = ("arguments", "parameters")
+_SPACE = re.compile(r"\s*")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_KEY = re.compile(r'\s*"([^"\\]{1,64})"\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*")?)?', re.DOTALL)
+_BARE = re.compile(r"[^\s,\]}\[{\"':]+")
+_NEXT = re.compile(r'[\[\]{}"]')
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """What an object says as a call."""
+
+    name: str
+    arguments: str
+    id: str = ""
+    reasoning: str = ""
+    alien: bool = False
+    """Whether it has members that no call has."""
+    sure: bool = False
+    """Whether its members are those that hardly anything but a call has."""
+
+    def found(self, tools: ToolNames) -> Found:
+        return Found(name=tools.written(self.name), arguments=self.arguments, id=self.id, reasoning=self.reasoning)
+
+
+def member_spans(text: str) -> dict[str, tuple[int, int]]:
+    """Where the values of an object's members stand; the first of two equal keys. Nothing if `text` is no object."""
+    found: dict[str, tuple[int, int]] = {}
+    pos = _skip(text, 1)
+    while text[:1] == "{" and pos < len(text) and text[pos] == '"':
+        key = _STRING.match(text, pos)
+        colon = _skip(text, key.end()) if key else len(text)
+        if key is None or text[colon : colon + 1] != ":":
+            return {}
+        start = _skip(text, colon + 1)
+        end = _value_end(text, start)
+        if end <= start:
+            return {}
+        found.setdefault(_string(key.group()), (start, end))
+        pos = _skip(text, end)
+        if text[pos : pos + 1] != ",":
+            break
+        pos = _skip(text, pos + 1)
+    return found if pos < len(text) and text[pos] == "}" else {}
+
+
+def _skip(text: str, pos: int) -> int:
+    found = _SPACE.match(text, pos)
+    return found.end() if found else pos
+
+
+def _value_end(text: str, pos: int) -> int:
+    """Where the JSON value that starts at `pos` ends; `pos` if none starts there."""
+    if text[pos : pos + 1] not in ("{", "["):
+        found = _STRING.match(text, pos) or _BARE.match(text, pos)
+        return found.end() if found else pos
+    depth = 0
+    at = pos
+    while True:
+        mark = _NEXT.search(text, at)
+        if mark is None:
+            return pos
+        if mark.group() == '"':
+            string = _STRING.match(text, mark.start())
+            if string is None:
+                return pos
+            at = string.end()
+            continue
+        depth += 1 if mark.group() in "[{" else -1
+        at = mark.end()
+        if depth == 0:
+            return at
+
+
+def _string(text: str) -> str:
+    """The string that a JSON string is; its inside as it stands if it is none."""
+    try:
+        value = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return text.strip("\"'")
+    return value if isinstance(value, str) else text
+
+
+def call_of(text: str) -> Call | None:
+    """The call that an object says; None if it names nothing."""
+    spans = member_spans(text)
+    if not spans:
+        return _python_call(text)
+    name_key = next((key for key in NAME_KEYS if key in spans and _of(text, spans, key).startswith(('"', "{"))), None)
+    if name_key is None:
+        return None
+    name = _of(text, spans, name_key)
+    if name.startswith("{"):
+        return call_of(name) if name_key == "function" else None
+    if name_key == "name" and "function" in spans and _of(text, spans, "function").startswith("{"):
+        return call_of(_of(text, spans, "function"))
+    key = next((key for key in ARGUMENT_KEYS if key in spans), None)
+    return Call(
+        name=_string(name),
+        arguments=argument_text(_of(text, spans, key)) if key else "",
+        id=next((_of(text, spans, one).strip('"') for one in _ID_KEYS if one in spans), ""),
+        reasoning=next((_string(_of(text, spans, one)) for one in _WHY_KEYS if one in spans), ""),
+        alien=not _CALL_KEYS.issuperset(spans),
+        sure=name_key in _SURE_NAMES and key in _SURE_ARGUMENTS,
+    )
+
+
+def _of(text: str, spans: dict[str, tuple[int, int]], key: str) -> str:
+    start, end = spans[key]
+    return text[start:end]
+
+
+def _python_call(text: str) -> Call | None:
+    """The same for an object in Python's words."""
+    try:
+        written = python_to_json(text)
+    except ValueError:
+        return None
+    return call_of(written) if written != text and member_spans(written) else None
+
+
+def argument_text(text: str) -> str:
+    """Arguments as the text of an object: `null` and nothing are `{}`, and JSON in a string is what the string holds."""
+    if text in ("null", "", '""'):
+        return "{}"
+    if text.startswith('"'):
+        inner = _string(text).strip()
+        return inner if inner.startswith("{") else text
+    return text
+
+
+def pieces(text: str) -> list[str]:
+    """The values of a list, as they stand."""
+    found: list[str] = []
+    pos = _skip(text, 1)
+    while pos < len(text) and text[pos] != "]":
+        end = _value_end(text, pos)
+        if end <= pos:
+            return found
+        found.append(text[pos:end])
+        pos = _skip(text, end)
+        if text[pos : pos + 1] == ",":
+            pos = _skip(text, pos + 1)
+    return found
+
+
+def starts_a_call(text: str, tools: ToolNames) -> bool | None:
+    """Whether an object that begins so may be a call without markers; None if more of it has to be seen."""
+    body = text[1:]
+    found = _KEY.match(body)
+    if found is None:
+        head = body.lstrip()
+        return None if len(head) < 70 and (not head or (head.startswith('"') and '"' not in head[1:])) else False
+    if found[1] not in _CALL_KEYS:
+        return False
+    if found[1] not in NAME_KEYS or found[1] == "function":
+        return True
+    if found[2] is None:
+        return None if len(body) - found.end() < 1_000 else False
+    return tools.may_call(_string(found[2]))
+
+
+def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
+    """Read one JSON value behind a marker: an object, or a list of objects. What in a list is no call is passed over.
+
+    An object without a name key but with one member that is an object calls what that member is named for.
+    """
+    text = yield from cursor.value()
+    texts = [text] if text.startswith("{") else pieces(text)
+    found = [call for one in texts for call in _explicit(one, tools)]
+    if not found:
+        raise NoCall
+    return found
+
+
+def _explicit(text: str, tools: ToolNames) -> Iterator[Found]:
+    call = call_of(text) if text.startswith("{") else None
+    if call is None:
+        for name, (start, end) in member_spans(text).items():
+            if text[start] == "{":
+                yield Found(name=tools.written(name), arguments=text[start:end])
+        return
+    if not call.arguments:
+        call = Call(name=call.name, arguments=_rest(text), id=call.id, reasoning=call.reasoning)
+    if call.name and call.arguments.startswith("{"):
+        yield call.found(tools)
+
+
+def _rest(text: str) -> str:
+    """The members of a call without arguments, that may be its arguments: an object of what is left."""
+    return as_object({key: text[start:end] for key, (start, end) in member_spans(text).items() if key not in _CALL_KEYS})

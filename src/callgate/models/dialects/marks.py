@@ -1,0 +1,79 @@
+"""What stands in a model's text besides text: which literals mean something, and what.
+
+Made from the dialects. Literals that are ordinary text mean something at the start of a line only; the others wherever they stand. Two
+patterns find them, and two sets say which end of an unfinished text may still become one. Knows nothing of what is read behind them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from callgate.models.dialects.families import ALL
+from callgate.models.dialects.shape import Dialect
+
+__all__ = ["ANSWER", "END", "FENCE", "OBSERVATION", "Marks", "marks_for"]
+
+FENCE = "```"
+ANSWER = "Final Answer:"
+OBSERVATION = "Observation:"
+END = "</s>"
+"""Ends a message, and strikes out text on a page: it is nothing only directly behind a call."""
+_SILENT = ("<|im_end|>", "<|im_start|>assistant", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|start_header_id|>", END)
+_THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"))
+
+
+class Marks:
+    """The literals of some dialects."""
+
+    def __init__(self, dialects: Iterable[Dialect]) -> None:
+        self.dialects: dict[str, list[Dialect]] = {}
+        self.silent = set(_SILENT)
+        self.thoughts: dict[str, str] = dict(_THOUGHTS)
+        bare = {FENCE, ANSWER, OBSERVATION}
+        for dialect in dialects:
+            for opener in dialect.openers:
+                self.dialects.setdefault(opener, []).append(dialect)
+            self.silent.update(dialect.silent)
+            self.thoughts.update(dialect.thoughts)
+            bare.update(dialect.openers if dialect.bare else ())
+        self.closers = frozenset(self.thoughts.values())
+        self.bare = frozenset(literal for literal in bare if all(one.bare for one in self.dialects.get(literal, ())))
+        everything = {*self.dialects, *self.silent, *self.thoughts, *self.closers, *self.bare}
+        anywhere = everything - self.bare
+        self.anywhere = re.compile(_alternatives(_shortest(anywhere)))
+        self.at_line = re.compile(rf"\n[ \t]*({_alternatives(_shortest(self.bare))})")
+        self.here = re.compile(rf"\s*({_alternatives(_shortest(self.bare))})")
+        self.unfinished = _beginnings(anywhere)
+        self.unfinished_at_line = _beginnings(self.bare)
+        self.longest = max(map(len, everything))
+        self._longer = {
+            short: sorted((one for one in everything if one.startswith(short)), key=len, reverse=True)
+            for short in (*_shortest(anywhere), *_shortest(self.bare))
+        }
+
+    def beginning_with(self, literal: str) -> list[str]:
+        """The literals that begin as this one does, the longest first."""
+        return self._longer[literal]
+
+
+def _shortest(literals: Iterable[str]) -> list[str]:
+    """Those that none of the others begins."""
+    known = set(literals)
+    return sorted(one for one in known if not any(one[:end] in known for end in range(1, len(one))))
+
+
+def _alternatives(literals: Iterable[str]) -> str:
+    return "|".join(map(re.escape, literals))
+
+
+def _beginnings(literals: Iterable[str]) -> frozenset[str]:
+    return frozenset(one[:end] for one in literals for end in range(1, len(one)))
+
+
+@lru_cache(maxsize=64)
+def marks_for(hint: str | None) -> Marks:
+    """The marks of all dialects, that of the hint first."""
+    chosen = [one for one in ALL if not one.by_hint or one.name == hint]
+    return Marks(sorted(chosen, key=lambda one: one.name != hint))

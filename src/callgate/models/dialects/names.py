@@ -1,0 +1,57 @@
+"""Which names are tools, for those who read a model's text.
+
+A form without markers of its own is a call only if it names a tool that exists. A name may come in quotes, in white space, with a
+`functions.` prefix, in another case or with `-` for `_`: the engine takes it then, so the text counts as a call. Decides nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["ToolNames"]
+
+Schema = Mapping[str, object]
+_MAX_NAME = 200
+_QUOTES = "\"'`"
+_PREFIX = "functions."
+
+
+class ToolNames:
+    """The tools of one message and their schemas; none if they are unknown."""
+
+    def __init__(self, tools: Mapping[str, Schema | None]) -> None:
+        self._tools = dict(tools)
+        self._folded: dict[str, str] = {}
+        for name in self._tools:
+            self._folded.setdefault(_folded(name), name)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody said which tools there are."""
+        return not self._tools
+
+    def has(self, name: str) -> bool:
+        """Whether `name` means a tool that is known to exist."""
+        return len(name) <= _MAX_NAME and (name in self._tools or _folded(self.written(name)) in self._folded)
+
+    def may_call(self, name: str) -> bool:
+        """Whether a form without markers may call `name`: a known tool, or any name where none is known."""
+        return bool(name.strip()) and (self.unknown or self.has(name))
+
+    def written(self, name: str) -> str:
+        """`name` as the engine should see it: as it is if there is such a tool, else without quotes, white space and prefix."""
+        if name in self._tools:
+            return name
+        name = name.strip()
+        if len(name) > 1 and name[0] in _QUOTES and name[-1] == name[0]:
+            name = name[1:-1].strip()
+        return name.removeprefix(_PREFIX)
+
+    def schema(self, name: str) -> Schema | None:
+        """The schema of the tool that `name` means; None if it is not known."""
+        name = self.written(name)
+        return self._tools.get(name) or self._tools.get(self._folded.get(_folded(name), ""))
+
+
+def _folded(name: str) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name).replace("-", "_")

@@ -1,0 +1,41 @@
+"""The one shape of all dialects: what opens a call, and how it is read from there.
+
+A dialect is data and a reader. Its reader starts behind the opener, moves the cursor and yields what it finds; it raises `NoCall` where
+what stands there is no call after all, and everything since its last find is text again. A dialect never sees what the user is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from msgspec import Struct
+
+from callgate.models.dialects.cursor import Cursor
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.parts import Found
+
+__all__ = ["Dialect", "Reads"]
+
+Reads = Generator[Found | None, None, None]
+"""What a reader yields: calls as they are complete, and nothing when it waits for text."""
+
+
+class Dialect(Struct, frozen=True, kw_only=True):
+    """How one family of models writes calls."""
+
+    name: str
+    families: str
+    """Who writes so."""
+    example: str
+    """One call of `get_weather` for Paris."""
+    openers: tuple[str, ...]
+    read: Callable[[Cursor, ToolNames, str], Reads]
+    """Reads on behind the opener, which it is told."""
+    bare: bool = False
+    """Its openers are ordinary text: they count at the start of a line only, and never behind a final answer."""
+    by_hint: bool = False
+    """Only for hosts that name it."""
+    silent: tuple[str, ...] = ()
+    """Its markers that say nothing and are not shown."""
+    thoughts: tuple[tuple[str, str], ...] = ()
+    """What opens and what closes a thought."""
