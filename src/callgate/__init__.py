@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "AbortController": "_signals",
     "Aborted": "calls",
+    "Agent": "agent",
     "Allow": "policy",
     "Answered": "calls",
     "Ask": "policy",
@@ -49,6 +50,7 @@ _WHERE = {
 __all__ = [
     "AbortController",
     "Aborted",
+    "Agent",
     "Allow",
     "Answered",
     "Ask",
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
     from callgate._limits import Limits
     from callgate._runners.process import ProcessLimits
     from callgate._signals import AbortController
+    from callgate.agent import Agent
     from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended, ToolResult
     from callgate.engine import Engine
     from callgate.errors import CallgateError, Retryable, UsageError

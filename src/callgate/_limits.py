@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["Limits", "timeout_from_environment"]
+__all__ = ["Limits", "silence_from_environment", "timeout_from_environment"]
 
-_MIN_CALL_TIMEOUT_MS = 10_000
+_LEAST_MS = 10_000
 _DEFAULT_CALL_TIMEOUT_MS = 300_000
+_DEFAULT_SILENCE_MS = 120_000
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -59,8 +60,20 @@ def timeout_from_environment(environ: Mapping[str, str] = os.environ) -> float:
 
     Not set or not an integer: 300 s. Below 10,000: 10 s.
     """
+    return _seconds(environ, "TOOL_EXECUTION_TIMEOUT_MS", _DEFAULT_CALL_TIMEOUT_MS)
+
+
+def silence_from_environment(environ: Mapping[str, str] = os.environ) -> float:
+    """How long a model's stream may be silent, in seconds, from `STREAM_SDK_CALL_TIMEOUT_MS`.
+
+    Not set or not an integer: 120 s. Below 10,000: 10 s.
+    """
+    return _seconds(environ, "STREAM_SDK_CALL_TIMEOUT_MS", _DEFAULT_SILENCE_MS)
+
+
+def _seconds(environ: Mapping[str, str], name: str, default_ms: int) -> float:
     try:
-        value = int(environ.get("TOOL_EXECUTION_TIMEOUT_MS", ""))
+        value = int(environ.get(name, ""))
     except ValueError:
-        value = _DEFAULT_CALL_TIMEOUT_MS
-    return max(_MIN_CALL_TIMEOUT_MS, value) / 1000
+        value = default_ms
+    return max(_LEAST_MS, value) / 1000

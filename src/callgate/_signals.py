@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["AbortController", "AbortSignal", "Control", "is_own_failure", "settled"]
+__all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
+
+Interruption = Literal["stop", "kill", "follow_up"]
+"""How somebody outside ends a pass of the model."""
 
 
 class AbortSignal:
@@ -95,11 +98,12 @@ async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: flo
 
 
 class Control:
-    """Stop and kill, per conversation.
+    """Stop, kill and follow-up, per conversation: three different things.
 
     *stop* lets what runs finish being told: no further call starts, and a call that is running ends its message as `stopped_by_user`.
-    *kill* is stop, and aborts the turn's signal, so that running tools end now. Failures in a row are counted, so that a
-    loop can end a turn that gets nowhere. `end_turn` forgets all three; a host with many conversations calls it for each.
+    *kill* is stop, and aborts the turn's signal, so that running tools end now. A *follow-up* is a message that came in between: it ends a
+    pass of the model, and never a chain of tools. Failures in a row are counted, so that a loop can end a turn that gets nowhere.
+    `end_turn` forgets them all; a host with many conversations calls it for each.
     """
 
     def __init__(self) -> None:
@@ -107,6 +111,8 @@ class Control:
         """Why each conversation that should stop should."""
         self._turns: dict[str, AbortController] = {}
         self._errors: dict[str, int] = {}
+        self._follow_ups: dict[str, str] = {}
+        self._passes: dict[str, Callable[[Interruption, str], None]] = {}
 
     def signal(self, conversation: str) -> AbortSignal:
         """The abort signal of the conversation's present turn; the same object until `end_turn`."""
@@ -117,15 +123,38 @@ class Control:
 
     def stop(self, conversation: str, reason: str = "stopped by the user") -> None:
         self.stops.setdefault(conversation, reason)
+        self._interrupt(conversation, "stop", reason)
 
     def kill(self, conversation: str, reason: str = "killed by the user") -> None:
-        self.stop(conversation, reason)
+        self.stops.setdefault(conversation, reason)
+        self._interrupt(conversation, "kill", reason)
         self.signal(conversation)
         self._turns[conversation].abort(reason)
+
+    def follow_up(self, conversation: str, reason: str = "another message came in") -> None:
+        """Ask the turn to yield. A pass of the model ends now; a chain of tools goes on, and the turn yields before its next pass."""
+        self._follow_ups.setdefault(conversation, reason)
+        if conversation not in self.stops:
+            self._interrupt(conversation, "follow_up", reason)
 
     def pending(self, conversation: str) -> str | None:
         """Why the conversation should stop, or None."""
         return self.stops.get(conversation)
+
+    def pending_follow_up(self, conversation: str) -> str | None:
+        """Why the conversation should yield to another message, or None."""
+        return self._follow_ups.get(conversation) if self._follow_ups else None
+
+    def enter_pass(self, conversation: str, interrupt: Callable[[Interruption, str], None]) -> None:
+        """A pass of the model begins; `interrupt` ends it from outside. One at a time."""
+        self._passes[conversation] = interrupt
+
+    def leave_pass(self, conversation: str) -> None:
+        self._passes.pop(conversation, None)
+
+    def kill_callback(self, conversation: str) -> Callable[[Interruption, str], None] | None:
+        """What would end the pass in progress; None outside one."""
+        return self._passes.get(conversation)
 
     def errors_in_a_row(self, conversation: str) -> int:
         """How many calls of the present turn, denied and refused ones included, have failed since the last success or restart."""
@@ -139,6 +168,11 @@ class Control:
             self._errors.pop(conversation, None)
 
     def end_turn(self, conversation: str) -> None:
-        self.stops.pop(conversation, None)
-        self._turns.pop(conversation, None)
-        self._errors.pop(conversation, None)
+        for kept in (self.stops, self._turns, self._errors, self._follow_ups):
+            if kept:
+                kept.pop(conversation, None)
+
+    def _interrupt(self, conversation: str, kind: Interruption, reason: str) -> None:
+        interrupt = self._passes.get(conversation)
+        if interrupt is not None:
+            interrupt(kind, reason)

@@ -20,7 +20,7 @@ from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump
 from callgate._signals import AbortController, AbortSignal, settled
 from callgate.calls import Aborted, Outcome, RawCall, Scope
-from callgate.errors import UsageError
+from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall
 
 __all__ = ["Emission"]
@@ -36,6 +36,7 @@ class Route(Protocol):
     def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
     def not_started(self, flight: Flight, why: str) -> Outcome: ...
+    def refused(self, flight: Flight, error: CallFailed) -> Outcome: ...
     def note(self, kind: str, uids: list[str], reason: str) -> None: ...
 
 
@@ -44,6 +45,8 @@ class _Slot(Struct, eq=False):
 
     flight: Flight
     index: int
+    refusal: CallFailed | None = None
+    """Why the loop does not let the call run, where it does not."""
     footprint: Footprint = _FREE
     """What the call touches: as it was asked for, and once it is approved, as it will run."""
     running: bool = False
@@ -95,13 +98,18 @@ class Emission:
         self._stopped = False
         """A call ended the message; those that have not started will not."""
 
-    def add(self, raw: RawCall) -> int:
-        """Take the next call of the message; may start it. Returns its index."""
+    def add(self, raw: RawCall, *, refusal: CallFailed | None = None) -> int:
+        """Take the next call of the message; may start it. Returns its index.
+
+        Args:
+            raw: As the model emitted it.
+            refusal: Why the loop does not let the call run: it ends with this error, recorded like any other.
+        """
         self._check_open()
         called, index = str(raw.id), len(self._slots)
         occurrence = self._ids.get(called, 0)
         self._ids[called] = occurrence + 1
-        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence), index)
+        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence), index, refusal)
         self._slots.append(slot)
         if self._early:
             self._prepare(slot)
@@ -145,7 +153,7 @@ class Emission:
             raise UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, slot: _Slot) -> None:
-        prepared = self._route.prepare(slot.flight)
+        prepared = self._route.prepare(slot.flight) if slot.refusal is None else self._route.refused(slot.flight, slot.refusal)
         if isinstance(prepared, ValidatedCall):
             slot.call = prepared
             slot.footprint = _footprint(prepared)

@@ -300,6 +300,11 @@ class Engine:
             flight, CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again."), flight.raw.name
         )
 
+    def refused(self, flight: Flight, error: CallFailed) -> Outcome:
+        """The end of a call that the loop around the engine does not let run."""
+        flight.received()
+        return self._endings.ended(flight, error, flight.raw.name)
+
     def note(self, kind: str, uids: list[str], reason: str) -> None:
         """Record what happened to a message as a whole."""
         try:

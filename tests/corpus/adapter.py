@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from callgate._json import strict_object
 from callgate._limits import Limits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.repair import repair_text
@@ -14,13 +15,14 @@ from callgate._schema import CompiledSchema, coerced, compile_schema
 from callgate.calls import RawCall, Scope, Text
 from callgate.errors import ArgumentsInvalid, ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.messages import Native, ToolMessage
+from callgate.models.dialects import read_text
 from callgate.models.events import CallSealed, Finished
 from callgate.models.wire import codec
 from callgate.models.wire.names import WireNames
 from callgate.route import ParsedCall, ResolvedCall
 from callgate.tools import Tool, ToolRegistry
 
-__all__ = ["check_args", "is_valid", "parse_response", "repair", "resolve", "tool_message"]
+__all__ = ["check_args", "is_valid", "parse_response", "parse_text", "repair", "resolve", "tool_message"]
 
 DIALECTS = {
     "draft4": "http://json-schema.org/draft-04/schema",
@@ -101,3 +103,18 @@ def _judged(event: CallSealed) -> dict[str, Any]:
 def tool_message(api: str, call: Mapping[str, Any], content: str) -> dict[str, object]:
     result = ToolMessage(call_id=call["id"], name=call["name"], content=(Text(text=content),))
     return codec(api).result_item(result, WireNames())
+
+
+def parse_text(text: str, tools: list[dict[str, Any]], hint: str | None, partial: bool) -> dict[str, Any]:
+    reading = read_text(text, {tool["name"]: tool.get("schema") for tool in tools}, dialect=hint, partial=partial)
+    calls = [{"name": call.name, "arguments": _arguments(call.arguments)} for call in reading.calls]
+    return {"calls": calls, "content": reading.content}
+
+
+def _arguments(text: str) -> object:
+    """What the parse stage makes of a call's arguments, with repair."""
+    try:
+        return strict_object(text, Limits())
+    except (ArgumentsMalformed, ArgumentsTruncated):
+        certain, value = repair_text(text, Limits())
+        return value if certain else None

@@ -9,7 +9,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.models.reading import calls_of, finished, read, shape, text_of
 
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -17,6 +16,7 @@ from callgate.models.events import CallReopened, CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from tests.models.reading import calls_of, finished, read, shape, text_of
 
 API = "openai.chat"
 

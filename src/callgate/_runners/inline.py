@@ -226,7 +226,7 @@ class Drive:
         return None
 
     def cancel(self, msg: object = None) -> bool:
-        if asyncio.current_task() is self._task:
+        if asyncio.current_task(self._loop) is self._task:
             # The tool cancelled the task it runs in: its own failure, not the host's wish. The innermost drive takes it back, once.
             if not isinstance(self._waiting, Drive):
                 self._task.uncancel()

@@ -6,7 +6,7 @@ What servers of this form want differently is in the quirks: `max_tokens_key`, `
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from callgate.calls import Audio, Image, Part, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -14,14 +14,12 @@ from callgate.models.wire.history import argument_text, merged, part_text, pictu
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 
-__all__ = ["encode", "result_item", "tool_choice"]
+__all__ = ["encode", "message_items", "result_item", "tool_choice"]
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """The request for `/chat/completions`."""
-    messages: list[dict[str, object]] = []
-    for message in runs(request.messages):
-        messages.extend(_results(message, names, quirks) if isinstance(message, list) else [_message(message, names, quirks)])
+    messages = message_items(request.messages, names, quirks)
     body: dict[str, object] = {"model": request.model, "messages": messages, "stream": request.stream}
     if request.stream and quirks.get("stream_usage", True):
         body["stream_options"] = {"include_usage": True}
@@ -36,6 +34,14 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
         schema = {"name": "answer", "schema": request.output_schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return HttpRequest(path="/chat/completions", body=merged(body, request.extra))
+
+
+def message_items(messages: Sequence[Message], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    """The conversation as chat messages."""
+    items: list[dict[str, object]] = []
+    for message in runs(messages):
+        items.extend(_results(message, names, quirks) if isinstance(message, list) else [_message(message, names, quirks)])
+    return items
 
 
 def result_item(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:

@@ -1,0 +1,61 @@
+"""Await any coroutine so that it can be ended from outside, as tools can.
+
+The coroutine runs in the caller's own task; one that refuses to stop is left behind after the grace. Here because it is the inline
+runner's drive, for callers that run no tool. Must not know what the coroutine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextvars import copy_context
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct
+
+from callgate._runners.alarms import Alarms
+from callgate._runners.inline import Drive, _first_step, _go_inside
+from callgate._runners.strays import Strays
+from callgate._signals import AbortSignal
+from callgate.protocols import Execution, RunRequest
+
+__all__ = ["Guards"]
+
+_FOREVER_S = 1e9
+_T = TypeVar("_T")
+
+
+class _Named(Struct, frozen=True):
+    uid: str
+
+
+class _Guard(Struct, frozen=True, eq=False):
+    """What the drive asks of a request."""
+
+    kill: AbortSignal
+    grace_s: float
+    context: _Named
+    timeout_s: float = _FOREVER_S
+
+
+class Guards:
+    """Keeps what would not stop. Belongs to one event loop."""
+
+    __slots__ = ("_alarms", "_strays")
+
+    def __init__(self) -> None:
+        self._strays = Strays()
+        self._alarms = Alarms()
+
+    async def run(self, coro: Coroutine[Any, Any, _T], kill: AbortSignal, *, grace_s: float, name: str) -> _T | None:
+        """What `coro` returns, or None where `kill` ended it first; what it raises, it must hand out as a value."""
+        request = cast("RunRequest", _Guard(kill, grace_s, _Named(name)))
+        context = copy_context()
+        context.run(_go_inside, request)
+        begun = context.run(_first_step, coro)
+        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._alarms)
+        return cast("_T", execution.value) if execution.status == "returned" else None
+
+    async def close(self) -> None:
+        """Cancel once more what was left behind."""
+        self._alarms.close()
+        await self._strays.close()

@@ -1,0 +1,104 @@
+"""What a run may still use: counted, and reserved before anything starts."""
+
+from __future__ import annotations
+
+from callgate._clock import Clock
+from callgate.agent.results import Spent
+from callgate.agent.settings import Budget, Prices
+from callgate.errors import CallDenied
+from callgate.models.events import Usage
+
+__all__ = ["Account"]
+
+
+class Account:
+    """The budget of one run, while it is spent."""
+
+    __slots__ = (
+        "_began",
+        "_budget",
+        "_clock",
+        "_prices",
+        "cached_tokens",
+        "calls",
+        "cost",
+        "input_tokens",
+        "iterations",
+        "output_tokens",
+        "passes",
+    )
+
+    def __init__(self, budget: Budget, prices: Prices | None, clock: Clock, before: Spent | None = None) -> None:
+        before = before or Spent()
+        self._budget = budget
+        self._prices = prices
+        self._clock = clock
+        self._began = clock.monotonic() - before.wall_s
+        self.iterations = before.iterations
+        self.calls = before.calls
+        self.passes = before.passes
+        self.input_tokens = before.input_tokens
+        self.output_tokens = before.output_tokens
+        self.cached_tokens = before.cached_tokens
+        self.cost = before.cost
+
+    def use(self, usage: Usage | None) -> None:
+        """Count one pass of the model."""
+        self.passes += 1
+        if usage is None:
+            return
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        self.cached_tokens += usage.cached_tokens
+        if self._prices is not None:
+            self.cost += self._prices.of(usage)
+
+    @property
+    def iterations_left(self) -> int | None:
+        return None if self._budget.iterations is None else max(0, self._budget.iterations - self.iterations)
+
+    def spent(self) -> Spent:
+        return Spent(
+            iterations=self.iterations,
+            calls=self.calls,
+            passes=self.passes,
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            cached_tokens=self.cached_tokens,
+            cost=self.cost,
+            wall_s=self._clock.monotonic() - self._began,
+        )
+
+    def over(self) -> str | None:
+        """What is used up, so that no further pass may begin; None if nothing is."""
+        budget = self._budget
+        used = (
+            ("input tokens", self.input_tokens, budget.input_tokens),
+            ("output tokens", self.output_tokens, budget.output_tokens),
+            ("cost", self.cost, budget.cost),
+            ("wall time in seconds", 0.0 if budget.wall_s is None else self._clock.monotonic() - self._began, budget.wall_s),
+        )
+        for what, spent, limit in used:
+            if limit is not None and spent >= limit:
+                return f"the run's {what} are used up: {spent:.6g} of {limit:.6g}"
+        return None
+
+    def reserve(self, place: int) -> CallDenied | None:
+        """Take one call, the `place`-th of its message, out of the budget; or say why it cannot be had."""
+        most = self._budget.calls_per_message
+        if most is not None and place >= most:
+            return _refusal(
+                f"a message may have {most} calls, and this is call {place + 1}. Send it in your next message, if it is still needed."
+            )
+        if self._budget.calls is not None and self.calls >= self._budget.calls:
+            return _refusal(f"the run's {self._budget.calls} calls are used up. Answer with what you know.")
+        self.calls += 1
+        return None
+
+    def give_back(self, calls: int) -> None:
+        """Of reserved calls, those that were dropped with their message."""
+        self.calls -= calls
+
+
+def _refusal(why: str) -> CallDenied:
+    return CallDenied(f"It was not run: {why}", code="budget_exhausted")

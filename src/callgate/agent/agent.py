@@ -1,0 +1,407 @@
+"""`Agent`: a model and an engine, and runs of the two.
+
+The door of the loop. It gives each run its place in its conversation, its scope and its budget, and turns whatever a turn came to into one
+`RunResult`. Only here does an exception of a model become a status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from msgspec.structs import replace
+
+from callgate._json import decode
+from callgate._limits import Limits, silence_from_environment
+from callgate._pipeline.sync import LoopThread, refuse_inside_loop
+from callgate._runners.guard import Guards
+from callgate._signals import is_own_failure
+from callgate.agent.account import Account
+from callgate.agent.bios import bios as bios_text
+from callgate.agent.conversations import Conversations, Place
+from callgate.agent.events import AgentEvent, CallStarted, RunEnded
+from callgate.agent.feed import Feed
+from callgate.agent.history import History
+from callgate.agent.output import OutputInvalid, OutputType
+from callgate.agent.results import Pending, RunResult
+from callgate.agent.settings import PRESETS, PresetName, Settings
+from callgate.agent.stuck import StuckGuard, StuckLimits
+from callgate.agent.text_calls import TextCalls
+from callgate.agent.turn import Turn
+from callgate.calls import Scope
+from callgate.decide import RUN_STATUS, Ending
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.events import Event, Progress
+from callgate.messages import Message, UserMessage
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.protocols import Policy
+from callgate.stream import StreamLimits
+from callgate.tools import Tool
+
+__all__ = ["Agent"]
+
+log = logging.getLogger("callgate")
+_MOST_CONVERSATIONS = 1_000
+_NOWHERE = Scope()
+TextCallMode = Literal["auto", "fallback", "never"]
+
+
+class Agent:
+    """Lets a model use tools until its task is done.
+
+    Args:
+        model: A `Model`, or `"provider:model"`.
+        engine: Runs the calls; None: one is made of `tools` and `policies`, and closed with the agent.
+        tools: For the engine that is made.
+        policies: The same.
+        instructions: The system prompt, or what makes it from the iterations that are left (None: no limit) before each pass.
+        exit_tools: Shown to the model; their calls become signals, never executions.
+        preset: Where `settings` is not given.
+        settings: Every bound and rule.
+        stream_limits: On the model's silence; None: from `STREAM_SDK_CALL_TIMEOUT_MS`, or 120 s.
+        stuck: When a model that repeats itself is told, refused and stopped; None: never.
+        output: The type of the answer; None: text.
+        max_tokens: Of one answer.
+        temperature: As the provider takes it.
+        extra: More of the request's body, by the provider's own names.
+        text_calls: When calls are read from the model's text. `auto`: only where the model has no calls of its own, which then is
+            taught to write them; `fallback`: also where a message of a model with calls has none; `never`.
+        dialect: How the model's family writes calls as text; None: found out.
+        bios: Whether the loop writes a system text of its own before the instructions: time, rounds left, rules of tools. None: for
+            the preset `worker`, and where calls are text.
+    """
+
+    def __init__(
+        self,
+        model: Model | str,
+        engine: Engine | None = None,
+        *,
+        tools: Iterable[Tool] = (),
+        policies: Iterable[Policy] = (),
+        instructions: str | Callable[[int | None], str] = "",
+        exit_tools: Sequence[ToolSpec] = (),
+        preset: PresetName = "agent",
+        settings: Settings | None = None,
+        stream_limits: StreamLimits | None = None,
+        stuck: StuckLimits | None = StuckLimits(),  # noqa: B008
+        output: Any = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        extra: dict[str, object] | None = None,
+        text_calls: TextCallMode = "auto",
+        dialect: str | None = None,
+        bios: bool | None = None,
+    ) -> None:
+        self.model = _reading_text(_model(model), text_calls, dialect)
+        self.settings = settings or PRESETS[preset]
+        self._own_engine = engine is None
+        if engine is not None and (*tools, *policies):
+            raise UsageError(
+                "Agent(engine=...) takes the engine's own tools and policies. Give them to the engine, or leave the engine out."
+            )
+        self.engine = engine or Engine(tools, policies=policies, limits=Limits(dangerous_per_tick=self.settings.dangerous_per_tick))
+        self.conversations = Conversations()
+        self._instructions = instructions
+        self._bios = (preset == "worker" or isinstance(self.model, TextCalls)) if bios is None else bios
+        self._exits = {tool.name: tool for tool in exit_tools}
+        self._check_exits()
+        self._limits = stream_limits or StreamLimits(idle_s=silence_from_environment())
+        self._stuck = stuck
+        self._output = None if output is None or output is str else OutputType(output)
+        self._request = ModelRequest(
+            model=self.model.name,
+            messages=(),
+            max_tokens=max_tokens,
+            temperature=temperature,
+            extra=extra or {},
+            output_schema=self._output.schema if self._output is not None else None,
+        )
+        self._guards = Guards()
+        self._histories: OrderedDict[str, History] = OrderedDict()
+        self._thread: LoopThread | None = None
+
+    # Runs
+
+    async def run(
+        self,
+        task: str | UserMessage,
+        *,
+        conversation: str = "",
+        history: Iterable[Message] | None = None,
+        scope: Scope = _NOWHERE,
+        trigger: str | None = None,
+        reflect: bool = False,
+        on_event: Callable[[AgentEvent], None] | None = None,
+    ) -> RunResult:
+        """Work on `task` until it is done, waits for a human, is stopped or fails.
+
+        Args:
+            task: What the user says.
+            conversation: Which conversation goes on; one turn of it at a time, others wait. Empty: one of its own.
+            history: The conversation so far; None: as this agent remembers it.
+            scope: Principal, actor, workspace and the like; run, conversation and iteration are filled in.
+            trigger: The host's id of the message that asks; `reply_to` of the streaming context.
+            reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
+            on_event: Told everything at once; what it raises fails the run.
+        """
+        return await self._in_turn(task, conversation, history, scope, trigger, reflect, on_event, first=False)
+
+    async def follow_up(
+        self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
+    ) -> RunResult:
+        """A message that comes in while a turn runs: a pass of the model yields to it, a chain of tools is not disturbed."""
+        if self.conversations.may_interrupt(conversation):
+            self.engine.control.follow_up(conversation)
+        return await self._in_turn(task, conversation, None, scope, trigger, False, None, first=True)
+
+    async def resume(self, waiting: RunResult, *, on_event: Callable[[AgentEvent], None] | None = None) -> RunResult:
+        """Go on with a run that waits for a human, after `engine.answer`; calls that were not answered wait again.
+
+        Raises:
+            UsageError: The run does not wait.
+        """
+        if waiting.pending is None:
+            raise UsageError(f"Run '{waiting.run}' does not wait for anybody: it ended '{waiting.turn_status}'.")
+        async with self.conversations.turn(waiting.conversation) as place:
+            history = self._remembered(waiting.conversation) or History(waiting.messages)
+            scope = Scope(run=waiting.run, conversation=waiting.conversation)
+            return await self._run(place, history, scope, on_event, waiting=waiting, pending=waiting.pending)
+
+    def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
+        """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
+
+        Raises:
+            UsageError: Inside a running event loop.
+        """
+        refuse_inside_loop()
+        self._thread = self._thread or LoopThread()
+        return self._thread.run(self.run(task, **options))
+
+    async def stream(self, task: str | UserMessage, **options: Any) -> AsyncIterator[AgentEvent]:
+        """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
+        feed = Feed()
+        running = asyncio.ensure_future(self.run(task, on_event=feed.put, **options))
+        running.add_done_callback(lambda _: feed.end())
+        try:
+            async for event in feed:
+                yield event
+            await running
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    # Control
+
+    def stop(self, conversation: str, reason: str = "stopped by the user") -> None:
+        """Let the running turn end soon: a pass of the model ends now, a call that runs is the last."""
+        self.engine.control.stop(conversation, reason)
+
+    def kill(self, conversation: str, reason: str = "killed by the user") -> None:
+        """End the running turn now, its tools and its connection with it, and every turn that waits."""
+        self.conversations.drain(conversation, reason)
+        self.engine.control.kill(conversation, reason)
+
+    # Life
+
+    async def close(self) -> None:
+        """Close what the agent made: its engine, and models left behind."""
+        await self._guards.close()
+        if self._own_engine:
+            await self.engine.close()
+
+    def close_sync(self) -> None:
+        """Close an agent that was used through `run_sync`."""
+        refuse_inside_loop()
+        thread, self._thread = self._thread or LoopThread(), None
+        thread.run(self.close())
+        thread.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # Inside
+
+    async def _in_turn(
+        self,
+        task: str | UserMessage,
+        conversation: str,
+        history: Iterable[Message] | None,
+        scope: Scope,
+        trigger: str | None,
+        reflect: bool,
+        on_event: Callable[[AgentEvent], None] | None,
+        *,
+        first: bool,
+    ) -> RunResult:
+        run = scope.run or f"run-{self.engine.clock.new_id()}"
+        scope = replace(scope, run=run, conversation=conversation or run, provider=self.model.provider)
+        message = UserMessage(task) if isinstance(task, str) else task
+        if not conversation:
+            return await self._run(Place(trigger), _with(History(history or ()), message), scope, on_event)
+        async with self.conversations.turn(conversation, trigger=trigger, first=first) as place:
+            kept = History(history) if history is not None else self._remembered(conversation) or History()
+            if place.drained:
+                return _ended(kept, scope, Ending("stopped_by_user", place.drained))
+            if not reflect:
+                self._remember(conversation, kept)
+            return await self._run(place, _with(kept.fork() if reflect else kept, message), scope, on_event)
+
+    async def _run(
+        self,
+        place: Place,
+        history: History,
+        scope: Scope,
+        on_event: Callable[[AgentEvent], None] | None,
+        *,
+        waiting: RunResult | None = None,
+        pending: Pending | None = None,
+    ) -> RunResult:
+        self.engine.control.end_turn(scope.conversation)
+        deaf = self._listen(scope, on_event) if on_event is not None else None
+        turn = self._turn(place, history, scope, on_event, waiting)
+        try:
+            ending = await (turn.resume(pending) if pending is not None else turn.run())
+            result = await self._typed(turn, ending) if self._output is not None else turn.result(ending)
+        except Exception as error:
+            log.exception("The run failed")
+            result = turn.result(Ending("error", f"{type(error).__name__}: {error}"))
+        except asyncio.CancelledError as error:
+            if not is_own_failure(error):
+                raise
+            result = turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
+        finally:
+            self.engine.control.end_turn(scope.conversation)
+            if deaf is not None:
+                deaf()
+        if on_event is not None:
+            on_event(RunEnded(result))
+        return result
+
+    def _turn(
+        self,
+        place: Place,
+        history: History,
+        scope: Scope,
+        on_event: Callable[[AgentEvent], None] | None,
+        waiting: RunResult | None,
+    ) -> Turn:
+        context = StreamingContext(scope.conversation, reply_to=place.reply_to, extra=scope.extra)
+        turn = Turn(
+            model=self.model,
+            engine=self.engine,
+            request=replace(self._request, tools=self._specs()),
+            history=history,
+            scope=scope,
+            context=context,
+            settings=self.settings,
+            limits=self._limits,
+            guards=self._guards,
+            account=Account(self.settings.budget, self.settings.prices, self.engine.clock, waiting.spent if waiting else None),
+            exits=frozenset(self._exits),
+            head=self._head if self._bios or self._instructions else None,
+            tell=on_event,
+            guard=StuckGuard(self._stuck) if self._stuck is not None else None,
+        )
+        if waiting is not None:
+            turn.signals, turn.results = list(waiting.signals), list(waiting.results)
+        return turn
+
+    async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
+        """Read the answer as its type; one that is not goes back to the model, a few times."""
+        assert self._output is not None
+        for attempt in range(self.settings.output_retries + 1):
+            result = turn.result(ending)
+            if ending.status != "completed":
+                return result
+            try:
+                return replace(result, output=self._output.read(result.text))
+            except OutputInvalid as error:
+                if attempt == self.settings.output_retries:
+                    return replace(result, status="failed", turn_status="error", reason=str(error))
+                turn.history.user(str(error))
+                ending = await turn.run()
+        raise AssertionError("unreachable")
+
+    def _head(self, left: int | None) -> str:
+        """The system text of the next pass."""
+        given = self._instructions
+        own = given(left) if callable(given) else given
+        if not self._bios:
+            return own
+        has_tools = bool(len(self.engine.tools)) and not (left == 0 and self.settings.when_spent == "answer")
+        exits = tuple(self._exits.values())
+        text = bios_text(at_ns=self.engine.clock.wall_ns(), left=left, name=self.model.name, exits=exits, has_tools=has_tools)
+        return f"{text}\n\n{own}" if own else text
+
+    def _specs(self) -> tuple[ToolSpec, ...]:
+        tools = [ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source) for tool in self.engine.tools]
+        return (*tools, *self._exits.values())
+
+    def _check_exits(self) -> None:
+        for name in self._exits:
+            if name in self.engine.tools:
+                raise UsageError(f"'{name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")
+
+    def _listen(self, scope: Scope, tell: Callable[[AgentEvent], None]) -> Callable[[], None]:
+        """Tell of calls that start and of their progress."""
+        prefix = f"{scope.run}/"
+
+        def hear(topic: str, item: object) -> None:
+            if isinstance(item, Progress) and item.call.startswith(prefix):
+                tell(item)
+            elif isinstance(item, Event) and item.run == scope.run:
+                tell(CallStarted(item.call, decode(item.body).get("tool", "")))
+
+        return self.engine.bus.subscribe(hear, "call.started", "call.progress")
+
+    def _remembered(self, conversation: str) -> History | None:
+        history = self._histories.get(conversation)
+        if history is not None:
+            self._histories.move_to_end(conversation)
+        return history
+
+    def _remember(self, conversation: str, history: History) -> None:
+        self._histories[conversation] = history
+        if len(self._histories) > _MOST_CONVERSATIONS:
+            self._histories.popitem(last=False)
+
+
+def _model(model: Model | str) -> Model:
+    if not isinstance(model, str):
+        return model
+    from callgate.models.providers import model as from_name
+
+    return from_name(model)
+
+
+def _reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model:
+    if mode == "never" or (mode == "auto" and model.native_tools):
+        return model
+    return TextCalls(model, teach=not model.native_tools, dialect=dialect)
+
+
+def _with(history: History, message: UserMessage) -> History:
+    history.add(message)
+    return history
+
+
+def _ended(history: History, scope: Scope, ending: Ending) -> RunResult:
+    """The result of a run that never began."""
+    return RunResult(
+        status=RUN_STATUS[ending.status],
+        turn_status=ending.status,
+        reason=ending.reason,
+        messages=tuple(history.messages),
+        run=scope.run,
+        conversation=scope.conversation,
+    )

@@ -1,0 +1,59 @@
+"""Events from where they happen to a consumer that may be slower.
+
+Nothing is lost and nothing blocks: while the consumer lags, neighbouring pieces of text are put together, so that what waits is never much
+more than the text itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from callgate.agent.events import AgentEvent
+from callgate.models.events import ArgumentsDelta, ReasoningDelta, TextDelta
+
+__all__ = ["Feed"]
+
+
+class Feed:
+    """One producer, one consumer, one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[AgentEvent] = deque()
+        self._ended = False
+        self._woken = asyncio.Event()
+
+    def put(self, event: AgentEvent) -> None:
+        last = self._waiting[-1] if self._waiting else None
+        joined = _joined(last, event)
+        if joined is None:
+            self._waiting.append(event)
+        else:
+            self._waiting[-1] = joined
+        self._woken.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._woken.set()
+
+    def __aiter__(self) -> Feed:
+        return self
+
+    async def __anext__(self) -> AgentEvent:
+        while not self._waiting:
+            if self._ended:
+                raise StopAsyncIteration
+            self._woken.clear()
+            await self._woken.wait()
+        return self._waiting.popleft()
+
+
+def _joined(last: AgentEvent | None, event: AgentEvent) -> AgentEvent | None:
+    """Two neighbouring pieces as one, where they are of one kind."""
+    if isinstance(event, TextDelta) and isinstance(last, TextDelta):
+        return TextDelta(last.text + event.text)
+    if isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
+        return ReasoningDelta(last.text + event.text)
+    if isinstance(event, ArgumentsDelta) and isinstance(last, ArgumentsDelta) and event.position == last.position:
+        return ArgumentsDelta(event.position, last.text + event.text)
+    return None

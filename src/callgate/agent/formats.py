@@ -1,0 +1,108 @@
+"""A conversation in the forms that hosts keep: OpenAI's messages, calls as JSON in text, and back.
+
+`native` is for models with tool calls, `fallback` for those that only write text; `from_native` reads what other programs have stored.
+Pure. Requests are not made here: `callgate.models.wire` writes those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from callgate._json import decode, json_text
+from callgate.calls import Text
+from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire.history import argument_object, part_text, result_text
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.openai_chat.writer import message_items
+
+__all__ = ["fallback", "from_native", "native"]
+
+
+def native(messages: Iterable[Message]) -> list[dict[str, object]]:
+    """The conversation as OpenAI chat messages, tool names as they are."""
+    return message_items(list(messages), _Untouched(), {})
+
+
+def fallback(messages: Iterable[Message]) -> list[Message]:
+    """The conversation for a model that only writes text: each call a JSON object, each result a marked message of the user.
+
+    A message with several calls becomes as many exchanges, so that roles go on taking turns.
+    """
+    told: list[Message] = []
+    waiting: dict[str, ToolCall] = {}
+    for message in messages:
+        if isinstance(message, AssistantMessage) and message.calls:
+            waiting |= {call.id: call for call in message.calls}
+            why = message.text.strip()
+            first = message.calls[0].id
+            reasons = {call.id: why if call.id == first else "" for call in message.calls}
+        elif isinstance(message, ToolMessage):
+            call = waiting.pop(message.call_id, None)
+            if call is not None:
+                told.append(AssistantMessage(parts=(Text(text=_directive(call, reasons[call.id])),)))
+            told.append(UserMessage(f"[TOOL RESULT: {message.name}]\n{_as_json(result_text(message))}"))
+        else:
+            told.append(message)
+    return told
+
+
+def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
+    """OpenAI chat messages as a conversation. What has no known role is left out; mend the rest with `mend` before it is used."""
+    messages: list[Message] = []
+    names: dict[str, str] = {}
+    for item in items:
+        text = _content(item.get("content"))
+        match item.get("role"):
+            case "system" | "developer":
+                messages.append(SystemMessage(text))
+            case "user":
+                messages.append(UserMessage(text))
+            case "assistant":
+                calls = _calls(item.get("tool_calls"))
+                names |= {call.id: call.name for call in calls}
+                messages.append(AssistantMessage(parts=(*((Text(text=text),) if text else ()), *calls), api="openai.chat"))
+            case "tool":
+                call_id = str(item.get("tool_call_id") or "")
+                name = str(item.get("name") or names.get(call_id, ""))
+                messages.append(ToolMessage(call_id=call_id, name=name, content=(Text(text=text),)))
+    return messages
+
+
+class _Untouched(WireNames):
+    """Names for readers that are no provider."""
+
+    def sent(self, name: str) -> str:
+        return name
+
+
+def _directive(call: ToolCall, reasoning: str) -> str:
+    return json_text({"tool": call.name, "parameters": argument_object(call), "reasoning": reasoning})
+
+
+def _as_json(text: str) -> str:
+    """`text` if it is JSON; else as a JSON string."""
+    try:
+        decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return json_text(text)
+    return text
+
+
+def _content(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(part_text(Text(text=str(part.get("text") or ""))) for part in parts if isinstance(part, dict))
+
+
+def _calls(items: object) -> list[ToolCall]:
+    calls = []
+    for item in items if isinstance(items, list) else ():
+        function = item.get("function") if isinstance(item, dict) else None
+        if isinstance(function, dict):
+            arguments = function.get("arguments")
+            text = arguments if isinstance(arguments, str) else json_text(arguments or {})
+            calls.append(ToolCall(id=str(item.get("id") or ""), name=str(function.get("name") or ""), arguments=text))
+    return calls

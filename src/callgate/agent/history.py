@@ -1,0 +1,93 @@
+"""The conversation as the next request will carry it: always valid for every provider.
+
+A message with calls is committed together with the results of its calls, in order, and only with those calls that have one. So each call
+in a history has exactly one result, in its place, whatever ended the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from callgate.calls import Text, ToolResult
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+
+__all__ = ["History"]
+
+
+class History:
+    """A growing list of messages. Append-only: what was committed is never changed.
+
+    Args:
+        messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
+    """
+
+    __slots__ = ("_ids", "messages")
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self.messages: list[Message] = list(messages)
+        self._ids = {call.id for message in self.messages if isinstance(message, AssistantMessage) for call in message.calls}
+
+    def fork(self) -> History:
+        """A copy that goes its own way: what is committed to it leaves no trace here."""
+        return History(self.messages)
+
+    def user(self, text: str) -> None:
+        self.messages.append(UserMessage(text))
+
+    def system(self, text: str) -> None:
+        self.messages.append(SystemMessage(text))
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+
+    def answer(self, message: AssistantMessage) -> None:
+        """Commit a message without calls; one without anything to say leaves no trace."""
+        if any(not isinstance(part, ToolCall) for part in message.parts):
+            self.messages.append(replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ToolCall))))
+
+    def commit(self, message: AssistantMessage, results: Sequence[ToolResult | None]) -> None:
+        """Commit a message with the results of its calls.
+
+        Args:
+            message: As the model wrote it.
+            results: One for each of its calls, in order; None for a call that is to leave no trace.
+        """
+        kept: list[Text | Reasoning | ToolCall | Native] = []
+        answers: list[ToolMessage] = []
+        waiting = iter(results)
+        for part in message.parts:
+            if type(part) is not ToolCall:
+                kept.append(part)
+                continue
+            result = next(waiting)
+            if result is not None:
+                call = self._unique(part)
+                kept.append(call)
+                answers.append(_message_of(call, result))
+        if answers or any(type(part) is Text or type(part) is Native for part in kept):
+            unchanged = len(kept) == len(message.parts) and all(a is b for a, b in zip(kept, message.parts, strict=True))
+            self.messages.append(message if unchanged else replace(message, parts=tuple(kept)))
+            self.messages.extend(answers)
+
+    def _unique(self, call: ToolCall) -> ToolCall:
+        """The call under an id that no other call of the conversation has."""
+        if call.id in self._ids or not call.id:
+            number = 2
+            while f"{call.id or 'call'}-{number}" in self._ids:
+                number += 1
+            call = replace(call, id=f"{call.id or 'call'}-{number}")
+        self._ids.add(call.id)
+        return call
+
+
+def _message_of(call: ToolCall, result: ToolResult) -> ToolMessage:
+    return ToolMessage(
+        call_id=call.id,
+        name=call.name,
+        content=result.content,
+        is_error=result.status != "ok",
+        custom=call.custom,
+        made_id=call.made_id,
+    )

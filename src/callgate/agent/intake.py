@@ -1,0 +1,140 @@
+"""The calls of one message, from the moment each is sealed to their outcomes.
+
+Exit calls become signals and go nowhere; the rest go to one emission of the engine, in order, as early as they are final. A message that
+fails takes back what it started. Knows no history and no budgets' meaning, only whether a call may be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Literal, cast
+
+from callgate._json import decode
+from callgate.agent.results import Signal
+from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
+from callgate.emission import Emission
+from callgate.engine import Engine
+from callgate.errors import CallFailed
+from callgate.messages import ToolCall
+from callgate.models.events import CallReopened, CallSealed, ModelEvent
+
+__all__ = ["Intake", "raw_call", "results_of"]
+
+Closed = Literal["sealed", "finished", "cut"]
+
+
+def raw_call(call: ToolCall, closed: str, origin: str) -> RawCall:
+    """A message's call as the engine takes it; free text becomes the one argument `input`."""
+    arguments: object = {"input": call.arguments} if call.custom else call.arguments
+    return RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=cast("Closed", closed))  # type: ignore[arg-type]
+
+
+class Intake:
+    """One message's calls.
+
+    Args:
+        engine: Runs them.
+        scope: Of this message; `iteration` is its number.
+        exits: Names of exit tools.
+        may_run: Asked once per call, in order, with its place among the message's calls; an error refuses the call.
+        early: Whether calls may start before the message is complete.
+        origin: The provider API, for the record.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_early",
+        "_emission",
+        "_engine",
+        "_exits",
+        "_held",
+        "_may_run",
+        "_next",
+        "_origin",
+        "_scope",
+        "_spoiled",
+        "signals",
+    )
+
+    def __init__(
+        self,
+        engine: Engine,
+        scope: Scope,
+        *,
+        exits: Collection[str],
+        may_run: Callable[[ToolCall, int], CallFailed | None],
+        early: bool,
+        origin: str,
+    ) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._exits = exits
+        self._may_run = may_run
+        self._early = early
+        self._origin = origin
+        self._emission: Emission | None = None
+        self._held: dict[int, CallSealed] = {}
+        self._next = 0
+        """The position of the call that the emission takes next."""
+        self._calls = 0
+        self._spoiled = False
+        self.signals: list[Signal] = []
+
+    @property
+    def taken(self) -> int:
+        """How many normal calls the engine was handed."""
+        return self._calls
+
+    def see(self, event: ModelEvent) -> None:
+        """Take what concerns calls; hand on what is sealed, in the message's order."""
+        kind = type(event)
+        if kind is CallSealed:
+            sealed = cast("CallSealed", event)
+            if self._early and not self._spoiled and sealed.closed == "sealed":
+                self._held[sealed.position] = sealed
+                while (ready := self._held.pop(self._next, None)) is not None:
+                    self._add(ready.call, ready.closed)
+        elif kind is CallReopened:
+            self._spoiled = self._spoiled or cast("CallReopened", event).position < self._next
+
+    async def outcomes(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...]) -> list[Outcome | None]:
+        """Every call's outcome, in the message's order; None for exit calls."""
+        if self._spoiled:
+            await self.drop("a call's arguments went on after their end")
+            self._emission, self._next, self._calls, self._early = None, 0, 0, False
+            self.signals.clear()
+        for position in range(self._next, len(calls)):
+            self._add(calls[position], closed[position])
+        if self._emission is None:
+            return [None] * len(calls)
+        ended = iter(await self._emission.seal())
+        return [None if call.name in self._exits else next(ended, None) for call in calls]
+
+    async def drop(self, reason: str) -> None:
+        """The message failed: end what started and forget it."""
+        if self._emission is not None:
+            await self._emission.discard(reason)
+
+    def _add(self, call: ToolCall, closed: Closed) -> None:
+        self._next += 1
+        if call.name in self._exits:
+            self.signals.append(_signal(call, self._scope.iteration))
+            return
+        if self._emission is None:
+            self._emission = self._engine.emission(self._scope, early=self._early)
+        refusal = self._may_run(call, self._calls)
+        self._calls += 1
+        self._emission.add(raw_call(call, closed, self._origin), refusal=refusal)
+
+
+def _signal(call: ToolCall, iteration: int) -> Signal:
+    try:
+        value = decode(call.arguments) if call.arguments.strip() else {}
+    except (ValueError, RecursionError):
+        value = None
+    return Signal(name=call.name, arguments=value if isinstance(value, dict) else None, raw=call.arguments, iteration=iteration)
+
+
+def results_of(outcomes: list[Outcome | None]) -> list[ToolResult | None]:
+    """Each outcome's result, where it has one."""
+    return [outcome.result if isinstance(outcome, Answered) else None for outcome in outcomes]

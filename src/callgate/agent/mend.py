@@ -1,0 +1,92 @@
+"""Make a conversation from elsewhere valid: each call one result, right behind its message, and no result without its call.
+
+A program that crashed, another framework or a person with an editor leaves calls without results, results without calls, results in the
+wrong place or twice. Every change is told; what is valid comes out as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from callgate.calls import Text
+from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage
+
+__all__ = ["mend"]
+
+_LOST = "No result of this call was recorded. Whether it took effect is not known; check before you repeat it."
+
+
+def mend(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
+    """A valid conversation, and a sentence for each change."""
+    work = list(messages)
+    notes: list[str] = []
+    results = _first_results(work, notes)
+    mended: list[Message] = []
+    taken: set[str] = set()
+    for message in work:
+        if isinstance(message, ToolMessage):
+            continue
+        if not isinstance(message, AssistantMessage):
+            mended.append(message)
+            continue
+        renamed, answers = _paired(message, results, taken, notes)
+        if renamed.parts:
+            mended += [renamed, *answers]
+        else:
+            notes.append("An empty message of the model was left out.")
+    notes += [f"A result for '{call_id}', which no call has, was left out." for call_id, queue in results.items() if queue]
+    if not notes and mended != work:
+        notes.append("Results were put right behind the message that asked for them.")
+    return mended, notes
+
+
+def _first_results(messages: list[Message], notes: list[str]) -> dict[str, list[ToolMessage]]:
+    """The results by call id, in order; a second one is kept only if as many calls have that id."""
+    wanted: dict[str, int] = {}
+    for message in messages:
+        for call in message.calls if isinstance(message, AssistantMessage) else ():
+            wanted[call.id] = wanted.get(call.id, 0) + 1
+    found: dict[str, list[ToolMessage]] = {}
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            queue = found.setdefault(message.call_id, [])
+            if message.call_id in wanted and len(queue) >= wanted[message.call_id]:
+                notes.append(f"A second result for '{message.call_id}' was left out.")
+            else:
+                queue.append(message)
+    return found
+
+
+def _paired(
+    message: AssistantMessage, results: dict[str, list[ToolMessage]], taken: set[str], notes: list[str]
+) -> tuple[AssistantMessage, list[ToolMessage]]:
+    answers: list[ToolMessage] = []
+    parts: list[object] = []
+    for part in message.parts:
+        if not isinstance(part, ToolCall):
+            if not isinstance(part, Text) or part.text:
+                parts.append(part)
+            continue
+        queue = results.get(part.id)
+        answer = queue.pop(0) if queue else None
+        if answer is None:
+            notes.append(f"The call '{part.id}' of {part.name} had no result; one was added that says so.")
+            answer = ToolMessage(call_id=part.id, name=part.name, content=(Text(text=_LOST),), is_error=True)
+        call = _unique(part, taken, notes)
+        parts.append(call)
+        answers.append(answer if call is part else replace(answer, call_id=call.id))
+    unchanged = len(parts) == len(message.parts) and all(a is b for a, b in zip(parts, message.parts, strict=True))
+    return message if unchanged else replace(message, parts=tuple(parts)), answers
+
+
+def _unique(call: ToolCall, taken: set[str], notes: list[str]) -> ToolCall:
+    name, number = call.id or "call", 1
+    while (call_id := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    taken.add(call_id)
+    if call_id == call.id:
+        return call
+    notes.append(f"The call id '{call.id}' was not unique; one call is now '{call_id}'.")
+    return replace(call, id=call_id)

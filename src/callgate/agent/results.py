@@ -1,0 +1,79 @@
+"""What a run came to, and what it used on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from callgate.calls import Suspended, ToolResult
+from callgate.decide import RunStatus, TurnStatus
+from callgate.messages import AssistantMessage, Message
+
+__all__ = ["Pending", "RunResult", "Signal", "Spent"]
+
+
+class Signal(Struct, frozen=True, kw_only=True):
+    """A call of an exit tool: recorded, never executed."""
+
+    name: str
+    arguments: Mapping[str, object] | None
+    """None where the model wrote no JSON object; `raw` has what it wrote."""
+    raw: str = ""
+    iteration: int = 0
+
+    @property
+    def malformed(self) -> bool:
+        return self.arguments is None
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """What one run has used."""
+
+    iterations: int = 0
+    calls: int = 0
+    passes: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float = 0.0
+    wall_s: float = 0.0
+
+
+class Pending(Struct, frozen=True, kw_only=True):
+    """A message whose calls wait for a human."""
+
+    message: AssistantMessage
+    """The waiting calls only."""
+    closed: tuple[str, ...]
+    iteration: int
+    approvals: tuple[Suspended, ...]
+
+
+class RunResult(Struct, frozen=True, kw_only=True):
+    """One run of an agent."""
+
+    status: RunStatus
+    turn_status: TurnStatus
+    """The same, finely."""
+    reason: str = ""
+    """Why it is not `completed`, or what completed it where the model did not."""
+    text: str = ""
+    """The visible text of the last answer; where the run did not complete, all visible text so far."""
+    output: Any = None
+    """The answer as the type that was asked for."""
+    signals: tuple[Signal, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    """Every call's result, in order."""
+    messages: tuple[Message, ...] = ()
+    """The conversation after the run; hand it to the next one."""
+    spent: Spent = Spent()
+    run: str = ""
+    conversation: str = ""
+    pending: Pending | None = None
+    """What waits for a human, where the status is `waiting`."""
+
+    @property
+    def completed(self) -> bool:
+        return self.status == "completed"

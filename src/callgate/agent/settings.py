@@ -1,0 +1,76 @@
+"""Every bound and rule of a loop in one value, and the presets.
+
+A preset is a starting point: `structs.replace(PRESETS["chat"], errors_in_a_row=3)`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from callgate.decide import LoopRules
+from callgate.models.events import Usage
+
+__all__ = ["PRESETS", "Budget", "PresetName", "Prices", "Settings"]
+
+PresetName = Literal["chat", "tick", "agent", "worker"]
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """What one run may use. None: no limit. What a message's calls need is reserved before the first of them starts."""
+
+    iterations: int | None = 100
+    """Messages with calls, however many calls each has."""
+    calls: int | None = None
+    calls_per_message: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    """In the unit of the prices."""
+    wall_s: float | None = None
+    """From the run's beginning; waiting for a human does not count."""
+
+
+class Prices(Struct, frozen=True, kw_only=True):
+    """What a million tokens cost, in one unit of the host's."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float = 0.0
+
+    def of(self, usage: Usage) -> float:
+        fresh = usage.input_tokens - usage.cached_tokens
+        return (fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output) / 1_000_000
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How a loop behaves."""
+
+    budget: Budget = Budget()
+    rules: LoopRules = LoopRules()
+    prices: Prices | None = None
+    when_spent: Literal["end", "answer"] = "end"
+    """Where no iteration is left: end as `budget_exhausted`, or let the model answer once more without tools."""
+    soft_warn: int | None = 20
+    """At this iteration one notice says that the turn takes long."""
+    early_start: bool = True
+    """Whether calls without effect may start while the message still streams."""
+    empty_retries: int = 0
+    """How often an empty answer is asked for again."""
+    empty_retry_s: float = 1.0
+    output_retries: int = 2
+    """How often an answer that is not of the wanted type is sent back."""
+    dangerous_per_tick: int | None = None
+    """For engines that the agent makes itself."""
+    pauses: int = 8
+    """How often a provider may ask to be sent its own message to go on."""
+
+
+PRESETS: Final[dict[str, Settings]] = {
+    "agent": Settings(),
+    "chat": Settings(empty_retries=2, dangerous_per_tick=1),
+    "tick": Settings(budget=Budget(iterations=20, calls=5, calls_per_message=5), dangerous_per_tick=1),
+    "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None)),
+}
+"""`agent` for a task, `chat` for a conversation with people, `tick` for an actor in a world, `worker` for a job that succeeds or fails."""

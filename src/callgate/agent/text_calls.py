@@ -1,0 +1,154 @@
+"""A model whose calls are read from its text.
+
+For models without calls of their own, everything is text: the tools are taught in the system prompt, past calls and results are written
+as text, and calls are found in the answer. For models that have calls but sometimes write them as text, only the last of these is done, and
+only where the message has no call of its own. Either way the loop sees an ordinary model. Tool results are never read for calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import cast
+
+from msgspec.structs import replace
+
+from callgate.agent.bios import teaching
+from callgate.agent.formats import fallback
+from callgate.messages import Message, SystemMessage
+from callgate.models.dialects import Found, Shown, TextReader, Thought
+from callgate.models.events import WELL, CallOpened, Fault, Finished, ModelEvent, ReasoningDelta, TextDelta, Usage
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.assembly import Assembly
+from callgate.models.wire.decoder import new_call_id
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest
+
+__all__ = ["TextCalls"]
+
+
+class TextCalls:
+    """`model`, with calls read from its text.
+
+    Args:
+        model: The model itself.
+        teach: Whether to teach the tools in the prompt and send none; else the request goes as it is.
+        dialect: How this model's family writes calls; None: found out.
+    """
+
+    native_tools = True
+
+    def __init__(self, model: Model, *, teach: bool = True, dialect: str | None = None, new_id: Callable[[], str] = new_call_id) -> None:
+        self._model = model
+        self._teach = teach
+        self._dialect = dialect
+        self._new_id = new_id
+
+    @property
+    def provider(self) -> str:
+        return self._model.provider
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        tools = {spec.name: spec.schema for spec in request.tools}
+        asked = _taught(request) if self._teach else request
+        stream = self._model.stream(asked, context)
+        if not tools:
+            async for event in stream:
+                yield event
+            return
+        reading = _Reading(TextReader(tools, dialect=self._dialect), self._new_id, hold=not self._teach)
+        async with aclosing(cast("AsyncGenerator[ModelEvent, None]", stream)) as events:
+            async for event in events:
+                for told in reading.take(event):
+                    yield told
+
+
+class _Reading:
+    """One answer while it is read for calls."""
+
+    def __init__(self, reader: TextReader, new_id: Callable[[], str], *, hold: bool) -> None:
+        self._reader = reader
+        self._out = Assembly("text", WireNames(), new_id)
+        self._hold = hold
+        self._found: list[Found] = []
+        """Calls in the text that wait for the end of the message: one with calls of its own has no others."""
+        self._native = False
+
+    def take(self, event: ModelEvent) -> list[ModelEvent]:
+        if self._native:
+            return [event]
+        match event:
+            case TextDelta(text=text):
+                self._tell(self._reader.feed(text))
+            case ReasoningDelta(text=text):
+                self._out.reasoning(text)
+            case Usage():
+                self._out.usage(event)
+            case Fault(code=code, message=message, retryable=retryable):
+                self._out.fault(code, message, retryable=retryable)
+            case CallOpened():
+                return self._give_way(event)
+            case Finished():
+                return self._finish(event)
+        return self._told()
+
+    def _give_way(self, event: ModelEvent) -> list[ModelEvent]:
+        """The message has calls of its own: what was held as text is text."""
+        self._native = True
+        self._tell(self._reader.close(cut=True))
+        for found in self._found:
+            self._out.text(found.source)
+        return [*self._told(), event]
+
+    def _finish(self, event: Finished) -> list[ModelEvent]:
+        if any(True for _ in event.message.calls):
+            return [*self._give_way(event)]
+        self._tell(self._reader.close(cut=event.reason not in WELL))
+        for found in self._found:
+            self._call(found)
+        self._out.model = event.model
+        if event.reason != "error":
+            self._out.ends("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
+        self._out.finish(well=event.reason in WELL)
+        told = self._told()
+        end = told[-1]
+        assert isinstance(end, Finished)
+        kept = replace(end.message, api=event.message.api)
+        return [*told[:-1], replace(end, message=kept, usage=event.usage or end.usage, fault=event.fault)]
+
+    def _tell(self, pieces: list[Shown | Thought | Found]) -> None:
+        for piece in pieces:
+            if isinstance(piece, Shown):
+                self._out.text(piece.text)
+            elif isinstance(piece, Thought):
+                self._out.reasoning(piece.text)
+            elif self._hold:
+                self._found.append(piece)
+            else:
+                self._call(piece)
+
+    def _call(self, found: Found) -> None:
+        call = self._out.open(found.id, found.name)
+        self._out.arguments(call, found.arguments)
+        self._out.seal(call)
+
+    def _told(self) -> list[ModelEvent]:
+        told, self._out.events = self._out.events, []
+        return told
+
+
+def _taught(request: ModelRequest) -> ModelRequest:
+    """The request for a model that only writes text."""
+    messages: list[Message] = fallback(request.messages)
+    lesson = teaching(request.tools) if request.tools else ""
+    if lesson:
+        first = messages[0] if messages else None
+        if isinstance(first, SystemMessage):
+            messages[0] = SystemMessage(f"{first.text}\n\n{lesson}")
+        else:
+            messages.insert(0, SystemMessage(lesson))
+    return replace(request, messages=messages, tools=(), tool_choice="auto")

@@ -1,0 +1,324 @@
+"""The loop itself: stream the model once, run what it asks, commit, decide; until the turn ends.
+
+    ready? → stream_once → calls? → run → commit → go on?          each arrow may end the turn with one `Ending`
+
+Every pass of the model and every call has its place in the record and the history by the time the next begins. What only decides lives in
+`callgate.decide`; what only counts in `account`; the calls of one message in `intake`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
+
+from msgspec.structs import replace
+
+from callgate._runners.guard import Guards
+from callgate.agent.account import Account
+from callgate.agent.events import AgentEvent, CallEnded, MessageBegan, MessageEnded, Notice
+from callgate.agent.history import History
+from callgate.agent.intake import Intake, results_of
+from callgate.agent.results import Pending, RunResult, Signal
+from callgate.agent.settings import Settings
+from callgate.agent.stuck import StuckGuard
+from callgate.calls import Aborted, Outcome, Scope, Suspended, Text, ToolResult
+from callgate.decide import RUN_STATUS, CallEnd, Ending, TurnStatus, check_loop_continuation
+from callgate.engine import Engine
+from callgate.errors import CallFailed
+from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall
+from callgate.models.events import ModelEvent
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.request import ModelRequest
+from callgate.stream import PassStatus, StreamLimits, StreamResult, stream_once
+
+__all__ = ["Conversation", "Turn"]
+
+
+class Conversation(Sequence[Message]):
+    """The history with what stands before it in a request, without a copy of either."""
+
+    __slots__ = ("_history", "head")
+
+    def __init__(self, head: tuple[Message, ...], history: list[Message]) -> None:
+        self.head = head
+        self._history = history
+
+    def __len__(self) -> int:
+        return len(self.head) + len(self._history)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [*self.head, *self._history][index]
+        if index < 0:
+            index += len(self)
+        return self.head[index] if index < len(self.head) else self._history[index - len(self.head)]
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from self.head
+        yield from self._history
+
+
+class Turn:
+    """One turn of one conversation.
+
+    Args:
+        model: Answers.
+        engine: Runs the calls.
+        request: What every pass asks for; its messages are put in here.
+        history: The conversation; grows.
+        scope: Of the turn.
+        context: What the model streams in; tools may see it.
+        settings: Bounds and rules.
+        limits: On a stream's silence.
+        guards: Keep models that would not stop.
+        exits: Names of exit tools.
+        head: Makes the system text of the next pass, from the iterations that are left.
+        tell: Told everything that happens.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Model,
+        engine: Engine,
+        request: ModelRequest,
+        history: History,
+        scope: Scope,
+        context: StreamingContext,
+        settings: Settings,
+        limits: StreamLimits,
+        guards: Guards,
+        account: Account,
+        exits: frozenset[str] = frozenset(),
+        head: Callable[[int | None], str] | None = None,
+        tell: Callable[[AgentEvent], None] | None = None,
+        guard: StuckGuard | None = None,
+    ) -> None:
+        self.history = history
+        self.account = account
+        self.iteration = scope.iteration
+        self.signals: list[Signal] = []
+        self.results: list[ToolResult] = []
+        self.texts: list[str] = []
+        self.pending: Pending | None = None
+        self._model = model
+        self._engine = engine
+        self._view = Conversation((), history.messages)
+        self._request = replace(request, messages=self._view)
+        self._toolless = replace(self._request, tools=(), tool_choice="none")
+        self._scope = scope
+        self._context = context
+        self._settings = settings
+        self._limits = limits
+        self._guards = guards
+        self._exits = exits
+        self._head = head
+        self._tell = tell
+        self._guard = guard
+        self._empty = 0
+        self._pauses = 0
+        self._intake: Intake | None = None
+
+    async def run(self) -> Ending:
+        """Go through passes until the turn ends."""
+        while True:
+            ending = self._not_ready() or await self._once()
+            if ending is not None:
+                return ending
+
+    async def resume(self, pending: Pending) -> Ending:
+        """Hand in again what waited for a human, then go on."""
+        self.iteration = pending.iteration
+        intake = self._new_intake()
+        outcomes = await intake.outcomes(pending.message.calls, pending.closed)  # type: ignore[arg-type]
+        return self._settled(pending.message, pending.closed, outcomes) or await self.run()
+
+    def result(self, ending: Ending) -> RunResult:
+        """The turn as a whole."""
+        last = self.texts[-1] if self.texts and ending.status == "completed" else "\n\n".join(filter(None, self.texts))
+        return RunResult(
+            status=RUN_STATUS[ending.status],
+            turn_status=ending.status,
+            reason=ending.reason,
+            text=last,
+            signals=tuple(self.signals),
+            results=tuple(self.results),
+            messages=tuple(self.history.messages),
+            spent=self.account.spent(),
+            run=self._scope.run,
+            conversation=self._scope.conversation,
+            pending=self.pending,
+        )
+
+    # One pass
+
+    def _not_ready(self) -> Ending | None:
+        """Why no further pass may begin. A stop or a follow-up that is pending ends the pass itself, first thing."""
+        over = self.account.over()
+        if over is not None:
+            return Ending("budget_exhausted", over)
+        if self.iteration == self._settings.soft_warn and self._tell is not None:
+            self._tell(Notice("long_turn", f"The turn has taken {self.iteration} rounds of tools and goes on."))
+        return None
+
+    async def _once(self) -> Ending | None:
+        left = self.account.iterations_left
+        last = left == 0 and self._settings.when_spent == "answer"
+        if self._head is not None:
+            self._view.head = (SystemMessage(self._head(left)),)
+        self._intake = intake = self._new_intake()
+        if self._tell is not None:
+            self._tell(MessageBegan(self.iteration))
+        result = await self._stream(self._toolless if last else self._request, intake)
+        self.account.use(result.usage)
+        if self._tell is not None:
+            self._tell(MessageEnded(self.iteration, result.status, result.reason))
+        self._note_text(result)
+        if result.status == "function_call":
+            return await self._calls(result, intake)
+        await intake.drop(result.reason or result.status)
+        return await self._answer(result)
+
+    async def _stream(self, request: ModelRequest, intake: Intake) -> StreamResult:
+        try:
+            return await stream_once(
+                self._model,
+                request,
+                self._context,
+                control=self._engine.control,
+                limits=self._limits,
+                guards=self._guards,
+                on_event=self._see if self._tell is not None else intake.see,
+            )
+        except BaseException:
+            await intake.drop("the model's stream failed")
+            raise
+
+    def _see(self, event: ModelEvent) -> None:
+        assert self._tell is not None
+        assert self._intake is not None
+        self._tell(event)
+        self._intake.see(event)
+
+    def _new_intake(self) -> Intake:
+        return Intake(
+            self._engine,
+            replace(self._scope, iteration=self.iteration),
+            exits=self._exits,
+            may_run=self._may_run,
+            early=self._settings.early_start,
+            origin=self._model.provider,
+        )
+
+    def _may_run(self, call: ToolCall, place: int) -> CallFailed | None:
+        refusal: CallFailed | None = self._guard.refusal(call) if self._guard is not None else None
+        return refusal or self.account.reserve(place)
+
+    def _note_text(self, result: StreamResult) -> None:
+        if result.text:
+            self.texts.append(result.text)
+
+    # A message without calls
+
+    async def _answer(self, result: StreamResult) -> Ending | None:
+        message = result.message
+        match result.status:
+            case "completed" if result.finish == "pause" and message is not None and self._pauses < self._settings.pauses:
+                self._pauses += 1
+                self.history.answer(message)
+                return None
+            case "completed":
+                if message is not None:
+                    self.history.answer(message)
+                cut = "the answer was cut at its length limit" if result.finish == "length" else ""
+                return Ending("completed", cut)
+            case "empty_response" if self._empty < self._settings.empty_retries:
+                self._empty += 1
+                return await self._wait_and_retry()
+            case "stopped_by_user" if result.text:
+                self.history.answer(AssistantMessage(parts=(Text(text=result.text),)))
+        return Ending(_STATUS[result.status], result.reason)
+
+    async def _wait_and_retry(self) -> Ending | None:
+        """An empty answer is asked for again after a moment, unless somebody stops the turn meanwhile."""
+        if self._tell is not None:
+            self._tell(Notice("retry", "The model's answer was empty; it is asked again."))
+        await self._engine.clock.sleep(self._settings.empty_retry_s)
+        return None
+
+    # A message with calls
+
+    async def _calls(self, result: StreamResult, intake: Intake) -> Ending | None:
+        message = result.message
+        assert message is not None
+        normal = sum(call.name not in self._exits for call in message.calls)
+        if normal and self.account.iterations_left == 0:
+            await intake.drop("no iteration is left")
+            self.account.give_back(intake.taken)
+            return self._out_of_iterations(message)
+        outcomes = await intake.outcomes(message.calls, result.closed)
+        self.signals += intake.signals
+        if not normal:  # exit calls only: the message was the last
+            self.history.answer(message)
+            return Ending("completed", "")
+        self.account.iterations += 1
+        return self._settled(message, result.closed, outcomes)
+
+    def _out_of_iterations(self, message: AssistantMessage) -> Ending:
+        self.history.answer(message)
+        why = "no iteration is left, and the model asked for another round of tools"
+        return Ending("tool_execution_error" if self._settings.rules.failures == "strict" else "budget_exhausted", why)
+
+    def _settled(self, message: AssistantMessage, closed: Sequence[str], outcomes: list[Outcome | None]) -> Ending | None:
+        """Commit what the calls came to, and decide."""
+        results = results_of(outcomes)
+        if self._guard is not None:
+            results = self._guard.told(message.calls, results)
+        self.history.commit(message, results)
+        answered = [result for result in results if result is not None]
+        self.results += answered
+        if self._tell is not None:
+            for position, outcome in enumerate(outcomes):
+                if outcome is not None:
+                    self._tell(CallEnded(position, outcome))
+        self.iteration += 1
+        return self._ended_by(message, closed, outcomes) or self._decided(message, answered)
+
+    def _ended_by(self, message: AssistantMessage, closed: Sequence[str], outcomes: list[Outcome | None]) -> Ending | None:
+        """The end of a turn whose message a call aborted, or whose calls wait for a human."""
+        for outcome in outcomes:
+            if isinstance(outcome, Aborted):
+                strict = outcome.status == "error" and self._settings.rules.failures == "strict"
+                return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
+        waiting = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Suspended)]
+        if not waiting:
+            return None
+        calls = message.calls
+        self.pending = Pending(
+            message=AssistantMessage(parts=tuple(calls[index] for index in waiting), api=message.api),
+            closed=tuple(closed[index] for index in waiting),
+            iteration=self.iteration - 1,
+            approvals=tuple(outcome for outcome in outcomes if isinstance(outcome, Suspended)),
+        )
+        return Ending("waiting", "; ".join(one.question for one in self.pending.approvals))
+
+    def _decided(self, message: AssistantMessage, results: list[ToolResult]) -> Ending | None:
+        if self._guard is not None and self._guard.gave_up:
+            return Ending("error", self._guard.gave_up)
+        tools = self._engine.tools
+        ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in results]
+        errors = self._engine.control.errors_in_a_row(self._scope.conversation)
+        return check_loop_continuation(ends, self._settings.rules, errors_in_a_row=errors, text_before=message.text)
+
+
+_STATUS: dict[PassStatus, TurnStatus] = {
+    "error": "error",
+    "timeout": "timeout",
+    "empty_response": "empty_response",
+    "stopped_by_user": "stopped_by_user",
+    "follow_up_interrupt": "follow_up_interrupt",
+}

@@ -1,0 +1,203 @@
+"""Stream a model once: its events as they come, and one result.
+
+The limit on silence is rolling: every sign of life starts it anew, so that a long stream lives and a stalled one dies. A kill, a stop or a
+follow-up fires the pass's own abort signal, which closes the connection, and ends the wait in the same moment. What the model raises
+leaves this function; only silence becomes a `timeout`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from callgate._runners.guard import Guards
+from callgate._signals import AbortController, Control, Interruption
+from callgate.models.events import CallSealed, Finished, ModelEvent, TextDelta
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.request import ModelRequest
+from callgate.stream.result import PassStatus, StreamResult
+
+__all__ = ["StreamLimits", "stream_once"]
+
+_ENDED: dict[Interruption, PassStatus] = {"stop": "stopped_by_user", "kill": "stopped_by_user", "follow_up": "follow_up_interrupt"}
+
+
+class StreamLimits(Struct, frozen=True, kw_only=True):
+    """How long one pass may be silent; seconds."""
+
+    idle_s: float = 120.0
+    """Between two signs of life. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents that are given none."""
+    first_s: float | None = None
+    """Before the first event, where a provider's queue may take longer; None: as `idle_s`."""
+    grace_s: float = 0.3
+    """What a model gets to close its connection before it is left behind."""
+
+
+async def stream_once(
+    model: Model,
+    request: ModelRequest,
+    context: StreamingContext,
+    *,
+    control: Control,
+    limits: StreamLimits,
+    guards: Guards | None = None,
+    on_event: Callable[[ModelEvent], None] | None = None,
+) -> StreamResult:
+    """Let the model answer once.
+
+    Args:
+        model: Streams events and beats.
+        request: The conversation so far; read, never written.
+        context: Of the turn. Its `abort_signal` and `on_progress` are this pass's, and gone after it.
+        control: Where stop, kill and follow-up come from.
+        limits: On silence.
+        guards: Keep models that would not stop; None: this pass's own.
+        on_event: Told every event at once, in order; what it raises ends the pass.
+
+    Raises:
+        Exception: Whatever the model raises. A failure that the provider reported is the status `error` instead.
+    """
+    waiting = control.pending(context.conversation)
+    if waiting is not None:
+        return StreamResult(status="stopped_by_user", reason=waiting)
+    if control.pending_follow_up(context.conversation) is not None:
+        return StreamResult(status="follow_up_interrupt", reason=control.pending_follow_up(context.conversation) or "")
+    one = _Pass(context, control, limits, on_event)
+    one.enter()
+    try:
+        name = f"pass of {context.conversation or model.name}"
+        failure = await (guards or Guards()).run(one.read(model, request), one.abort.signal, grace_s=limits.grace_s, name=name)
+    finally:
+        one.leave()
+    if failure is not None:
+        raise failure
+    return one.result()
+
+
+class _Pass:
+    """One pass while it runs."""
+
+    __slots__ = (
+        "_closed",
+        "_context",
+        "_control",
+        "_end",
+        "_limits",
+        "_loop",
+        "_on_event",
+        "_seen",
+        "_status",
+        "_texts",
+        "_timer",
+        "_until",
+        "_why",
+        "abort",
+    )
+
+    def __init__(
+        self, context: StreamingContext, control: Control, limits: StreamLimits, on_event: Callable[[ModelEvent], None] | None
+    ) -> None:
+        self.abort = AbortController()
+        self._context = context
+        self._control = control
+        self._limits = limits
+        self._on_event = on_event
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + (limits.idle_s if limits.first_s is None else limits.first_s)
+        self._timer: asyncio.TimerHandle | None = None
+        self._texts: list[str] = []
+        self._closed: dict[int, CallSealed] = {}
+        self._end: Finished | None = None
+        self._status: PassStatus | None = None
+        """How the pass was ended from outside."""
+        self._why = ""
+
+    def enter(self) -> None:
+        self._context.abort_signal = self.abort.signal
+        self._context.on_progress = self._beat
+        self._control.enter_pass(self._context.conversation, self._interrupt)
+        self._timer = self._loop.call_at(self._until, self._look)
+
+    def leave(self) -> None:
+        self._context.abort_signal = None
+        self._context.on_progress = None
+        self._control.leave_pass(self._context.conversation)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def read(self, model: Model, request: ModelRequest) -> BaseException | None:
+        """Take all events, until somebody ends the pass; returns what the model raised."""
+        events = model.stream(request, self._context)
+        failure: BaseException | None = None
+        try:
+            async for event in events:
+                self._take(event)
+                if self._status is not None:
+                    break
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            failure = error
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
+        return failure if self._status is None else None
+
+    def _take(self, event: ModelEvent) -> None:
+        kind = type(event)
+        if kind is TextDelta:
+            self._texts.append(event.text)  # type: ignore[union-attr]
+        elif kind is CallSealed:
+            self._closed[event.position] = event  # type: ignore[union-attr,assignment]
+        elif kind is Finished:
+            self._end = event  # type: ignore[assignment]
+        self._until = self._loop.time() + self._limits.idle_s
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def _beat(self) -> None:
+        self._until = max(self._until, self._loop.time() + self._limits.idle_s)
+
+    def _look(self) -> None:
+        """The timer: armed once, it looks again at the time that the last sign of life has moved the end to."""
+        if self._loop.time() < self._until:
+            self._timer = self._loop.call_at(self._until, self._look)
+            return
+        self._finish("timeout", "SDK_CALL_TIMEOUT: the model's stream was silent for too long; the request was given up")
+
+    def _interrupt(self, kind: Interruption, reason: str) -> None:
+        self._finish(_ENDED[kind], reason)
+
+    def _finish(self, status: PassStatus, why: str) -> None:
+        if self._status is None and self._end is None:
+            self._status, self._why = status, why
+            self.abort.abort(why)
+
+    def result(self) -> StreamResult:
+        text = "".join(self._texts)
+        if self._status is not None:
+            return StreamResult(status=self._status, text="" if self._status == "follow_up_interrupt" else text, reason=self._why)
+        end = self._end
+        if end is None:
+            return StreamResult(status="error", text=text, reason="the model's stream ended without an end of its message")
+        if end.reason in ("error", "cut"):
+            fault = end.fault
+            why = (
+                f"{fault.code}: {fault.message}"
+                if fault is not None
+                else "the answer broke off: the connection ended before the message did"
+            )
+            retryable = fault.retryable if fault is not None else True
+            return StreamResult(status="error", text=text, finish=end.reason, usage=end.usage, reason=why, retryable=retryable)
+        calls = end.message.calls
+        return StreamResult(
+            status="function_call" if calls else "completed" if text.strip() or end.reason == "pause" else "empty_response",
+            text=text,
+            message=end.message,
+            closed=tuple(self._closed[index].closed for index in range(len(calls))),
+            finish=end.reason,
+            usage=end.usage,
+            reason="" if calls or text.strip() else f"the answer was empty ({end.said or end.reason})",
+        )

@@ -1,0 +1,43 @@
+"""What one pass of a model came to."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from callgate.messages import AssistantMessage, ToolCall
+from callgate.models.events import FinishReason, Usage
+
+__all__ = ["PassStatus", "StreamResult"]
+
+PassStatus = Literal["completed", "error", "timeout", "empty_response", "stopped_by_user", "follow_up_interrupt", "function_call"]
+"""The seven ways a pass ends; it drives the loop."""
+
+
+class StreamResult(Struct, frozen=True, kw_only=True):
+    """One pass."""
+
+    status: PassStatus
+    text: str = ""
+    """The visible text, as far as it came; empty where a follow-up interrupted it, since nobody asked for it any more."""
+    message: AssistantMessage | None = None
+    """The whole message, where it ended as one."""
+    closed: tuple[Literal["sealed", "finished", "cut"], ...] = ()
+    """What proved the arguments of each of the message's calls complete, in their order."""
+    finish: FinishReason | None = None
+    usage: Usage | None = None
+    reason: str = ""
+    """Why it is not `completed`; for a silent stream it begins with `SDK_CALL_TIMEOUT:`."""
+    retryable: bool = False
+    """Whether the provider said that the same request may succeed later."""
+
+    @property
+    def data(self) -> ToolCall | None:
+        """The payload of a `function_call`: the first of the message's calls."""
+        calls = self.calls
+        return calls[0] if calls else None
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return self.message.calls if self.message is not None else ()

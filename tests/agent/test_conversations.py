@@ -1,0 +1,159 @@
+"""One turn at a time per conversation; stop, kill and follow-up are three different things."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callgate import tool
+from callgate.agent import Agent
+from callgate.errors import UsageError
+from callgate.messages import UserMessage
+from tests.agent.scripts import Gate, Script, call, says
+
+
+async def turns_of_the_loop() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_turns_of_one_conversation_take_turns_and_others_do_not_wait() -> None:
+    gate = Gate()
+    model = Script([gate, *says("one")], says("other"), says("two"))
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        await turns_of_the_loop()
+        assert (await agent.run("3", conversation="d")).text == "other"
+        assert agent.conversations.waiting("c") == 1
+        gate.open.set()
+        assert [(await first).text, (await second).text] == ["one", "two"]
+        assert not agent.conversations.busy("c")
+
+
+async def test_a_kill_ends_the_turn_and_empties_the_queue() -> None:
+    gate = Gate()
+    model = Script([gate, *says("one")], says("later"))
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        await turns_of_the_loop()
+        agent.kill("c")
+        assert [(await first).turn_status, (await second).turn_status] == ["stopped_by_user", "stopped_by_user"]
+        assert len(model.requests) == 1
+        assert (await agent.run("3", conversation="c")).text == "later"
+
+
+async def test_a_stop_ends_the_turn_and_leaves_the_queue() -> None:
+    gate = Gate()
+    model = Script([gate, *says("one")], says("two"))
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        await turns_of_the_loop()
+        agent.stop("c")
+        assert (await first).turn_status == "stopped_by_user"
+        assert (await second).text == "two"
+
+
+async def test_a_follow_up_interrupts_an_answer_and_goes_next() -> None:
+    """ACCEPTANCE B12: what the model was saying is dropped; the follow-up goes before others that wait."""
+    gate = Gate()
+    model = Script([*says("I was")[:1], gate], says("to the follow-up"), says("two"))
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        await turns_of_the_loop()
+        third = asyncio.ensure_future(agent.follow_up("wait!", conversation="c"))
+        assert (await first).turn_status == "follow_up_interrupt"
+        assert (await third).text == "to the follow-up"
+        assert (await second).text == "two"
+    assert [message.content for message in model.seen[1] if isinstance(message, UserMessage)] == ["1", "wait!"]
+
+
+async def test_a_follow_up_does_not_disturb_a_chain_of_tools() -> None:
+    """Decision R26: it is left in the queue; the turn yields before its next pass, and what was done keeps its place."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="once")
+    async def work() -> str:
+        """Work."""
+        begun.set()
+        await go_on.wait()
+        return "worked"
+
+    model = Script(says(call("work", id="1")), says("to the follow-up"))
+    async with Agent(model, tools=[work]) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await begun.wait()
+        second = asyncio.ensure_future(agent.follow_up("and?", conversation="c"))
+        await turns_of_the_loop()
+        assert not first.done()
+        go_on.set()
+        result = await first
+        assert (result.turn_status, [one.status for one in result.results]) == ("follow_up_interrupt", ["ok"])
+        assert (await second).text == "to the follow-up"
+
+
+async def test_follow_ups_interrupt_only_so_often() -> None:
+    gates = [Gate() for _ in range(5)]
+    model = Script(*[[gate, *says(str(number))] for number, gate in enumerate(gates)])
+    async with Agent(model) as agent:
+        runs = [asyncio.ensure_future(agent.run("0", conversation="c"))]
+        for number in range(4):
+            await gates[number].reached.wait()
+            runs.append(asyncio.ensure_future(agent.follow_up(str(number + 1), conversation="c")))
+            await turns_of_the_loop()
+        gates[3].open.set()
+        gates[4].open.set()
+        ended = [(await one).turn_status for one in runs]
+    assert ended == ["follow_up_interrupt"] * 3 + ["completed"] * 2
+
+
+@pytest.mark.parametrize(("triggers", "targets"), [(["a", "b"], ["a", "b"]), (["a", "a"], [None, None]), ([None, "b"], [None, "b"])])
+async def test_a_turn_answers_its_trigger_but_not_in_a_scene(triggers: list[str | None], targets: list[str | None]) -> None:
+    """ACCEPTANCE B20: several turns that share one trigger have no reply target."""
+    gate = Gate()
+    model = Script([gate, *says("one")], says("two"))
+    async with Agent(model) as agent:
+        block = asyncio.ensure_future(agent.run("0", conversation="c"))
+        await gate.reached.wait()
+        model._answers.append(says("three"))
+        waiting = [asyncio.ensure_future(agent.run("x", conversation="c", trigger=one)) for one in triggers]
+        await turns_of_the_loop()
+        gate.open.set()
+        await asyncio.gather(block, *waiting)
+    assert [context.reply_to for context in model.contexts[1:]] == targets
+
+
+async def test_the_queue_has_a_bound() -> None:
+    gate = Gate()
+    model = Script([gate])
+    async with Agent(model) as agent:
+        runs = [asyncio.ensure_future(agent.run("x", conversation="c")) for _ in range(65)]
+        await gate.reached.wait()
+        with pytest.raises(UsageError, match="64 turns"):
+            await agent.run("one too many", conversation="c")
+        agent.kill("c")
+        await asyncio.gather(*runs)
+
+
+async def test_a_turn_that_is_cancelled_while_it_waits_hands_the_conversation_on() -> None:
+    gate = Gate()
+    model = Script([gate, *says("one")], says("three"))
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        third = asyncio.ensure_future(agent.run("3", conversation="c"))
+        await turns_of_the_loop()
+        second.cancel()
+        gate.open.set()
+        assert (await first).text == "one"
+        assert (await third).text == "three"
+    assert second.cancelled()

@@ -1,0 +1,143 @@
+"""Histories: always valid, in every form, and mended where they come from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.agent import Agent, History
+from callgate.agent.formats import fallback, from_native, native
+from callgate.agent.mend import mend
+from callgate.calls import Text, ToolResult
+from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire import codec, known_apis
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest
+from callgate.tools import Tool
+from tests.agent.scripts import Script, call, says
+from tests.agent.test_turn import Board
+
+
+async def conversation() -> list[Message]:
+    """What an agent leaves behind after a call, a failure and an answer."""
+    model = Script(
+        says("I will look.", call("look", {"what": "a"}, id="1")),
+        says(call("fail", {"why": "x"}, id="2"), call("look", {"what": "b"}, id="3", position=1)),
+        says("Done."),
+    )
+    tools: list[Tool] = Board().tools()
+    async with Agent(model, tools=tools) as agent:
+        return list((await agent.run("Go.")).messages)
+
+
+async def test_in_the_native_form_calls_are_tool_calls_and_results_tool_messages() -> None:
+    """ACCEPTANCE C6, C8, C37, C71, C72."""
+    items = native(await conversation())
+    assert items[1] == {
+        "role": "assistant",
+        "content": "I will look.",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"what": "a"}'}}],
+    }
+    assert items[2] == {"role": "tool", "tool_call_id": "1", "content": '{"seen":"a"}'}
+    assert items[3]["content"] is None
+    assert [item["role"] for item in items] == ["user", "assistant", "tool", "assistant", "tool", "tool", "assistant"]
+
+
+async def test_in_the_fallback_form_calls_and_results_are_text() -> None:
+    """ACCEPTANCE C9, C38, C73, C74."""
+    told = fallback(await conversation())
+    assert [type(message) for message in told] == [UserMessage, *[AssistantMessage, UserMessage] * 3, AssistantMessage]
+    asked, answer = told[1], told[2]
+    assert isinstance(asked, AssistantMessage)
+    assert json.loads(asked.text) == {"tool": "look", "parameters": {"what": "a"}, "reasoning": "I will look."}
+    assert isinstance(answer, UserMessage)
+    assert answer.content == '[TOOL RESULT: look]\n{"seen":"a"}'
+    for message in told[2:7:2]:
+        assert isinstance(message, UserMessage)
+        head, _, body = str(message.content).partition("\n")
+        assert head.startswith("[TOOL RESULT: ")
+        json.loads(body)
+
+
+async def test_a_stored_native_history_comes_back() -> None:
+    messages = await conversation()
+    assert native(from_native(native(messages))) == native(messages)
+
+
+PARTS = st.sampled_from("abc").map(lambda name: ToolCall(id=name, name="f", arguments="{}"))
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(UserMessage, st.sampled_from(["hi", ""])),
+        st.builds(SystemMessage, st.just("be brief")),
+        st.lists(PARTS | st.just(Text(text="x")) | st.just(Text(text="")), max_size=4).map(
+            lambda parts: AssistantMessage(parts=tuple(parts))
+        ),
+        st.sampled_from("abcd").map(lambda name: ToolMessage(call_id=name, name="f", content=(Text(text=name),))),
+    ),
+    max_size=12,
+)
+
+
+def check_valid(messages: list[Message]) -> None:
+    """Each call has exactly one result, right behind its message, in order."""
+    waiting: list[str] = []
+    seen: set[str] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert waiting
+            assert message.call_id == waiting.pop(0)
+            continue
+        assert not waiting
+        if isinstance(message, AssistantMessage):
+            assert message.parts
+            waiting = [one.id for one in message.calls]
+            assert not seen & set(waiting)
+            assert len(set(waiting)) == len(waiting)
+            seen |= set(waiting)
+    assert not waiting
+
+
+@given(MESSAGES)
+def test_any_conversation_can_be_mended_and_a_mended_one_stays_as_it_is(messages: list[Message]) -> None:
+    mended, notes = mend(messages)
+    check_valid(mended)
+    assert mend(mended) == (mended, [])
+    assert notes or mended == messages
+
+
+def test_mending_tells_what_it_did() -> None:
+    asked = AssistantMessage(parts=(ToolCall(id="a", name="pay"), ToolCall(id="b", name="look")))
+    mended, notes = mend([asked, ToolMessage(call_id="b", name="look"), ToolMessage(call_id="z", name="who")])
+    assert [message.call_id for message in mended if isinstance(message, ToolMessage)] == ["a", "b"]
+    lost = mended[1]
+    assert isinstance(lost, ToolMessage)
+    assert "not known" in lost.text
+    assert any("'a' of pay had no result" in note for note in notes)
+    assert any("'z'" in note for note in notes)
+
+
+@given(MESSAGES)
+def test_a_mended_conversation_can_be_written_for_every_provider(messages: list[Message]) -> None:
+    """Also after a switch of provider in the middle: nothing that one API left behind breaks another's request."""
+    mended, _ = mend([UserMessage("begin"), *messages, UserMessage("go on")])
+    for api in known_apis():
+        body: Any = json.loads(codec(api).encode(ModelRequest(model="m", messages=mended), WireNames(), {}).body)
+        assert body
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.sampled_from("abx"), min_size=1, max_size=4), st.lists(st.booleans(), min_size=4, max_size=4)), max_size=6
+    )
+)
+def test_what_is_committed_is_always_valid(turns: list[tuple[list[str], list[bool]]]) -> None:
+    """Whatever calls had results and whatever ids models choose: each committed call has exactly one result, in its place."""
+    history = History([UserMessage("begin")])
+    for ids, had in turns:
+        calls = tuple(ToolCall(id=one, name="f") for one in ids)
+        results = [ToolResult(id=one, uid="u", name="f", status="ok") if keep else None for one, keep in zip(ids, had, strict=False)]
+        history.commit(AssistantMessage(parts=calls), results)
+    check_valid(history.messages)

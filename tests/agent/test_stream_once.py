@@ -1,0 +1,281 @@
+"""One pass of a model: streamed once, under a limit on silence, ended from outside at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callgate._limits import silence_from_environment
+from callgate._signals import Control
+from callgate.messages import Message, ToolMessage, UserMessage
+from callgate.models.events import Fault, ModelEvent, TextDelta
+from callgate.models.model import StreamingContext
+from callgate.models.wire.request import ModelRequest
+from callgate.stream import StreamLimits, StreamResult, stream_once
+from tests.agent.scripts import Answer, Gate, Pause, Script, call, ends, says
+
+SILENT = StreamLimits(idle_s=0.05, grace_s=0.02)
+PATIENT = StreamLimits(idle_s=60.0, grace_s=0.02)
+
+
+class Pass:
+    """One pass, and everything around it that must be clean afterwards."""
+
+    def __init__(self, *answer_parts: object, answer: Answer | None = None, limits: StreamLimits = PATIENT) -> None:
+        self.model = Script(answer if answer is not None else says(*answer_parts))  # type: ignore[arg-type]
+        self.context = StreamingContext("c")
+        self.control = Control()
+        self.limits = limits
+        self.events: list[ModelEvent] = []
+        self.history: list[Message] = [UserMessage("hello")]
+
+    async def run(self, on_event: Callable[[ModelEvent], None] | None = None) -> StreamResult:
+        request = ModelRequest(model="m", messages=self.history)
+        try:
+            return await stream_once(
+                self.model,
+                request,
+                self.context,
+                control=self.control,
+                limits=self.limits,
+                on_event=on_event or self.events.append,
+            )
+        finally:
+            self.check_clean()
+
+    def check_clean(self) -> None:
+        """After every pass, however it ended: no callback is left."""
+        assert self.context.on_progress is None
+        assert self.context.abort_signal is None
+        assert self.control.kill_callback("c") is None
+
+
+async def test_a_finished_answer_is_completed_with_its_text() -> None:
+    """ACCEPTANCE B1, B6, B7."""
+    result = await Pass("Hello ", "there.").run()
+    assert (result.status, result.text) == ("completed", "Hello there.")
+
+
+async def test_a_call_is_handed_over_with_its_payload() -> None:
+    """ACCEPTANCE B13."""
+    result = await Pass("Let me look.", call("search", {"q": "x"}, id="a")).run()
+    assert result.status == "function_call"
+    assert result.data is not None
+    assert (result.data.id, result.data.name, result.data.arguments) == ("a", "search", '{"q": "x"}')
+    assert result.text == "Let me look."
+
+
+async def test_an_answer_of_nothing_is_an_empty_response() -> None:
+    """ACCEPTANCE B10."""
+    assert (await Pass(answer=[ends()]).run()).status == "empty_response"
+    assert (await Pass("  \n").run()).status == "empty_response"
+
+
+async def test_a_failure_that_the_provider_reports_is_an_error() -> None:
+    """ACCEPTANCE B8 and decision R24: an adapter may return an error."""
+    fault = Fault(code="overloaded", message="try later", retryable=True)
+    ended = ends(reason="error")
+    result = await Pass(answer=[TextDelta("I "), fault, type(ended)(reason="error", message=ended.message, fault=fault)]).run()
+    assert (result.status, result.text, result.reason, result.retryable) == ("error", "I ", "overloaded: try later", True)
+
+
+async def test_what_the_model_raises_leaves_the_pass() -> None:
+    """ACCEPTANCE B22: only silence is a timeout, and a provider's own timeout is none of ours."""
+    for error in (RuntimeError("broken"), TimeoutError("the provider's own"), TimeoutError("SDK_CALL_TIMEOUT: forged")):
+        with pytest.raises(type(error), match=str(error)):
+            await Pass(answer=[TextDelta("I "), error]).run()
+
+
+async def test_a_stream_that_falls_silent_is_a_timeout() -> None:
+    """ACCEPTANCE B9: its abort signal fires, so that the connection is closed."""
+    one = Pass(answer=[TextDelta("I am"), Gate()], limits=SILENT)
+    fired: list[str] = []
+    one.model._answers[0] = [lambda context: fired_into(context, fired), *one.model._answers[0]]
+    result = await one.run()
+    assert (result.status, result.text) == ("timeout", "I am")
+    assert result.reason.startswith("SDK_CALL_TIMEOUT:")
+    assert fired == [result.reason]
+    assert one.model.closed == 1
+
+
+def fired_into(context: StreamingContext, fired: list[str]) -> None:
+    signal = context.abort_signal
+    assert signal is not None
+    signal.on_abort(lambda: fired.append(signal.reason or ""))
+
+
+@pytest.mark.parametrize("beats", [True, False])
+async def test_each_sign_of_life_starts_the_silence_anew(beats: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ACCEPTANCE B2, B15: on a clock that the test moves, by a little less than the limit at each step."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+
+    def go_on(context: StreamingContext) -> None:
+        nonlocal now
+        now += 0.9 * SILENT.idle_s
+        if beats:
+            assert context.on_progress is not None
+            context.on_progress()
+
+    one = Pass(answer=[step for _ in range(10) for step in (go_on, Pause())] + says("Done."), limits=SILENT)
+    assert (await one.run()).status == ("completed" if beats else "timeout")
+
+
+async def test_a_kill_ends_the_connection_and_the_wait_in_the_same_moment() -> None:
+    """ACCEPTANCE B17, B18, decision R25: the status is `stopped_by_user`, not `timeout`."""
+    gate = Gate()
+    one = Pass(answer=[TextDelta("I am"), gate])
+    running = asyncio.ensure_future(one.run())
+    await gate.reached.wait()
+    signal = one.context.abort_signal
+    assert signal is not None
+    assert one.control.kill_callback("c") is not None
+    one.control.kill("c", "enough")
+    assert signal.aborted
+    result = await running
+    assert (result.status, result.text, result.reason) == ("stopped_by_user", "I am", "enough")
+    assert one.model.closed == 1
+
+
+async def test_a_stop_while_the_model_speaks_ends_the_pass() -> None:
+    """ACCEPTANCE B11."""
+    gate = Gate()
+    one = Pass(answer=[TextDelta("I am"), gate])
+    running = asyncio.ensure_future(one.run())
+    await gate.reached.wait()
+    one.control.stop("c")
+    assert (await running).status == "stopped_by_user"
+
+
+async def test_a_message_that_comes_in_between_interrupts_and_its_text_is_dropped() -> None:
+    """ACCEPTANCE B12."""
+    gate = Gate()
+    one = Pass(answer=[TextDelta("I am"), gate])
+    running = asyncio.ensure_future(one.run())
+    await gate.reached.wait()
+    one.control.follow_up("c")
+    result = await running
+    assert (result.status, result.text) == ("follow_up_interrupt", "")
+
+
+async def test_a_follow_up_never_overrides_a_stop() -> None:
+    gate = Gate()
+    one = Pass(answer=[gate])
+    running = asyncio.ensure_future(one.run())
+    await gate.reached.wait()
+    one.control.stop("c")
+    one.control.follow_up("c")
+    assert (await running).status == "stopped_by_user"
+
+
+async def test_nothing_streams_where_a_stop_or_a_follow_up_waits() -> None:
+    for ask, status in ((Control.stop, "stopped_by_user"), (Control.follow_up, "follow_up_interrupt")):
+        one = Pass("Hello.")
+        ask(one.control, "c")
+        assert (await one.run()).status == status
+        assert one.model.requests == []
+
+
+async def test_each_pass_has_a_signal_and_a_callback_of_its_own() -> None:
+    """ACCEPTANCE B14, B15, B16, B19, B21: `check_clean` runs after each."""
+    signals = []
+    one = Pass()
+    one.model = Script(*[[lambda context: signals.append(context.abort_signal), *says("Hi.")] for _ in range(3)])
+    for _ in range(3):
+        await one.run()
+    assert len({id(signal) for signal in signals}) == 3
+    assert all(signal is not None and not signal.aborted for signal in signals)
+
+
+async def test_the_callbacks_are_gone_after_every_kind_of_end() -> None:
+    """ACCEPTANCE B16, B19, B21."""
+    await Pass(answer=[TextDelta("x")]).run()
+    await Pass(answer=[Gate()], limits=SILENT).run()
+    with pytest.raises(RuntimeError):
+        await Pass(answer=[RuntimeError("broken")]).run()
+    cancelled = Pass(answer=[Gate()])
+    task = asyncio.ensure_future(cancelled.run())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_model_that_ignores_the_kill_is_left_behind() -> None:
+    """Stopped is stopped, whatever an adapter does with its cancellation."""
+    gate = Gate()
+
+    class Deaf(Script):
+        async def stream(self, request: ModelRequest, context: StreamingContext):  # type: ignore[no-untyped-def]
+            yield TextDelta("I ")
+            while not gate.open.is_set():
+                try:
+                    gate.reached.set()
+                    await gate.open.wait()
+                except asyncio.CancelledError:
+                    continue
+
+    one = Pass()
+    one.model = Deaf()
+    running = asyncio.ensure_future(one.run())
+    await gate.reached.wait()
+    one.control.kill("c")
+    assert (await running).status == "stopped_by_user"
+    gate.open.set()
+
+
+async def test_the_pass_reads_the_conversation_and_never_writes_it() -> None:
+    """ACCEPTANCE B3, B4, B5: what was said and what the calls came to go to the provider; nothing is added here."""
+    one = Pass("Done.", call("f", id="b"))
+    one.history += [ends(call("f", id="a")).message, ToolMessage(call_id="a", name="f")]
+    before = list(one.history)
+    await one.run()
+    assert one.model.seen == [before]
+    assert one.history == before
+
+
+async def test_what_a_listener_raises_ends_the_pass() -> None:
+    def broken(event: ModelEvent) -> None:
+        raise ValueError("the listener is broken")
+
+    one = Pass("Hello.")
+    with pytest.raises(ValueError, match="the listener"):
+        await one.run(broken)
+
+
+@given(ended_at=st.integers(0, 7), how=st.sampled_from(["kill", "stop", "follow_up"]))
+@settings(max_examples=60, deadline=None)
+def test_an_end_from_outside_is_right_at_every_point_of_a_stream(ended_at: int, how: str) -> None:
+    """Kill, stop and follow-up at every event: the status is theirs, the text is what had come, nothing is left."""
+    answer = says("one ", "two ", call("f"), "three", call("g", position=1))
+    seen = 0
+
+    async def go() -> StreamResult:
+        one = Pass(answer=answer)
+
+        def count(event: ModelEvent) -> None:
+            nonlocal seen
+            if seen == ended_at:
+                getattr(one.control, how)("c")
+            seen += 1
+
+        return await one.run(count)
+
+    result = asyncio.run(go())
+    last = ended_at >= len(answer) - 1  # the message was over
+    expected = "function_call" if last else "follow_up_interrupt" if how == "follow_up" else "stopped_by_user"
+    assert result.status == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [(None, 120.0), ("30000", 30.0), ("5", 10.0), ("x", 120.0)],
+)
+def test_the_environment_sets_the_silence(value: str | None, seconds: float) -> None:
+    """ACCEPTANCE B24."""
+    assert silence_from_environment({} if value is None else {"STREAM_SDK_CALL_TIMEOUT_MS": value}) == seconds

@@ -1,0 +1,115 @@
+"""Calls in plain text: a model without calls of its own works like any other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from callgate import Engine
+from callgate.agent import Agent, Budget, RunResult, Settings
+from callgate.calls import Text
+from callgate.messages import AssistantMessage, SystemMessage, UserMessage
+from callgate.models.events import Finished, TextDelta
+from callgate.models.wire.request import ToolSpec
+from callgate.testing import ManualClock
+from tests.agent.scripts import Answer, Script, call, says
+from tests.agent.test_turn import Board
+
+ASKED = json.dumps({"tool": "look", "parameters": {"what": "a"}, "reasoning": "I have to see it."})
+
+
+class Writer(Script):
+    """A model that only writes text."""
+
+    native_tools = False
+
+
+def letters(text: str) -> Answer:
+    """A text, one letter an event."""
+    end = Finished(reason="stop", message=AssistantMessage(parts=(Text(text=text),), api="scripted"))
+    return [*(TextDelta(letter) for letter in text), end]
+
+
+async def run(*answers: Any, model: type[Script] = Writer, **options: Any) -> tuple[RunResult, Script, Board]:
+    board, script = Board(), model(*answers)
+    async with Agent(script, tools=board.tools(), **options) as agent:
+        return await agent.run("Do it."), script, board
+
+
+async def test_a_call_in_text_is_run_and_its_result_comes_back_as_text() -> None:
+    """ACCEPTANCE E5, E6, C9, C38, C73, C74: strict JSON, in the form that the system prompt asks for."""
+    result, model, board = await run(letters(f"Let me see.\n{ASKED}"), letters("It is a."))
+    assert (result.status, result.text, board.done) == ("completed", "It is a.", ["look a"])
+    first, second = model.seen
+    assert isinstance(first[0], SystemMessage)
+    assert '{"tool": "<name>", "parameters": {...}' in first[0].text
+    assert '"name"' not in first[0].text
+    assert '{"tool":"look"' in first[0].text
+    assert model.requests[0].tools == ()
+    asked, answer = second[2:]
+    assert isinstance(asked, AssistantMessage)
+    assert json.loads(asked.text) == {"tool": "look", "parameters": {"what": "a"}, "reasoning": "Let me see."}
+    assert isinstance(answer, UserMessage)
+    assert answer.content == '[TOOL RESULT: look]\n{"seen":"a"}'
+
+
+async def test_the_visible_text_comes_without_the_call() -> None:
+    result, _, _ = await run(letters(f"Let me see.\n{ASKED}"), letters("Done."), settings=Settings(budget=Budget(iterations=0)))
+    assert result.text.strip() == "Let me see."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You could call look with what=a.",
+        f"To call it, one writes `{ASKED[:30]}` and so on.",
+        '{"answer": {"tool": "hammer", "size": 3}}',
+        ASKED[:-10],
+    ],
+    ids=["a mention", "a piece of one", "a JSON answer", "cut off"],
+)
+async def test_what_is_no_call_stays_text(text: str) -> None:
+    result, _, board = await run(letters(text))
+    assert (result.status, result.text, board.done) == ("completed", text, [])
+
+
+async def test_a_call_of_a_tool_that_does_not_exist_stays_text() -> None:
+    """Calls in text are anchored on the names that were offered: JSON that names something else may be the answer."""
+    wrong = json.dumps({"tool": "no_such_tool", "parameters": {}})
+    result, _, _ = await run(letters(wrong))
+    assert (result.status, result.text, result.results) == ("completed", wrong, ())
+
+
+async def test_an_exit_tool_in_text_is_a_signal() -> None:
+    text = 'All done.\n{"tool": "done", "parameters": {"how": "well"}}'
+    result, _, _ = await run(letters(text), exit_tools=[ToolSpec(name="done")])
+    assert [(one.name, one.arguments) for one in result.signals] == [("done", {"how": "well"})]
+    assert result.status == "completed"
+
+
+async def test_a_model_with_calls_may_fall_back_to_text() -> None:
+    """ACCEPTANCE E5: where structured calls are absent or unreliable; a message that has some is not read for more."""
+    result, model, board = await run(letters(ASKED), letters("Done."), model=Script, text_calls="fallback")
+    assert (result.status, board.done) == ("completed", ["look a"])
+    assert model.requests[0].tools
+    both = says(ASKED, call("look", {"what": "b"}, id="1"))
+    result, _, board = await run(both, letters("Done."), model=Script, text_calls="fallback")
+    assert board.done == ["look b"]
+    result, _, board = await run(letters(ASKED), model=Script)
+    assert (result.text, board.done) == (ASKED, [])
+
+
+async def test_the_system_text_says_what_is_left_and_is_made_anew() -> None:
+    """Decision R23: version, time, rounds left, rules of tools, exit tools; regenerated for every pass."""
+    board, model = Board(), Script(says(call("look", {"what": "a"})), says("Done."))
+    async with Engine(board.tools(), clock=ManualClock()) as engine:
+        agent = Agent(model, engine, preset="worker", instructions="You are a clerk.", exit_tools=[ToolSpec(name="done")])
+        await agent.run("Go.")
+    heads = [seen[0].text for seen in model.seen if isinstance(seen[0], SystemMessage)]
+    assert ["left: 8" in heads[0], "left: 7" in heads[1]] == [True, True]
+    assert heads[0].startswith("callgate ")
+    assert "UTC" in heads[0]
+    assert "done" in heads[0]
+    assert heads[0].endswith("You are a clerk.")
