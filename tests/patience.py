@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from callgate._clock import SystemClock
 
-__all__ = ["COMMAND_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon"]
+__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon"]
 
 T = TypeVar("T")
 
@@ -20,6 +20,8 @@ PATIENCE_S: Final = 60.0
 """For what takes a moment: whoever needs longer, hangs."""
 COMMAND_S: Final = 240.0
 """For a whole program, which may do a lot."""
+DEADLINE_S: Final = 300.0
+"""For a call whose deadline is to pass: half of what a tool that hangs would take, so that the two never fall together."""
 HANGS_S: Final = 600.0
 """For a tool that hangs. Longer than a test may take, so that whoever comes back has not waited for it."""
 
@@ -49,9 +51,9 @@ def let_pass(seconds: float) -> None:
 
 
 async def past_deadline(call: Awaitable[T], begun: Callable[[], object]) -> T:
-    """What comes of a call whose deadline, `HANGS_S` at most, passes once its tool has begun, however long that took."""
+    """What comes of a call whose deadline, `DEADLINE_S` at most, passes once its tool has begun, however long that took."""
     running = asyncio.ensure_future(call)
     assert await soon(lambda: begun() or running.done()), "the tool has not begun"
     assert not running.done(), "it ended before its deadline"
-    let_pass(HANGS_S)
+    let_pass(DEADLINE_S)
     return await running

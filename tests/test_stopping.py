@@ -10,7 +10,7 @@ from callgate import Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, 
 from callgate._limits import timeout_from_environment
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
-from tests.patience import HANGS_S, LoopClock, past_deadline
+from tests.patience import DEADLINE_S, LoopClock, past_deadline
 
 HERE = Scope(conversation="here")
 
@@ -268,7 +268,7 @@ async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -
         """Wait for something that never ends."""
         return str((await ctx.call("hang", {})).failure_class)
 
-    async with Engine([inner, hang, outer, patient], timeout_s=HANGS_S, clock=LoopClock()) as engine:
+    async with Engine([inner, hang, outer, patient], timeout_s=DEADLINE_S, clock=LoopClock()) as engine:
         result = await said(engine, call("outer"))
         assert result.structured == ["inner 1", "schema_invalid"]
         parents = [body.get("parent") for body in bodies(engine, "call.received")]

@@ -17,7 +17,7 @@ from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, hangs, run_by
 from tests.door import bodies, call, kinds, result_of, said
 from tests.ledger import Ledger
-from tests.patience import HANGS_S, PATIENCE_S, LoopClock, past_deadline
+from tests.patience import DEADLINE_S, PATIENCE_S, LoopClock, past_deadline
 
 HERE = Scope(conversation="here")
 
@@ -112,7 +112,7 @@ def test_only_the_gate_builds_what_may_run() -> None:
 @pytest.mark.parametrize("runner", RUNNERS[1:])
 async def test_a_deadline_ends_the_wait_and_gives_a_value(runner: str) -> None:
     begun = asyncio.Event()
-    async with Engine([run_by(hangs, runner)], timeout_s=HANGS_S, clock=LoopClock()) as engine:
+    async with Engine([run_by(hangs, runner)], timeout_s=DEADLINE_S, clock=LoopClock()) as engine:
         engine.bus.subscribe(lambda topic, item: begun.set(), "call.progress")
         outcome = await past_deadline(engine.call(call("hangs"), HERE), begun.is_set)
     assert isinstance(outcome, Answered)

@@ -120,12 +120,12 @@ async def test_sync_and_async_tools_get_a_timeout_per_attempt_and_a_result_for_i
         begun.set()
         await asyncio.Event().wait()
 
-    settings: Any = {"name": "wait", "effect": "none", "timeout_s": 500, "retryable": False}
+    settings: Any = {"name": "wait", "effect": "none", "timeout_s": 250, "retryable": False}
     async with Engine([tool(**settings)(wait if flavour == "sync" else wait_async)], timeout_s=9_000, clock=LoopClock()) as engine:
         result = await past_deadline(said(engine, call("wait")), begun.is_set)
         release.set()
     assert (result.failure_class, result.metadata.attempts) == ("timeout", 1)
-    assert "did not end within 500 s" in str(result.error)
+    assert "did not end within 250 s" in str(result.error)
 
 
 class Look(Tool):

@@ -13,7 +13,7 @@ from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import Tool, ToolContext, ToolRegistry
-from tests.patience import HANGS_S
+from tests.patience import DEADLINE_S
 
 _numbers = itertools.count()
 
@@ -26,7 +26,7 @@ class Made:
         tool: Tool,
         arguments: dict[str, object] | None = None,
         *,
-        timeout_s: float = HANGS_S,
+        timeout_s: float = DEADLINE_S,
         grace_s: float = 0.3,
         scope: Scope | None = None,
     ) -> None:
