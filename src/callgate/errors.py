@@ -23,6 +23,8 @@ __all__ = [
     "CallgateError",
     "DangerousLimitReached",
     "IdempotencyConflict",
+    "ModelTimeout",
+    "ModelUnreachable",
     "OutcomeUnknown",
     "RecordFailed",
     "ResultInvalid",
@@ -99,6 +101,39 @@ class Retryable(CallgateError):
         super().__init__(message)
         self.not_started = not_started
         self.retry_after_s = retry_after_s
+
+
+class ModelUnreachable(CallgateError):
+    """The operator must look: a model's provider gave no answer. The network, an address, a proxy, or the provider itself.
+
+    Args:
+        message: Who was asked, what happened, what to look at.
+        provider: The provider's name.
+        retryable: Whether the same request may succeed later.
+    """
+
+    code = "model_unreachable"
+
+    def __init__(self, message: str, *, provider: str, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.retryable = retryable
+
+
+class ModelTimeout(ModelUnreachable):
+    """The operator must look: a deadline of a request to a model's provider has passed.
+
+    Args:
+        message: Who was asked, which deadline, how long it was, how to move it.
+        provider: The provider's name.
+        deadline: Which one it was.
+    """
+
+    code = "model_timeout"
+
+    def __init__(self, message: str, *, provider: str, deadline: Literal["connect", "headers", "idle", "total"]) -> None:
+        super().__init__(message, provider=provider)
+        self.deadline = deadline
 
 
 class CallAborted(CallgateError):

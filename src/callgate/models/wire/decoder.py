@@ -67,12 +67,22 @@ class Decoder(ABC):
                 self._broken(error)
         return self._told()
 
-    def close(self) -> list[ModelEvent]:
-        """The body has ended, or was given up; the last event is `Finished`. Idempotent."""
+    @property
+    def done(self) -> bool:
+        """Whether nothing that may still come would count."""
+        return self._over or self._ended_well
+
+    def close(self, *, broken: bool = False) -> list[ModelEvent]:
+        """The body has ended; the last event is `Finished`. Idempotent.
+
+        Args:
+            broken: It was given up, or the connection broke: the piece of a frame that is left is not looked at.
+        """
         if not self._over:
             self._over = True
             try:
-                self._rest()
+                if not broken:
+                    self._rest()
             except FramesBroken as error:
                 self._broken(error)
         self.message.finish(well=self._ended_well)

@@ -1,0 +1,158 @@
+"""A model behind HTTP: a request written by its API's codec, sent by the transport, its answer read event by event.
+
+Holds no conversation, so that any number of them may use one. What the provider reports is a `Fault` and `Finished`; that there was no
+answer at all is raised. Knows no provider by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from callgate.models._deadlines import Interrupted, Watch
+from callgate.models._refusals import Hidden, refusal
+from callgate.models.events import Fault, Finished, ModelEvent
+from callgate.models.http import Answer, Outgoing, Refused, Transport
+from callgate.models.model import StreamingContext
+from callgate.models.wire import codec
+from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest
+
+__all__ = ["HttpModel"]
+
+
+class HttpModel:
+    """A provider's model. Make one with `model("openai:...")`; use it from one event loop, in any number of conversations; close it.
+
+    Args:
+        provider: Who serves it.
+        name: The provider's name for it.
+        api: Which codec reads and writes.
+        base_url: What the codec's path is appended to.
+        transport: Sends.
+        headers: Of every request, credentials included; they are never shown.
+        quirks: What this server wants differently, for the codec.
+        native_tools: Whether calls travel in the API's own form.
+        key_name: The environment variable of the key, for errors.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        name: str,
+        *,
+        api: str,
+        base_url: str,
+        transport: Transport,
+        headers: Mapping[str, str] = {},
+        quirks: Mapping[str, object] = {},
+        native_tools: bool = True,
+        key_name: str = "",
+    ) -> None:
+        self.provider = provider
+        self.name = name
+        self.native_tools = native_tools
+        self._codec = codec(api)
+        self._base_url = base_url.rstrip("/")
+        self._transport = transport
+        self._headers = {"user-agent": "callgate", "content-type": "application/json"}
+        self._headers |= {name.lower(): value for name, value in headers.items()}
+        self._quirks = quirks
+        self._key_name = key_name
+        self._hidden = Hidden.of_headers(headers)
+
+    def __repr__(self) -> str:
+        return f"<HttpModel {self.provider}:{self.name}>"
+
+    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        """Answer once. Ends with `Finished`, of reason `cut` where the connection broke, or the pass was aborted, before the message's end.
+
+        Raises:
+            ModelTimeout: A deadline has passed.
+            ModelUnreachable: There was no answer, now and after all retries.
+            UsageError: The request cannot be sent as it is.
+        """
+        names = WireNames(tool.name for tool in request.tools)
+        outgoing = self._written(request, names)
+        with Watch(self._transport.timeouts, context.abort_signal) as watch:
+            try:
+                answer = await self._transport.open(outgoing, watch, context.beat)
+            except Refused as refused:
+                for event in self._refused(refused):
+                    yield event
+                return
+            except Interrupted as ended:
+                for event in self._given_up(ended, outgoing, self._decoder()):
+                    yield event
+                return
+            decoder = self._codec.decoder(content_type=answer.content_type, streamed=request.stream, names=names)
+            try:
+                while data := await answer.read():
+                    context.beat()
+                    for event in decoder.feed(data):
+                        yield event if type(event) is not Fault else self._clean(event)
+                    if decoder.done:
+                        break
+                for event in self._end(decoder, answer):
+                    yield event
+            except Interrupted as ended:
+                for event in self._given_up(ended, outgoing, decoder):
+                    yield event
+            finally:
+                await answer.close(whole=decoder.done)
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self._transport.close()
+
+    # Inside
+
+    def _written(self, request: ModelRequest, names: WireNames) -> Outgoing:
+        if not request.model:
+            request = msgspec.structs.replace(request, model=self.name)
+        written = self._codec.encode(request, names, self._quirks)
+        return Outgoing(
+            url=self._base_url + written.path,
+            body=written.body,
+            headers={**written.headers, **self._headers},
+            method=written.method,
+            hidden=self._hidden,
+        )
+
+    def _decoder(self) -> Decoder:
+        """For an answer of which nothing has come."""
+        return self._codec.decoder()
+
+    def _refused(self, refused: Refused) -> list[ModelEvent]:
+        code, text = refusal(
+            self.provider,
+            refused.status,
+            refused.body,
+            key_name=self._key_name,
+            location=refused.headers.get("location", ""),
+        )
+        decoder = self._decoder()
+        decoder.message.fault(self._hidden.redact(code), self._hidden.redact(text), retryable=refused.passing)
+        return decoder.close()
+
+    def _end(self, decoder: Decoder, answer: Answer) -> list[ModelEvent]:
+        """What the end of the body tells."""
+        if answer.unreadable:
+            decoder.message.fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({answer.unreadable}).")
+        return [self._clean(event) for event in decoder.close(broken=answer.broken)]
+
+    def _given_up(self, ended: Interrupted, outgoing: Outgoing, decoder: Decoder) -> list[ModelEvent]:
+        """The end of a pass that somebody aborted; raises where it was a deadline."""
+        if ended.deadline is not None:
+            raise self._transport.late(ended.deadline, outgoing) from None
+        return [self._clean(event) for event in decoder.close(broken=True)]
+
+    def _clean(self, event: ModelEvent) -> ModelEvent:
+        """A provider may repeat what it was sent."""
+        if isinstance(event, Fault):
+            return msgspec.structs.replace(event, code=self._hidden.redact(event.code), message=self._hidden.redact(event.message))
+        if isinstance(event, Finished) and event.fault is not None:
+            return msgspec.structs.replace(event, fault=self._clean(event.fault))
+        return event

@@ -1,0 +1,189 @@
+"""Providers as data, and the one function that makes a model of a name.
+
+A provider is where its servers are, which API it speaks, where its key comes from and what it wants differently. One that is not in the
+table is `openai-compatible` with a `base_url`. Keys go from the environment into headers and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from callgate.errors import UsageError
+from callgate.models.http import Retries, Timeouts, Transport
+from callgate.models.http_model import HttpModel
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["PROVIDERS", "Provider", "model"]
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """Who serves models, and how they are asked."""
+
+    name: str
+    api: str = "openai.chat"
+    base_url: str = ""
+    """Empty where there is no usual one."""
+    version: str = ""
+    """The path that belongs to the base URL, where people give the URL with it and without it."""
+    key_name: str = ""
+    """The environment variable of the key."""
+    key_needed: bool = True
+    auth: Literal["bearer", "x-api-key", "x-goog-api-key"] = "bearer"
+    """How the key travels: always in a header, since addresses end up in logs."""
+    headers: Mapping[str, str] = {}
+    quirks: Mapping[str, object] = {}
+
+    @property
+    def base_url_name(self) -> str:
+        """The environment variable that overrides the base URL."""
+        return _variable(self.name.removesuffix("-responses"), "BASE_URL")
+
+
+def _variable(name: str, what: str) -> str:
+    return f"{name.replace('-', '_').upper()}_{what}"
+
+
+def _hosted(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, key_name: str = "") -> Provider:
+    return Provider(name=name, base_url=base_url, key_name=key_name or _variable(name, "API_KEY"), quirks=quirks)
+
+
+def _own(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, api: str = "openai.chat") -> Provider:
+    """A server that people run themselves: a key is sent where there is one."""
+    return Provider(name=name, api=api, base_url=base_url, key_name=_variable(name, "API_KEY"), key_needed=False, quirks=quirks)
+
+
+_OLD: dict[str, object] = {"max_tokens_key": "max_tokens"}
+_QUIET: dict[str, object] = {**_OLD, "stream_usage": False}
+_THINKING: dict[str, object] = {**_OLD, "reasoning_key": "reasoning_content"}
+
+PROVIDERS: Mapping[str, Provider] = {
+    provider.name: provider
+    for provider in (
+        _hosted("openai", "https://api.openai.com/v1"),
+        Provider(name="openai-responses", api="openai.responses", base_url="https://api.openai.com/v1", key_name="OPENAI_API_KEY"),
+        Provider(
+            name="anthropic",
+            api="anthropic.messages",
+            base_url="https://api.anthropic.com",
+            version="/v1",
+            key_name="ANTHROPIC_API_KEY",
+            auth="x-api-key",
+            headers={"anthropic-version": "2023-06-01"},
+        ),
+        Provider(
+            name="gemini",
+            api="gemini.generate",
+            base_url="https://generativelanguage.googleapis.com",
+            version="/v1beta",
+            key_name="GEMINI_API_KEY",
+            auth="x-goog-api-key",
+        ),
+        _hosted("mistral", "https://api.mistral.ai/v1", {**_QUIET, "id_chars": 9}),
+        _hosted("groq", "https://api.groq.com/openai/v1"),
+        _hosted("deepseek", "https://api.deepseek.com", _THINKING),
+        _hosted("openrouter", "https://openrouter.ai/api/v1", _OLD),
+        _hosted("together", "https://api.together.xyz/v1", _OLD),
+        _hosted("fireworks", "https://api.fireworks.ai/inference/v1", _OLD),
+        _hosted("xai", "https://api.x.ai/v1"),
+        _hosted("cerebras", "https://api.cerebras.ai/v1"),
+        _hosted("nvidia", "https://integrate.api.nvidia.com/v1", _OLD),
+        _hosted("huggingface", "https://router.huggingface.co/v1", _OLD, key_name="HF_TOKEN"),
+        _hosted("perplexity", "https://api.perplexity.ai", _QUIET),
+        _hosted("moonshot", "https://api.moonshot.ai/v1", _THINKING),
+        _hosted("zai", "https://api.z.ai/api/paas/v4", _THINKING),
+        _own("ollama", "http://localhost:11434", api="ollama.chat"),
+        _own("lmstudio", "http://localhost:1234/v1", _OLD),
+        _own("vllm", "http://localhost:8000/v1", _OLD),
+        _own("llamacpp", "http://localhost:8080/v1", _OLD),
+        _own("openai-compatible", "", _OLD),
+    )
+}
+"""By name. Bedrock is not among them: its requests are signed, and nothing here signs."""
+
+
+def model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeouts: Timeouts | None = None,
+    retries: Retries | None = None,
+    client: httpx2.AsyncClient | None = None,
+    native_tools: bool = True,
+    headers: Mapping[str, str] = {},
+    quirks: Mapping[str, object] = {},
+    environ: Mapping[str, str] = os.environ,
+) -> HttpModel:
+    """A provider's model: `model("openai:gpt-5")`.
+
+    Args:
+        name: The provider, a colon, and the provider's name for the model, which may hold colons itself.
+        base_url: Instead of the provider's own, and of `OPENAI_BASE_URL` or whatever the provider's variable is.
+        api_key: Instead of the one in the environment.
+        timeouts: The deadlines of a request.
+        retries: How patiently a request is sent again.
+        client: An `httpx2.AsyncClient` of your own, for your own proxies and certificates; you close it.
+        native_tools: False where the model takes no tools, and they are taught in the prompt.
+        headers: Sent with every request, and never shown where their names say that they are secret.
+        quirks: What this server wants differently, over what is known of it.
+        environ: Where keys and base URLs are looked up.
+
+    Raises:
+        UsageError: There is no such provider, its key is missing or cannot be sent, or it has no base URL.
+    """
+    provider, said = _provider(name)
+    url = base_url or environ.get(provider.base_url_name, "") or provider.base_url
+    if not url:
+        raise UsageError(f"'{provider.name}' has no address of its own. Give base_url, or set {provider.base_url_name}.")
+    key = _key(provider, api_key, environ)
+    return HttpModel(
+        provider.name,
+        said,
+        api=provider.api,
+        base_url=_address(provider, url),
+        transport=Transport(provider.name, timeouts=timeouts, retries=retries, client=client),
+        headers={**provider.headers, **_authorisation(provider, key), **headers},
+        quirks={**provider.quirks, **quirks},
+        native_tools=native_tools,
+        key_name=provider.key_name,
+    )
+
+
+def _provider(name: str) -> tuple[Provider, str]:
+    given, colon, said = name.partition(":")
+    provider = PROVIDERS.get(given.strip().lower())
+    if provider is None:
+        raise UsageError(
+            f"No provider is called '{given[:80]}'. Known are: {', '.join(PROVIDERS)}. "
+            "For any other that speaks OpenAI's chat completions: model('openai-compatible:NAME', base_url=...)."
+        )
+    if not colon or not said.strip():
+        raise UsageError(f"'{name[:80]}' names no model. Write the provider, a colon and the model: '{provider.name}:NAME'.")
+    return provider, said.strip()
+
+
+def _key(provider: Provider, given: str | None, environ: Mapping[str, str]) -> str:
+    key = (environ.get(provider.key_name, "") if given is None else given).strip()
+    if not key and provider.key_needed:
+        raise UsageError(f"'{provider.name}' needs a key. Set {provider.key_name}, or give api_key.")
+    if not (key.isascii() and (not key or key.isprintable())):
+        raise UsageError(f"The key of '{provider.name}' has characters that no header can hold. Copy it into {provider.key_name} again.")
+    return key
+
+
+def _authorisation(provider: Provider, key: str) -> dict[str, str]:
+    if not key:
+        return {}
+    return {"authorization": f"Bearer {key}"} if provider.auth == "bearer" else {provider.auth: key}
+
+
+def _address(provider: Provider, url: str) -> str:
+    """The base URL with its scheme, and with the provider's version just once."""
+    url = (url if "://" in url else f"http://{url}").rstrip("/")
+    return url if url.endswith(provider.version) else url + provider.version
