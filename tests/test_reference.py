@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import callgate
-from callgate import Limits, RetryPolicy, Tool, errors
+from callgate import Limits, RetryPolicy, Tool, errors, testing
 from callgate.cli import _exits
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
@@ -45,6 +45,10 @@ def test_limits() -> None:
     assert retries == {name: f"`{getattr(RetryPolicy(), name)!r}`" for name in RetryPolicy.__struct_fields__}
 
 
+def test_what_there_is_for_tests() -> None:
+    assert list(table("docs/reference/testing.md", "## What there is")) == testing.__all__
+
+
 def test_failure_classes() -> None:
     assert set(table("docs/reference/failures.md", "## Classes")) == FAILURE_CLASSES
 
@@ -68,7 +72,7 @@ def codes_in_the_sources() -> tuple[set[str], set[str]]:
     """What is given as `code` anywhere on the route, and every string there is."""
     given, literals = set[str](), set[str]()
     for path in SOURCE.rglob("*.py"):
-        if {"builtins", "cli", "demo", "models", "_workspace"} & set(path.relative_to(SOURCE).parts):
+        if {"builtins", "cli", "demo", "models", "testing", "_workspace"} & set(path.relative_to(SOURCE).parts):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,0 +1,256 @@
+"""Scripted turns as providers write them: one piece of the wire at a time, or one body.
+
+The reverse of the decoders, written apart from them, so that one does not hide the other's mistakes. Knows no sockets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from callgate.models.events import Usage
+from callgate.testing.script import Beat, Call, End, Fail, Item, Thought
+
+__all__ = ["CONTENT_TYPES", "refused", "streamed", "whole"]
+
+CONTENT_TYPES: Mapping[str, str] = {
+    "openai.chat": "text/event-stream",
+    "anthropic.messages": "text/event-stream",
+    "ollama.chat": "application/x-ndjson",
+}
+"""The APIs that can be spoken, and what their streams are."""
+
+_KEEP_ALIVE: Mapping[str, bytes] = {"openai.chat": b": keep-alive\n\n", "anthropic.messages": b'event: ping\ndata: {"type":"ping"}\n\n'}
+_CHAT_ENDS: Mapping[str, str] = {"stop": "stop", "tool_calls": "tool_calls", "length": "length", "content_filter": "content_filter"}
+_ANTHROPIC_ENDS: Mapping[str, str] = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "pause": "pause_turn",
+}
+
+
+def streamed(api: str, items: Iterable[Item], model: str) -> Iterator[bytes | Item]:
+    """The pieces of a streamed answer, one write each; items that are no content come through as they are."""
+    yield from _STREAMS[api](items, model)
+
+
+def whole(api: str, items: Iterable[Item], model: str) -> bytes:
+    """The answer as one body."""
+    return json.dumps(_BODIES[api]([*items], model)).encode()
+
+
+def refused(api: str, fail: Fail) -> bytes:
+    """An error as the body of a refusal."""
+    if api == "ollama.chat":
+        return json.dumps({"error": fail.message}).encode()
+    error = {"type": fail.code, "code": fail.code, "message": fail.message}
+    return json.dumps({"type": "error", "error": error}).encode()
+
+
+def _reason(items: Iterable[Item], ends: Mapping[str, str]) -> str | None:
+    """The provider's word for how these items end; None where they break off."""
+    given = [item.reason for item in items if isinstance(item, End)]
+    reason = given[0] if given else "tool_calls" if any(isinstance(item, Call) for item in items) else "stop"
+    return None if reason == "cut" else ends.get(reason, reason)
+
+
+def _tokens(items: Iterable[Item]) -> Usage | None:
+    return next((item for item in items if isinstance(item, Usage)), None)
+
+
+# Chat completions
+
+
+def _chat_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
+    items = [*given]
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": model}
+    calls = 0
+
+    def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
+        return _event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+    yield chunk({"role": "assistant", "content": ""})
+    for item in items:
+        if isinstance(item, str):
+            yield chunk({"content": item})
+        elif isinstance(item, Thought):
+            yield chunk({"reasoning_content": item.text})
+        elif isinstance(item, Call):
+            yield chunk({"tool_calls": [{"index": calls, **_chat_call(item, "")}]})
+            for delta in item.deltas:
+                yield chunk({"tool_calls": [{"index": calls, "function": {"arguments": delta}}]})
+            calls += 1
+        elif isinstance(item, Fail):
+            yield _event({"error": {"code": item.code, "message": item.message}})
+            return
+        elif isinstance(item, End):
+            break
+        elif not isinstance(item, Usage):
+            yield _KEEP_ALIVE["openai.chat"] if isinstance(item, Beat) else item
+    reason = _reason(items, _CHAT_ENDS)
+    if reason is None:
+        return
+    yield chunk({}, reason)
+    usage = _tokens(items)
+    if usage is not None:
+        yield _event({**head, "choices": [], "usage": _chat_usage(usage)})
+    yield b"data: [DONE]\n\n"
+
+
+def _chat_body(items: list[Item], model: str) -> dict[str, object]:
+    calls = [_chat_call(item, item.text) for item in items if isinstance(item, Call)]
+    message: dict[str, object] = {"role": "assistant", "content": "".join(item for item in items if isinstance(item, str)) or None}
+    if calls:
+        message["tool_calls"] = calls
+    thought = "".join(item.text for item in items if isinstance(item, Thought))
+    if thought:
+        message["reasoning_content"] = thought
+    body: dict[str, object] = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": model}
+    body["choices"] = [{"index": 0, "message": message, "finish_reason": _reason(items, _CHAT_ENDS)}]
+    usage = _tokens(items)
+    return body if usage is None else {**body, "usage": _chat_usage(usage)}
+
+
+def _chat_call(call: Call, arguments: str) -> dict[str, object]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _chat_usage(usage: Usage) -> dict[str, object]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+# Messages
+
+
+def _anthropic_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
+    items = [*given]
+    head: dict[str, object] = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": [], "stop_reason": None}
+    blocks = 0
+    yield _named({"type": "message_start", "message": {**head, "usage": {"input_tokens": 0, "output_tokens": 0}}})
+    for item in items:
+        if isinstance(item, (str, Thought, Call)):
+            yield from _anthropic_block(blocks, item)
+            blocks += 1
+        elif isinstance(item, Fail):
+            yield _named({"type": "error", "error": {"type": item.code, "message": item.message}})
+            return
+        elif isinstance(item, End):
+            break
+        elif not isinstance(item, Usage):
+            yield _KEEP_ALIVE["anthropic.messages"] if isinstance(item, Beat) else item
+    reason = _reason(items, _ANTHROPIC_ENDS)
+    if reason is None:
+        return
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    yield _named({"type": "message_delta", "delta": delta, "usage": _anthropic_usage(_tokens(items) or Usage())})
+    yield _named({"type": "message_stop"})
+
+
+def _anthropic_block(index: int, item: str | Thought | Call) -> Iterator[bytes]:
+    block, deltas = _anthropic_parts(item)
+    yield _named({"type": "content_block_start", "index": index, "content_block": block})
+    for delta in deltas:
+        yield _named({"type": "content_block_delta", "index": index, "delta": delta})
+    yield _named({"type": "content_block_stop", "index": index})
+
+
+def _anthropic_parts(item: str | Thought | Call) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """A block as it begins, and its deltas."""
+    if isinstance(item, str):
+        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": item}]
+    if isinstance(item, Thought):
+        return {"type": "thinking", "thinking": "", "signature": ""}, [
+            {"type": "thinking_delta", "thinking": item.text},
+            {"type": "signature_delta", "signature": "c2lnbmVk"},
+        ]
+    pieces: list[dict[str, object]] = [{"type": "input_json_delta", "partial_json": delta} for delta in item.deltas]
+    return {"type": "tool_use", "id": item.id, "name": item.name, "input": {}}, pieces
+
+
+def _anthropic_body(items: list[Item], model: str) -> dict[str, object]:
+    content: list[dict[str, object]] = []
+    for item in items:
+        if isinstance(item, str):
+            content.append({"type": "text", "text": item})
+        elif isinstance(item, Thought):
+            content.append({"type": "thinking", "thinking": item.text, "signature": "c2lnbmVk"})
+        elif isinstance(item, Call):
+            content.append({"type": "tool_use", "id": item.id, "name": item.name, "input": json.loads(item.text)})
+    body: dict[str, object] = {"id": "msg_1", "type": "message", "role": "assistant", "model": model, "content": content}
+    return {**body, "stop_reason": _reason(items, _ANTHROPIC_ENDS), "usage": _anthropic_usage(_tokens(items) or Usage())}
+
+
+def _anthropic_usage(usage: Usage) -> dict[str, object]:
+    fresh = usage.input_tokens - usage.cached_tokens
+    return {"input_tokens": fresh, "cache_read_input_tokens": usage.cached_tokens, "output_tokens": usage.output_tokens}
+
+
+# Ollama
+
+
+def _ollama_stream(given: Iterable[Item], model: str) -> Iterator[bytes | Item]:
+    items = [*given]
+    for item in items:
+        if isinstance(item, (str, Thought, Call)):
+            yield _line({"model": model, "message": _ollama_message([item]), "done": False})
+        elif isinstance(item, Fail):
+            yield _line({"error": item.message})
+            return
+        elif isinstance(item, End):
+            break
+        elif not isinstance(item, (Usage, Beat)):
+            yield item
+    if _reason(items, {}) is not None:
+        yield _line(_ollama_body([item for item in items if not isinstance(item, (str, Thought, Call))], model))
+
+
+def _ollama_body(items: list[Item], model: str) -> dict[str, object]:
+    usage = _tokens(items) or Usage()
+    reason = "length" if _reason(items, {}) == "length" else "stop"
+    counts = {"prompt_eval_count": usage.input_tokens, "eval_count": usage.output_tokens}
+    return {"model": model, "message": _ollama_message(items), "done": True, "done_reason": reason, **counts}
+
+
+def _ollama_message(items: Iterable[Item]) -> dict[str, object]:
+    items = [*items]
+    message: dict[str, object] = {"role": "assistant", "content": "".join(item for item in items if isinstance(item, str))}
+    thought = "".join(item.text for item in items if isinstance(item, Thought))
+    if thought:
+        message["thinking"] = thought
+    calls = [{"function": {"name": item.name, "arguments": json.loads(item.text)}} for item in items if isinstance(item, Call)]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+# Frames
+
+
+def _event(value: Mapping[str, object]) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _named(value: Mapping[str, object]) -> bytes:
+    return f"event: {value['type']}\n".encode() + _event(value)
+
+
+def _line(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+_STREAMS: Mapping[str, Callable[..., Iterator[bytes | Item]]] = {
+    "openai.chat": _chat_stream,
+    "anthropic.messages": _anthropic_stream,
+    "ollama.chat": _ollama_stream,
+}
+_BODIES: Mapping[str, Callable[..., dict[str, object]]] = {
+    "openai.chat": _chat_body,
+    "anthropic.messages": _anthropic_body,
+    "ollama.chat": _ollama_body,
+}

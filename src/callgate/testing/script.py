@@ -1,0 +1,146 @@
+"""Turns of a model, written as plain values: what it says, thinks, calls, and where it fails or waits.
+
+    ["Let me look. ", Call("search", {"query": "books"})]
+
+One script is played by a `ScriptedModel` inside the program and by a `ScriptedServer` over a socket. Knows no provider.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._json import json_text
+from callgate.models.events import FinishReason, ModelEvent, Usage
+from callgate.models.wire.assembly import Assembly
+from callgate.models.wire.names import WireNames
+
+__all__ = ["Beat", "Call", "End", "Fail", "Item", "Pause", "Raise", "Step", "Thought", "Turn", "items_of", "played"]
+
+_Given = TypeVar("_Given")
+
+
+class Call(Struct, frozen=True):
+    """The model calls a tool."""
+
+    name: str
+    arguments: Mapping[str, object] | str = "{}"
+    """As an object, or as the model's own text, however broken."""
+    id: str = ""
+    """Where it is empty, `call_1` and so on."""
+    delta_chars: int = 0
+    """How many characters of the arguments come at a time; 0 for all at once."""
+
+    @property
+    def text(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else json_text(dict(self.arguments))
+
+    @property
+    def deltas(self) -> list[str]:
+        text, size = self.text, self.delta_chars or len(self.text) or 1
+        return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+class Thought(Struct, frozen=True):
+    """The model thinks aloud."""
+
+    text: str
+
+
+class Pause(Struct, frozen=True):
+    """Nothing happens until an event is set, or for so many seconds of the player's clock. A kill ends it."""
+
+    until: asyncio.Event | float
+
+
+class Beat(Struct, frozen=True):
+    """A sign of life without content."""
+
+
+class Fail(Struct, frozen=True):
+    """The provider reports an error in the middle of its answer."""
+
+    code: str = "server_error"
+    message: str = "The server had an error."
+    retryable: bool = False
+
+
+class End(Struct, frozen=True):
+    """How the turn ends, where it is not `stop`, or `tool_calls` after calls."""
+
+    reason: FinishReason
+
+
+class Raise(Struct, frozen=True):
+    """The model's code raises. Only a `ScriptedModel` can."""
+
+    error: BaseException
+
+
+Item = str | Call | Thought | Pause | Beat | Fail | End | Raise | Usage
+"""A piece of a turn; a string is a piece of text."""
+
+Turn = Item | Iterable[Item] | Callable[[_Given], Item | Iterable[Item]]
+"""One answer: an item, several, or a function that makes them of the request it answers."""
+
+Step = ModelEvent | Pause | Beat | Raise
+"""What playing a turn consists of."""
+
+
+def items_of(turn: Turn[_Given], given: _Given, new_id: Callable[[], str]) -> tuple[Item, ...]:
+    """The pieces of a turn, each call with an id."""
+    made = turn(given) if callable(turn) else turn
+    items = (made,) if isinstance(made, (str, Struct)) else made
+    return tuple(replace(item, id=new_id()) if isinstance(item, Call) and not item.id else item for item in items)
+
+
+def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
+    """The steps that a turn is played in, `Finished` last; nothing follows an error.
+
+    Args:
+        items: The turn.
+        whole: False where it breaks off after these items.
+    """
+    message = Assembly("scripted", WireNames(), str)
+    steps: list[Step] = []
+    for item in items:
+        if isinstance(item, (Pause, Beat, Raise)):
+            steps += _taken(message)
+            steps.append(item)
+            continue
+        _tell(message, item)
+        if isinstance(item, (Fail, End)):
+            whole = whole and item != End("cut")
+            break
+    message.finish(well=whole)
+    return steps + _taken(message)
+
+
+def _tell(message: Assembly, item: str | Call | Thought | Fail | End | Usage) -> None:
+    match item:
+        case str():
+            message.text(item)
+        case Thought(text=text):
+            message.reasoning(text)
+        case Call():
+            call = message.open(item.id, item.name)
+            for delta in item.deltas:
+                message.arguments(call, delta)
+            message.seal(call)
+        case Fail():
+            message.fault(item.code, item.message, retryable=item.retryable)
+        case End(reason=reason):
+            if reason != "cut":
+                message.ends(reason, reason)
+        case Usage():
+            message.usage(item)
+
+
+def _taken(message: Assembly) -> list[Step]:
+    taken: list[Step] = [*message.events]
+    message.events = []
+    return taken

@@ -1,0 +1,216 @@
+"""A provider on the loopback interface: answers real requests with scripted turns, in a real API's own form.
+
+HTTP/1.1 as far as model clients speak it, bounded, with what goes wrong in the world on demand: refusals, pauses at any place, dropped
+connections, garbage. Keeps every request, and knows when a client has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from callgate._clock import Clock, SystemClock
+from callgate.errors import UsageError
+from callgate.testing._connection import Connection, Received
+from callgate.testing._rendering import CONTENT_TYPES, refused, streamed, whole
+from callgate.testing.script import Fail, Item, Pause, Turn, items_of
+
+__all__ = ["Drop", "Piece", "Raw", "Received", "Reply", "Script", "ScriptedServer"]
+
+
+class Drop(Struct, frozen=True):
+    """The connection breaks here, in the middle of the body."""
+
+
+class Raw(Struct, frozen=True):
+    """These bytes, whatever they are, as a piece of the body."""
+
+    data: bytes
+
+
+Piece = Item | Drop | Raw
+"""A piece of what a server sends."""
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """A turn with what HTTP has around it."""
+
+    turn: Turn[Received] | Iterable[Piece] = ()
+    """What the answer says; of a refusal, a `Fail` or raw pieces."""
+    status: int = 200
+    headers: Mapping[str, str] = {}
+    before: Pause | Drop | None = None
+    """What happens before a byte of the answer is sent."""
+    framing: Literal["chunked", "length", "close"] = "chunked"
+    """How the body's end is told. `close`: by the connection's; `length` sends nothing before all is known."""
+    compressed: bool = False
+    """As gzip, each piece flushed."""
+
+
+Script = Turn[Received] | Reply | Iterable[Piece]
+"""What answers one request."""
+
+
+class ScriptedServer:
+    """Serve a script; `async with` it, and point a client at `url`.
+
+    Args:
+        turns: Answered in the order in which requests come, or one function of the request for all of them. One more request than there
+            are turns is refused with 500.
+        api: What it speaks: `openai.chat`, `anthropic.messages` or `ollama.chat`.
+        pace: Awaited before each piece of a body, with the request and the piece's number.
+        clock: What pauses of so many seconds are waited on.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[Script] | Callable[[Received], Script],
+        *,
+        api: str = "openai.chat",
+        pace: Callable[[Received, int], Awaitable[None]] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if api not in CONTENT_TYPES:
+            raise UsageError(f"The scripted server does not speak '{api[:80]}'. It speaks: {', '.join(CONTENT_TYPES)}.")
+        self.requests: list[Received] = []
+        """What it was asked, in order."""
+        self.connections = 0
+        """How many have been opened."""
+        self._turns = turns
+        self._api = api
+        self._pace = pace
+        self._clock = clock or SystemClock()
+        self._ids = 0
+        self._serving: set[asyncio.Task[None]] = set()
+        self._content_type = CONTENT_TYPES[api]
+
+    @property
+    def url(self) -> str:
+        """The base URL of the API; for `openai.chat` it ends in `/v1`."""
+        return f"http://127.0.0.1:{self._port}" + ("" if self._api == "ollama.chat" else "/v1")
+
+    async def __aenter__(self) -> ScriptedServer:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self._connected), "127.0.0.1", 0)
+        self._port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
+
+    # Inside
+
+    def _connected(self, connection: Connection) -> None:
+        self.connections += 1
+        task = asyncio.get_running_loop().create_task(self._serve(connection))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            while (received := await connection.request(lambda: len(self.requests))) is not None:
+                self.requests.append(received)
+                if not await self._answer(connection, received, self._turn(received)):
+                    return
+        finally:
+            connection.drop()
+
+    def _turn(self, received: Received) -> Reply:
+        turns = self._turns
+        if callable(turns):
+            script: Script = turns(received)
+        elif received.number < len(turns):
+            script = turns[received.number]
+        else:
+            text = f"The script has {len(turns)} turns, and this is request {received.number + 1}."
+            script = Reply(turn=Fail("script_over", text), status=500, headers={"x-should-retry": "false"})
+        return script if isinstance(script, Reply) else Reply(turn=script)
+
+    async def _answer(self, connection: Connection, received: Received, reply: Reply) -> bool:
+        """Answer; tells whether the connection can be used again."""
+        if reply.before is not None and not await self._waited(reply.before, received):
+            return False
+        streams = reply.status == 200 and received.body_json.get("stream", self._api == "ollama.chat") is True
+        pieces = self._pieces(received, reply, streams=streams)
+        packer = _Packer(gzip_it=reply.compressed)
+        headers = {"content-type": self._content_type if streams else "application/json", **reply.headers}
+        if reply.compressed:
+            headers["content-encoding"] = "gzip"
+        if reply.framing == "length":
+            body = b"".join(packer.piece(piece) for piece in pieces if isinstance(piece, bytes)) + packer.end()
+            connection.head(reply.status, {**headers, "content-length": str(len(body))})
+            await connection.send(body)
+            return not connection.gone.is_set()
+        chunked = reply.framing == "chunked"
+        connection.head(reply.status, {**headers, **({"transfer-encoding": "chunked"} if chunked else {"connection": "close"})})
+        for number, piece in enumerate(pieces):
+            if not isinstance(piece, bytes):
+                if not await self._waited(piece, received):
+                    return False
+                continue
+            if self._pace is not None:
+                await self._pace(received, number)
+            await connection.send(packer.piece(piece), chunked=chunked)
+            if connection.gone.is_set():
+                return False
+        await connection.send(packer.end(), chunked=chunked)
+        await connection.send(b"0\r\n\r\n" if chunked else b"")
+        return chunked and not connection.gone.is_set()
+
+    def _pieces(self, received: Received, reply: Reply, *, streams: bool) -> list[bytes | Pause | Drop]:
+        items = items_of(reply.turn, received, self._new_id)  # type: ignore[arg-type]
+        model = str(received.body_json.get("model", "scripted"))
+        if streams:
+            return [piece if isinstance(piece, bytes) else _wire(piece) for piece in streamed(self._api, items, model)]
+        fail = next((item for item in items if isinstance(item, Fail)), None)
+        others = [_wire(item) for item in items if isinstance(item, (Pause, Drop, Raw))]
+        if fail is not None:
+            return [*others, refused(self._api, fail)]
+        said = [item for item in items if not isinstance(item, (Pause, Drop, Raw))]
+        return [*others, *([whole(self._api, said, model)] if said else [])]
+
+    async def _waited(self, wait: Pause | Drop, received: Received) -> bool:
+        """Wait as the script says; tells whether the client is still there and is to be answered."""
+        if isinstance(wait, Drop):
+            return False
+        until = wait.until.wait() if isinstance(wait.until, asyncio.Event) else self._clock.sleep(wait.until)
+        waits = [asyncio.ensure_future(until), asyncio.ensure_future(received.gone.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        return not received.gone.is_set()
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"call_{self._ids}"
+
+
+def _wire(item: object) -> bytes | Pause | Drop:
+    if isinstance(item, Raw):
+        return item.data
+    if isinstance(item, (Pause, Drop)):
+        return item
+    raise TypeError(f"{type(item).__name__} cannot be sent.")
+
+
+class _Packer:
+    """Compresses piece by piece, or not at all."""
+
+    def __init__(self, *, gzip_it: bool) -> None:
+        self._zip = zlib.compressobj(wbits=31) if gzip_it else None
+
+    def piece(self, data: bytes) -> bytes:
+        return data if self._zip is None else self._zip.compress(data) + self._zip.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        return b"" if self._zip is None else self._zip.flush()

@@ -1,0 +1,51 @@
+"""Ask a model, and look at what came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from callgate.messages import UserMessage
+from callgate.models.events import ModelEvent
+from callgate.models.http import Transport
+from callgate.models.http_model import HttpModel
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.testing import ScriptedServer
+
+__all__ = ["KEY", "REQUEST", "ask", "at", "later", "until"]
+
+KEY = "sk-proj-not-to-be-shown-0123456789"
+REQUEST = ModelRequest(model="", messages=[UserMessage("Find books.")], tools=(ToolSpec(name="search"), ToolSpec(name="files/read")))
+
+
+def at(server: ScriptedServer | str, **transport: Any) -> HttpModel:
+    """A model of an unknown provider at this server; the rest is for its `Transport`."""
+    return HttpModel(
+        "someone",
+        "m",
+        api="openai.chat",
+        base_url=server if isinstance(server, str) else server.url,
+        transport=Transport("someone", **transport),
+        headers={"authorization": f"Bearer {KEY}"},
+        key_name="SOMEONE_API_KEY",
+    )
+
+
+def later(seconds: float) -> None:
+    """For the running event loop it is so much later at once."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds  # type: ignore[method-assign]
+
+
+async def until(fact: Callable[[], object]) -> None:
+    """Let the loop run until something is so."""
+    while not fact():
+        await asyncio.sleep(0.001)
+
+
+async def ask(of: Model, request: ModelRequest = REQUEST, context: StreamingContext | None = None) -> list[ModelEvent]:
+    """Every event of one pass."""
+    return [event async for event in of.stream(request, context or StreamingContext())]

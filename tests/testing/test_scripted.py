@@ -1,0 +1,221 @@
+"""Scripted models and the scripted server: what tests of an agent stand on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from callgate._signals import AbortController
+from callgate.errors import UsageError
+from callgate.messages import UserMessage
+from callgate.models.events import CallOpened, CallSealed, Fault, Finished, ReasoningDelta, TextDelta, Usage
+from callgate.models.http_model import HttpModel
+from callgate.models.model import StreamingContext
+from callgate.models.wire import known_apis
+from callgate.models.wire.request import ModelRequest
+from callgate.testing import (
+    Beat,
+    Call,
+    Drop,
+    End,
+    Fail,
+    Item,
+    ManualClock,
+    Pause,
+    Raise,
+    Raw,
+    Received,
+    Recording,
+    ReplayModel,
+    Reply,
+    ScriptedModel,
+    ScriptedServer,
+    Thought,
+)
+from tests.models.asking import REQUEST, ask, at, until
+from tests.models.reading import calls_of, finished, shape, text_of
+
+SPOKEN = sorted({"openai.chat", "anthropic.messages", "ollama.chat"} & set(known_apis()))
+FULL: list[Item] = [Thought("Hm. "), "Let me look. ", Call("search", {"q": "books"}, id="a"), Usage(input_tokens=7, output_tokens=3)]
+
+
+async def test_a_script_is_played_turn_by_turn_and_every_request_is_kept() -> None:
+    model = ScriptedModel([FULL, "Two.", lambda request: f"{len(request.messages)} messages"])
+    first, second, third = [await ask(model) for _ in range(3)]
+    assert [type(event) for event in first[:3]] == [ReasoningDelta, TextDelta, CallOpened]
+    assert calls_of(first) == [("a", "search", '{"q":"books"}', "sealed")]
+    assert (finished(first).reason, finished(first).usage) == ("tool_calls", Usage(input_tokens=7, output_tokens=3))
+    assert (text_of(second), finished(second).reason, text_of(third)) == ("Two.", "stop", "1 messages")
+    assert model.requests == [REQUEST] * 3
+
+
+async def test_a_script_that_is_over_says_so() -> None:
+    model = ScriptedModel(["Hello"])
+    await ask(model)
+    with pytest.raises(UsageError, match="1 turns, and this is pass 2"):
+        await ask(model)
+
+
+def test_a_turn_without_a_pause_never_suspends() -> None:
+    """A loop's own cost can be measured with it."""
+
+    async def one() -> int:
+        return len(await ask(model))
+
+    model = ScriptedModel([FULL])
+    with pytest.raises(StopIteration) as ended:
+        one().send(None)
+    assert ended.value.value == 7
+
+
+@pytest.mark.parametrize(
+    ("turn", "reason", "closed"),
+    [
+        ([Call("f", '{"a": 1'), End("length")], "length", "cut"),
+        ([Call("f", '{"a": 1}'), End("length")], "length", "sealed"),
+        ([Call("f", "nonsense")], "tool_calls", "finished"),
+        ([Call("f", '{"a": 1'), End("cut")], "cut", "cut"),
+        ([Call("f", '{"a": 1'), Fail(retryable=True), "never"], "error", "cut"),
+    ],
+)
+async def test_calls_are_closed_as_a_provider_would_close_them(turn: list[Item], reason: str, closed: str) -> None:
+    events = await ask(ScriptedModel([turn]))
+    assert (finished(events).reason, calls_of(events)[0][3]) == (reason, closed)
+    assert text_of(events) == ""
+
+
+async def test_an_error_is_raised_where_the_script_says() -> None:
+    model = ScriptedModel([["Hello", Raise(RuntimeError("broken"))]])
+    stream = model.stream(REQUEST, StreamingContext())
+    assert await anext(stream) == TextDelta("Hello")
+    with pytest.raises(RuntimeError, match="broken"):
+        await anext(stream)
+
+
+async def test_a_pause_waits_for_its_event_or_for_the_clock() -> None:
+    gate, clock = asyncio.Event(), ManualClock()
+    model = ScriptedModel([["a", Pause(gate), "b", Pause(5.0), "c"]], clock=clock)
+    asking = asyncio.create_task(ask(model))
+    gate.set()
+    await until(lambda: clock.sleeping)
+    clock.advance(4.9)
+    assert clock.sleeping
+    clock.advance(0.1)
+    assert text_of(await asking) == "abc"
+
+
+async def test_a_pause_ends_with_an_abort() -> None:
+    controller, context = AbortController(), StreamingContext()
+    context.abort_signal = controller.signal
+    model = ScriptedModel([["a", Call("f", '{"x": '), Pause(asyncio.Event()), "b"]])
+    asking = asyncio.create_task(ask(model, context=context))
+    await until(lambda: model.requests)
+    controller.abort()
+    events = await asking
+    assert (text_of(events), finished(events).reason, calls_of(events)) == ("a", "cut", [("call_1", "f", '{"x": ', "cut")])
+
+
+async def test_every_event_and_every_beat_is_a_sign_of_life() -> None:
+    beats: list[None] = []
+    context = StreamingContext()
+    context.on_progress = lambda: beats.append(None)
+    events = await ask(ScriptedModel([[Beat(), "a", Beat()]]), context=context)
+    assert len(beats) == len(events) + 2
+
+
+@pytest.mark.parametrize("cut_bytes", [0, 1, 7])
+async def test_a_recording_is_read_as_its_api_is_read(cut_bytes: int) -> None:
+    body = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    model = ReplayModel([Recording(body=body, api="openai.chat", content_type="text/event-stream")], cut_bytes=cut_bytes)
+    events = await ask(model)
+    assert (text_of(events), finished(events).reason, len(model.requests)) == ("Hello", "stop", 1)
+    with pytest.raises(UsageError, match="1 recordings"):
+        await ask(model)
+
+
+def spoken_at(server: ScriptedServer, api: str) -> HttpModel:
+    from callgate.models.http import Transport
+
+    return HttpModel("someone", "m", api=api, base_url=server.url, transport=Transport("someone"))
+
+
+@pytest.mark.parametrize("api", SPOKEN)
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_script_says_the_same_over_a_socket(api: str, stream: bool) -> None:
+    """The server and the model play one script; the decoder is the judge."""
+    played = await ask(ScriptedModel([FULL]))
+    async with ScriptedServer([FULL], api=api) as server:
+        of = spoken_at(server, api)
+        events = await ask(of, ModelRequest(model="m", messages=REQUEST.messages, stream=stream))
+        await of.close()
+    first = 1 if api == "ollama.chat" else 0  # it has no ids
+    assert [call[first:3] for call in calls_of(events)] == [call[first:3] for call in calls_of(played)]
+    assert (text_of(events), finished(events).reason, finished(events).usage) == (text_of(played), "tool_calls", finished(played).usage)
+    assert [part.text for part in finished(events).message.parts[:1]] == ["Hm. "]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("api", SPOKEN)
+@pytest.mark.parametrize(("turn", "reason"), [(["a", End("length")], "length"), (["a", Fail()], "error"), (["a", End("cut")], "cut")])
+async def test_every_end_is_told_in_the_apis_own_words(api: str, turn: list[Item], reason: str) -> None:
+    async with ScriptedServer([turn], api=api) as server:
+        events = await ask(of := spoken_at(server, api))
+        await of.close()
+    assert (text_of(events), finished(events).reason) == ("a", reason)
+
+
+@pytest.mark.parametrize("api", SPOKEN)
+async def test_a_refusal_is_told_in_the_apis_own_words(api: str) -> None:
+    async with ScriptedServer([Reply(turn=Fail("bad_request", "Too long."), status=400)], api=api) as server:
+        events = await ask(of := spoken_at(server, api))
+        await of.close()
+    fault = next(event for event in events if isinstance(event, Fault))
+    assert fault.message == "someone answered 400: Too long."
+
+
+async def test_the_server_keeps_requests_and_paces_every_piece() -> None:
+    paced: list[int] = []
+
+    async def pace(received: Received, number: int) -> None:
+        paced.append(number)
+
+    async with ScriptedServer(["Hello"], pace=pace) as server:
+        await ask(of := at(server), ModelRequest(model="m", messages=[UserMessage("Hi")]))
+        await of.close()
+        received = server.requests[0]
+    assert (received.method, received.path, received.number) == ("POST", "/v1/chat/completions", 0)
+    assert received.body_json["messages"] == [{"role": "user", "content": "Hi"}]
+    assert paced == list(range(len(paced)))
+    assert paced
+
+
+async def test_a_request_too_many_is_refused() -> None:
+    async with ScriptedServer([]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    assert "The script has 0 turns, and this is request 1" in str(finished(events).fault)
+
+
+def test_an_api_that_is_not_spoken_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError, match=r"It speaks: openai\.chat"):
+        ScriptedServer([], api="morse")
+
+
+async def test_what_breaks_breaks_where_the_script_says() -> None:
+    async with ScriptedServer([["a", Raw(b": odd\n\n"), "b", Drop()]]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    assert (text_of(events), finished(events).reason) == ("ab", "cut")
+
+
+async def test_a_message_can_go_back_into_the_next_request() -> None:
+    """What a scripted model says is a message like any other."""
+    model = ScriptedModel([FULL])
+    end = finished(await ask(model))
+    assert isinstance(end, Finished)
+    async with ScriptedServer(["ok"]) as server:
+        await ask(of := at(server), ModelRequest(model="m", messages=[*REQUEST.messages, end.message]))
+        await of.close()
+    assert "search" in str(server.requests[0].body_json["messages"])
+    assert shape(await ask(ScriptedModel([FULL]))) == shape(await ask(ScriptedModel([FULL])))
+    assert [event for event in await ask(ScriptedModel([FULL])) if isinstance(event, CallSealed)]
