@@ -16,6 +16,7 @@ from bench.peers import PEER_NAMES, Peer
 from bench.processes import Processes
 from bench.record import Chain, Disk, Redaction
 from bench.report import Machine, readme, table
+from bench.streams import Arguments, Streams
 from bench.threads import HandOff, SleepingTools
 from bench.validation import Compiling, Validation
 
@@ -25,6 +26,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "validation": (Validation, Compiling),
     "processes": (Processes,),
     "record": (Chain, Redaction, Disk),
+    "streams": (Streams, Arguments),
 }
 _README = Path(__file__).with_name("README.md")
 

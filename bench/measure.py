@@ -30,11 +30,29 @@ class Counts:
     checks: int = 5_000
     processes: int = 100
     durable: int = 50
+    events: int = 1_000
+    """Events of one stream."""
+    passes: int = 3
+    """Streams per sample."""
+    argument_bytes: int = 100_000
     imports: int = 11
     """Rounds of the import rows, each with a process of its own per row."""
 
 
-QUICK = Counts(rounds=1, calls=20, parallel=20, threads=4, tasks=5, checks=20, processes=3, durable=3, imports=1)
+QUICK = Counts(
+    rounds=1,
+    calls=20,
+    parallel=20,
+    threads=4,
+    tasks=5,
+    checks=20,
+    processes=3,
+    durable=3,
+    events=30,
+    passes=1,
+    argument_bytes=400,
+    imports=1,
+)
 """Enough to see that every row runs; the numbers mean nothing."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Literal, TypeVar
 
 from msgspec import Struct
@@ -103,21 +103,21 @@ class Watch:
         if self._remove is not None:
             self._remove()
 
-    async def headers(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    def headers(self, work: Callable[[], Awaitable[_T]]) -> Coroutine[object, object, _T]:
         """Wait for an answer to begin."""
-        return await self._over(work, "headers", self._timeouts.headers_s)
+        return self._over(work, "headers", self._timeouts.headers_s)
 
-    async def idle(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    def idle(self, work: Callable[[], Awaitable[_T]]) -> Coroutine[object, object, _T]:
         """Wait for more of it."""
-        return await self._over(work, "idle", self._timeouts.idle_s)
+        return self._over(work, "idle", self._timeouts.idle_s)
 
-    async def rest(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    def rest(self, work: Callable[[], Awaitable[_T]]) -> Coroutine[object, object, _T]:
         """Wait a moment for what nobody needs."""
-        return await self._over(work, "idle", _REST_S)
+        return self._over(work, "idle", _REST_S)
 
-    async def pause(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    def pause(self, work: Callable[[], Awaitable[_T]]) -> Coroutine[object, object, _T]:
         """Wait on purpose: only the whole request's end and the abort count."""
-        return await self._over(work, "total", None)
+        return self._over(work, "total", None)
 
     # Inside
 

@@ -34,7 +34,7 @@ __all__ = ["Assembly", "OpenCall"]
 class OpenCall:
     """One call while it is written."""
 
-    __slots__ = ("_extent", "_looked", "_pieces", "custom", "id", "made_id", "name", "opaque", "position", "reopened", "sealed")
+    __slots__ = ("_extent", "_looked", "custom", "id", "made_id", "name", "opaque", "pieces", "position", "reopened", "sealed")
 
     def __init__(self, position: int, call_id: str, name: str, *, custom: bool, made_id: bool) -> None:
         self.position = position
@@ -46,26 +46,28 @@ class OpenCall:
         self.sealed = False
         self.reopened = False
         """Its own end has proved nothing once; only the message's end counts now."""
-        self._pieces: list[str] = []
+        self.pieces: list[str] = []
+        """The arguments as far as they have come."""
         self._looked = 0
         self._extent = Extent()
 
     @property
     def arguments(self) -> str:
-        if len(self._pieces) > 1:
+        if self._looked < len(self.pieces):
             self._look()
-            self._pieces, self._looked = ["".join(self._pieces)], 1
-        return self._pieces[0] if self._pieces else ""
+        if len(self.pieces) > 1:
+            self.pieces, self._looked = ["".join(self.pieces)], 1
+        return self.pieces[0] if self.pieces else ""
 
-    def push(self, text: str) -> bool:
-        """Take the next piece; tells whether the arguments have come to their own end with it."""
-        self._pieces.append(text)
-        return "}" in text and not self.custom and not self.reopened and self._look()
+    def ends(self) -> bool:
+        """Whether the arguments have come to their own end with the last piece, which has a closing brace."""
+        return not self.custom and not self.reopened and self._look()
 
     def replace(self, text: str) -> None:
         """The provider gave the arguments whole: what came before was a preview."""
-        self._pieces, self._looked, self._extent = [], 0, Extent()
-        self.push(text)
+        self.pieces, self._looked, self._extent = [text], 0, Extent()
+        if "}" in text:
+            self.ends()
 
     @property
     def complete(self) -> bool:
@@ -73,10 +75,12 @@ class OpenCall:
         return not self.custom and Extent().ends_in(self.arguments)
 
     def _look(self) -> bool:
-        fresh = self._pieces[self._looked :]
-        self._looked = len(self._pieces)
-        ends = self._extent.ends_in("".join(fresh))
-        return ends and not (len(self._pieces) == 1 and self._pieces[0].strip() == "{}")
+        """Read what has come since the last look, and keep it as one piece."""
+        alone = len(self.pieces) == 1
+        fresh = "".join(self.pieces[self._looked :])
+        self.pieces[self._looked :] = [fresh]
+        self._looked = len(self.pieces)
+        return self._extent.ends_in(fresh) and not (alone and fresh.strip() == "{}")
 
     def call(self, name: str) -> ToolCall:
         return ToolCall(
@@ -116,7 +120,10 @@ class Assembly:
 
     def text(self, text: str) -> None:
         if text:
-            self._words(Text).pieces.append(text)
+            last = self._parts[-1] if self._parts else None
+            if type(last) is not _Words or last.kind is not Text:
+                last = self._words(Text)
+            last.pieces.append(text)
             self.events.append(TextDelta(text))
 
     def reasoning(self, text: str = "", *, opaque: Mapping[str, object] | None = None, fresh: bool = False) -> None:
@@ -148,9 +155,9 @@ class Assembly:
             return
         if call.sealed and text.strip():
             self._reopen(call)
-        ends = call.push(text)
+        call.pieces.append(text)
         self.events.append(ArgumentsDelta(call.position, text))
-        if ends and not call.sealed:
+        if "}" in text and not call.sealed and call.ends():
             self._seal(call, "sealed")
 
     def whole_arguments(self, call: OpenCall, text: str) -> None:

@@ -143,17 +143,25 @@ class Decoder(ABC):
     def _frame(self, event: str, payload: bytes) -> None:
         if self._ended_well:
             return
-        text = payload.strip()
-        if not text:
-            return
+        try:
+            value = _decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = self._odd(payload.strip())
+        if isinstance(value, dict):
+            try:
+                self.read(event, value)
+            except _ODD as error:
+                self._shapeless(error)
+
+    def _odd(self, text: bytes) -> object:
+        """What a frame is that is not plainly JSON: nothing, the end, or what the kinder reader makes of it."""
         if text in _END_MARKS:
             self.ended()
-            return
-        value = _json(text)
-        if isinstance(value, dict):
-            self._guarded(lambda: self.read(event, value))
-        elif value is _UNREADABLE:
+            return None
+        value = _json(text) if text else None
+        if value is _UNREADABLE:
             self.message.fault("bad_frame", f"A frame of the answer is no JSON: {text[:200]!r}")
+        return value
 
     def _whole(self, body: bytes) -> None:
         value = _json(body.strip())
@@ -177,7 +185,10 @@ class Decoder(ABC):
         try:
             read()
         except _ODD as error:
-            self.message.fault("bad_frame", f"A frame of the answer has a shape that {self.api} does not have ({error!r}).")
+            self._shapeless(error)
+
+    def _shapeless(self, error: Exception) -> None:
+        self.message.fault("bad_frame", f"A frame of the answer has a shape that {self.api} does not have ({error!r}).")
 
     def _broken(self, error: FramesBroken) -> None:
         self._over = True

@@ -50,6 +50,13 @@ class _Held:
             raise FramesBroken(f"One frame of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
         self._pieces.append(data)
 
+    def with_more(self, data: bytes) -> bytes:
+        """All of it and `data`; nothing is held any more."""
+        if not self._pieces and len(data) <= FRAME_BYTES:
+            return data
+        self.add(data)
+        return self.take()
+
     def take(self) -> bytes:
         whole = b"".join(self._pieces)
         self._pieces.clear()
@@ -71,8 +78,7 @@ class ServerSentEvents:
         if b"\n" not in data and b"\r" not in data:
             self._held.add(data)
             return []
-        self._held.add(data)
-        text = self._held.take()
+        text = self._held.with_more(data)
         if b"\r" in text:
             if text.endswith(b"\r"):  # perhaps half of a line's end
                 self._held.add(b"\r")
@@ -94,8 +100,10 @@ class ServerSentEvents:
             self._began = True
             lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
         for line in lines:
-            if line[:5] == b"data:":
-                self._add(line[6:] if line[5:6] == b" " else line[5:])
+            if line[:6] == b"data: ":
+                self._add(line[6:])
+            elif line[:5] == b"data:":
+                self._add(line[5:])
             elif not line:
                 if self._data:
                     frames.append((self._event, self._data[0] if len(self._data) == 1 else b"\n".join(self._data)))

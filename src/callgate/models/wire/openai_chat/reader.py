@@ -44,48 +44,58 @@ class OpenAIChatDecoder(Decoder):
         if value.get("error") or event == "error":
             self.message.fault(*error_of(value))
             return
-        self._note(value)
-        for choice in _items(value.get("choices")):
-            if choice.get("index") not in (None, 0):
-                continue
-            delta = choice.get("delta") or choice.get("message")
-            if isinstance(delta, dict):
-                self._delta(delta)
-            self._reason(choice.get("finish_reason"))
+        model = value.get("model")
+        if model and isinstance(model, str):
+            self.message.model = model
+        usage = value.get("usage")
+        if isinstance(usage, dict):
+            self.message.usage(chat_usage(usage))
+        choices = value.get("choices")
+        if isinstance(choices, list):
+            for choice in choices:
+                if isinstance(choice, dict) and not choice.get("index"):
+                    self._choice(choice)
 
     def read_whole(self, value: Mapping[str, object]) -> None:
         self.read("", value)
         if not value.get("choices") and self.message.reason is None:
             self.message.fault("bad_frame", "The answer has no choices.")
 
-    def _note(self, value: Mapping[str, object]) -> None:
-        model = value.get("model")
-        if isinstance(model, str) and model:
-            self.message.model = model
-        usage = value.get("usage")
-        if isinstance(usage, dict):
-            self.message.usage(chat_usage(usage))
+    def _choice(self, choice: Mapping[str, object]) -> None:
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            self._delta(delta)
+        said = choice.get("finish_reason")
+        if said:
+            self._reason(said)
 
     def _delta(self, delta: Mapping[str, object]) -> None:
+        if "reasoning_content" in delta or "reasoning" in delta:
+            self._thought(delta)
+        content = delta.get("content")
+        if isinstance(content, str):
+            self.message.text(content)
+        elif content:
+            self._parts(content)
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str):
+            self.message.text(refusal)
+        calls = delta.get("tool_calls")
+        if calls:
+            for item in _items(calls):
+                self._tool_call(item)
+        legacy = delta.get("function_call")
+        if isinstance(legacy, dict):
+            self._legacy_call(legacy)
+
+    def _thought(self, delta: Mapping[str, object]) -> None:
         for key in ("reasoning_content", "reasoning"):
             thought = delta.get(key)
             if isinstance(thought, str) and thought:
                 self.message.reasoning(thought, opaque={"key": key})
                 break
-        self._content(delta.get("content"))
-        refusal = delta.get("refusal")
-        if isinstance(refusal, str):
-            self.message.text(refusal)
-        for item in _items(delta.get("tool_calls")):
-            self._tool_call(item)
-        legacy = delta.get("function_call")
-        if isinstance(legacy, dict):
-            self._legacy_call(legacy)
 
-    def _content(self, content: object) -> None:
-        if isinstance(content, str):
-            self.message.text(content)
-            return
+    def _parts(self, content: object) -> None:
         for part in _items(content):
             if part.get("type") == "thinking":
                 thinking = part.get("thinking")
@@ -137,7 +147,7 @@ class OpenAIChatDecoder(Decoder):
         self.message.arguments(self._legacy, _arguments(item.get("arguments")))
 
     def _reason(self, said: object) -> None:
-        if isinstance(said, str) and said:
+        if isinstance(said, str):
             reason = _REASONS.get(said, "other")
             self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
 
