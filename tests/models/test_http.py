@@ -13,8 +13,6 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.models.asking import KEY, REQUEST, ask, at, later, until
-from tests.models.reading import calls_of, finished, text_of
 
 from callgate._signals import AbortController
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
@@ -26,6 +24,8 @@ from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.testing import Beat, Call, Drop, End, Fail, Item, ManualClock, Pause, Piece, Raw, Reply, ScriptedServer
 from callgate.testing.server import Script
+from tests.models.asking import KEY, REQUEST, ask, at, later, until
+from tests.models.reading import calls_of, finished, text_of
 
 NEVER = Pause(86_400.0)
 NO_WAIT = Retries(base_s=0.001)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.models.asking import KEY, ask
-from tests.models.reading import finished, text_of
 
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
@@ -12,6 +10,8 @@ from callgate.models.providers import PROVIDERS, Provider, model
 from callgate.models.wire import known_apis
 from callgate.models.wire.request import ModelRequest
 from callgate.testing import Fail, Reply, ScriptedServer
+from tests.models.asking import KEY, ask
+from tests.models.reading import finished, text_of
 
 HOSTED = [provider for provider in PROVIDERS.values() if provider.key_needed]
 HERE = [provider for provider in PROVIDERS.values() if provider.api in known_apis()]

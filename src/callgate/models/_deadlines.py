@@ -90,7 +90,7 @@ class Watch:
         """How many cancels the task had before ours."""
         self._grace = False
         self._abort = False
-        self._remove: Callable[[], None] | None = None
+        self._remove: Callable[[], object] | None = None
 
     def __enter__(self) -> Watch:
         if self._signal is not None:
