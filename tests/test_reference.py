@@ -14,6 +14,7 @@ from callgate import Limits, RetryPolicy, Tool, errors, testing
 from callgate.cli import _exits
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
+from callgate.models.wire import known_apis
 from callgate.policy.facts import FACTS
 from callgate.policy.rules import _RULE_KEYS, _TESTS
 from callgate.tools.registry import _EFFECT_OF
@@ -47,6 +48,10 @@ def test_limits() -> None:
 
 def test_what_there_is_for_tests() -> None:
     assert list(table("docs/reference/testing.md", "## What there is")) == testing.__all__
+
+
+def test_model_apis() -> None:
+    assert set(table("docs/reference/models.md", "# Model APIs")) == set(known_apis())
 
 
 def test_failure_classes() -> None:

@@ -158,6 +158,22 @@ def test_odd_frames_raise_nothing(frame: bytes) -> None:
     assert finished(read(API, frame + USUAL)).message.text.startswith("Let me")
 
 
+def test_a_call_that_lost_a_piece_is_cut_although_its_brackets_match() -> None:
+    """A frame that cannot be read may have held anything."""
+    events = read(API, piece('{"a": "', index=0, id="x", name="f") + b"data: {oops\n\n" + piece('b"}', index=0) + CALLS)
+    assert calls_of(events) == [("x", "f", '{"a": "b"}', "cut")]
+    assert finished(events).reason == "error"
+
+
+def test_a_character_that_was_cut_in_two_is_one_again() -> None:
+    """Servers that count in 16 bits cut a picture character between two frames."""
+    halves = piece('{"a": "\ud83d', index=0, id="x", name="f") + piece('\ude00"}', index=0)
+    text = chunk({"content": "\ud83d"}) + chunk({"content": "\ude00"})
+    events = read(API, text + halves + CALLS)
+    assert calls_of(events) == [("x", "f", '{"a": "\U0001f600"}', "sealed")]
+    assert finished(events).message.text == "\U0001f600"
+
+
 def test_a_whole_answer_reads_like_a_stream() -> None:
     """Also where a stream was asked for and the server could not."""
     message = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}]}

@@ -34,7 +34,7 @@ __all__ = ["Assembly", "OpenCall"]
 class OpenCall:
     """One call while it is written."""
 
-    __slots__ = ("_extent", "_looked", "custom", "id", "made_id", "name", "opaque", "pieces", "position", "reopened", "sealed")
+    __slots__ = ("_extent", "_looked", "custom", "cut", "id", "made_id", "name", "opaque", "pieces", "position", "reopened", "sealed")
 
     def __init__(self, position: int, call_id: str, name: str, *, custom: bool, made_id: bool) -> None:
         self.position = position
@@ -43,6 +43,8 @@ class OpenCall:
         self.custom = custom
         self.made_id = made_id
         self.opaque: dict[str, object] = {}
+        self.cut = False
+        """The provider says, or has let be seen, that this call is not whole; nothing seals it then."""
         self.sealed = False
         self.reopened = False
         """Its own end has proved nothing once; only the message's end counts now."""
@@ -56,7 +58,7 @@ class OpenCall:
         if self._looked < len(self.pieces):
             self._look()
         if len(self.pieces) > 1:
-            self.pieces, self._looked = ["".join(self.pieces)], 1
+            self.pieces, self._looked = [_joined(self.pieces)], 1
         return self.pieces[0] if self.pieces else ""
 
     def ends(self) -> bool:
@@ -77,7 +79,7 @@ class OpenCall:
     def _look(self) -> bool:
         """Read what has come since the last look, and keep it as one piece."""
         alone = len(self.pieces) == 1
-        fresh = "".join(self.pieces[self._looked :])
+        fresh = _joined(self.pieces[self._looked :])
         self.pieces[self._looked :] = [fresh]
         self._looked = len(self.pieces)
         return self._extent.ends_in(fresh) and not (alone and fresh.strip() == "{}")
@@ -157,7 +159,7 @@ class Assembly:
             self._reopen(call)
         call.pieces.append(text)
         self.events.append(ArgumentsDelta(call.position, text))
-        if "}" in text and not call.sealed and call.ends():
+        if "}" in text and not call.sealed and not call.cut and call.ends():
             self._seal(call, "sealed")
 
     def whole_arguments(self, call: OpenCall, text: str) -> None:
@@ -174,7 +176,7 @@ class Assembly:
 
     def seal(self, call: OpenCall) -> None:
         """The provider says that the call is over. True only if what it wrote is whole: a cut message says the same."""
-        if not call.sealed and (call.custom or call.complete):
+        if not call.sealed and not call.cut and (call.custom or call.complete):
             self._seal(call, "sealed")
 
     def native(self, kind: str, call_id: str, item: Mapping[str, object]) -> None:
@@ -186,7 +188,12 @@ class Assembly:
         self.events.append(usage)
 
     def fault(self, code: str, message: str, *, retryable: bool = False) -> None:
-        """The provider failed, or cannot be understood; the message ends with `error`."""
+        """The provider failed, or cannot be understood; the message ends with `error`.
+
+        Calls that are open may have lost a piece with it, and their brackets may match all the same: nothing seals them any more.
+        """
+        for call in self.calls:
+            call.cut = call.cut or not call.sealed
         fault = Fault(code=code or "error", message=message, retryable=retryable)
         self._fault = self._fault or fault
         self.reason = "error"
@@ -236,7 +243,7 @@ class Assembly:
     def _seal_rest(self, closed: Literal["finished", "cut"]) -> None:
         for call in self.calls:
             if not call.sealed:
-                self._seal(call, closed)
+                self._seal(call, "cut" if call.cut else closed)
 
     def _made(self) -> list[Text | Reasoning | ToolCall | Native]:
         return [part.call(self._names.original(part.name)) if isinstance(part, OpenCall) else _part(part) for part in self._parts]
@@ -256,5 +263,15 @@ class _Words:
 def _part(part: _Words | Native) -> Text | Reasoning | Native:
     if isinstance(part, Native):
         return part
-    text = "".join(part.pieces)
+    text = _joined(part.pieces).encode("utf-8", "replace").decode()
     return Text(text=text) if part.kind is Text else Reasoning(text=text, opaque=part.opaque or None)
+
+
+def _joined(pieces: list[str]) -> str:
+    """The pieces as one text. A character beyond 16 bits may have been cut in two; its halves are one again."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text

@@ -30,6 +30,14 @@ class Codec(Struct, frozen=True, kw_only=True):
 
 _ROOMS = {
     "openai.chat": "openai_chat",
+    "anthropic.messages": "anthropic_messages",
+    "openai.responses": "openai_responses",
+    "gemini.generate": "gemini_generate",
+    "ollama.chat": "ollama_chat",
+    "bedrock.converse": "bedrock_converse",
+    "bedrock.invoke": "bedrock_invoke",
+    "gemini.interactions": "gemini_interactions",
+    "cohere.chat": "cohere_chat",
 }
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from callgate.models.events import ModelEvent
 from callgate.models.wire.assembly import Assembly
+from callgate.models.wire.eventstream import EventStream
 from callgate.models.wire.frames import Frames, FramesBroken, JsonLines, ServerSentEvents, WholeBody
 from callgate.models.wire.names import WireNames
 
@@ -23,6 +24,7 @@ __all__ = ["Decoder", "new_call_id"]
 _decode = msgspec.json.Decoder().decode
 _ODD = (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError)
 _END_MARKS = frozenset({b"[DONE]", b"DONE"})
+_EVENT_BEGINS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 def new_call_id() -> str:
@@ -110,8 +112,8 @@ class Decoder(ABC):
 
     def _take(self, data: bytes) -> None:
         if self._frames is None:
-            self._head += data
-            if not self._head.strip():
+            self._head = (self._head + data).lstrip()
+            if _undecided(self._head):
                 return
             data, self._head = self._head, b""
             self._frames = self._framing_of(data)
@@ -123,7 +125,10 @@ class Decoder(ABC):
 
     def _rest(self) -> None:
         if self._frames is None:
-            return
+            if not self._head:
+                return
+            self._frames = WholeBody()
+            self._frames.feed(self._head)
         frames = self._frames.close()
         if isinstance(self._frames, WholeBody):
             self._whole(frames[0][1])
@@ -133,11 +138,13 @@ class Decoder(ABC):
 
     def _framing_of(self, first: bytes) -> Frames:
         frames = self.framing(self._content_type, streamed=self._streamed)
-        begin = first.lstrip()[:1]
-        if isinstance(frames, ServerSentEvents) and begin in (b"{", b"["):
-            return WholeBody()
-        if isinstance(frames, WholeBody) and first.lstrip()[:6] in (b"data: ", b"event:", b"data:{"):
+        begin = first[:1]
+        if begin in (b"{", b"["):
+            return WholeBody() if isinstance(frames, (ServerSentEvents, EventStream)) else frames
+        if first.startswith(_EVENT_BEGINS):
             return ServerSentEvents()
+        if begin == b"\0" and isinstance(frames, WholeBody):
+            return EventStream()
         return frames
 
     def _frame(self, event: str, payload: bytes) -> None:
@@ -200,6 +207,11 @@ class Decoder(ABC):
 
 
 _UNREADABLE = object()
+
+
+def _undecided(begin: bytes) -> bool:
+    """Whether the first bytes do not yet say what they are."""
+    return not begin or any(mark.startswith(begin) and mark != begin for mark in _EVENT_BEGINS)
 
 
 def _json(text: bytes) -> object:

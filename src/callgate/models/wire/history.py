@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -10,14 +11,27 @@ import msgspec
 from callgate._json import json_text
 from callgate.calls import Audio, Image, Link, Part, Resource, Text
 from callgate.messages import Message, SystemMessage, ToolCall, ToolMessage
+from callgate.models.wire.request import ModelRequest, ToolSpec
 
-__all__ = ["argument_object", "argument_text", "joined_system", "merged", "part_text", "pictures", "result_text", "runs"]
+__all__ = [
+    "argument_object",
+    "argument_text",
+    "joined_system",
+    "merged",
+    "offered",
+    "part_text",
+    "pictures",
+    "result_text",
+    "runs",
+]
 
 _decode = msgspec.json.Decoder().decode
 
 
 def argument_object(call: ToolCall) -> dict[str, object]:
     """The call's arguments as an object. What was no object stays readable under one key: a provider refuses a history with broken JSON."""
+    if call.custom:
+        return {"input": call.arguments.encode("utf-8", "replace").decode()}
     try:
         value = _decode(call.arguments) if call.arguments.strip() else {}
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -30,7 +44,7 @@ def argument_object(call: ToolCall) -> dict[str, object]:
 def argument_text(call: ToolCall) -> str:
     """The same as JSON text; untouched where it is one object already."""
     value = argument_object(call)
-    return call.arguments if value and "malformed_arguments" not in value else json_text(value)
+    return call.arguments if value and not call.custom and "malformed_arguments" not in value else json_text(value)
 
 
 def part_text(part: Part) -> str:
@@ -71,6 +85,25 @@ def joined_system(messages: Sequence[Message]) -> str:
     return "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
 
 
-def merged(body: dict[str, object], extra: Mapping[str, object]) -> bytes:
-    """The body as bytes, with what the caller adds."""
-    return msgspec.json.encode(body | dict(extra))
+def offered(request: ModelRequest) -> tuple[ToolSpec, ...]:
+    """The tools that a provider without a choice of tools is told of: none, the one chosen, or all."""
+    if request.tool_choice in ("auto", "required"):
+        return request.tools
+    return tuple(tool for tool in request.tools if tool.name == request.tool_choice)
+
+
+def merged(body: dict[str, object], extra: Mapping[str, object], *, inside: str = "") -> bytes:
+    """The body as bytes, with what the caller adds.
+
+    Args:
+        body: As written here.
+        extra: Replaces fields of the body.
+        inside: The field of settings that both may add to, rather than one replace the other's.
+    """
+    both, settings, more = body | dict(extra), body.get(inside), extra.get(inside)
+    if isinstance(settings, dict) and isinstance(more, Mapping):
+        both[inside] = settings | dict(more)
+    try:
+        return msgspec.json.encode(both)
+    except UnicodeEncodeError:  # half a character, from somewhere in the history
+        return json.dumps(both, ensure_ascii=False, default=dict).encode("utf-8", "replace")

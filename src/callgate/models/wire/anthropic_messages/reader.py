@@ -1,0 +1,215 @@
+"""Read an answer of the messages API, whole or streamed: content blocks, one after the other.
+
+The provider closes every block, also the one that a limit cut, so a block's end alone proves nothing: a call is proved by its own JSON, by
+the block that follows it, or by the message's good end. Must not know which host served the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from callgate._json import json_text
+from callgate.models.events import WELL, FinishReason, Usage
+from callgate.models.wire.assembly import OpenCall
+from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.fields import count_of, items_of, object_of, text_of
+
+__all__ = ["AnthropicDecoder", "anthropic_usage"]
+
+_REASONS: Mapping[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "pause",
+    "compaction": "pause",
+    "refusal": "content_filter",
+}
+_RETRYABLE = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
+_decode = msgspec.json.Decoder().decode
+
+
+class _Block:
+    """One content block while it is written."""
+
+    __slots__ = ("call", "given", "native", "pieces")
+
+    def __init__(self, given: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
+        self.call = call
+        self.native = native
+        self.given = given
+        """The input that the block began with; pieces that follow are instead of it."""
+        self.pieces: list[str] = []
+
+
+class AnthropicDecoder(Decoder):
+    """One message."""
+
+    api = "anthropic.messages"
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self._blocks: dict[object, _Block] = {}
+        self._last: _Block | None = None
+        self._usage: dict[str, object] = {}
+
+    def read(self, event: str, value: Mapping[str, object]) -> None:
+        kind = text_of(value.get("type")) or event
+        if kind == "error" or value.get("error"):
+            self._fault(value)
+        elif kind == "message_start":
+            self._message(object_of(value.get("message")))
+        elif kind == "content_block_start":
+            self._open(value.get("index"), object_of(value.get("content_block")))
+        elif kind == "content_block_delta":
+            self._delta(self._block(value.get("index")), object_of(value.get("delta")))
+        elif kind == "content_block_stop":
+            self._stop(self._block(value.get("index")))
+        elif kind == "message_delta":
+            self._count(value.get("usage"))
+            self._reason(object_of(value.get("delta")).get("stop_reason"))
+        elif kind == "message_stop":
+            self._stopped()
+        elif kind == "message":
+            self._message(value)
+
+    def read_whole(self, value: Mapping[str, object]) -> None:
+        if value.get("type") == "error" or value.get("error"):
+            self._fault(value)
+        elif "content" not in value:
+            self.message.fault("bad_frame", "The answer has no content.")
+        else:
+            self._message(value)
+            self._settle(whole=True)
+
+    def ended(self) -> None:
+        self._stopped()
+        super().ended()
+
+    def _stopped(self) -> None:
+        """The message is over. Some gateways let the next one of the same turn follow in the same body."""
+        self._settle(whole=True)
+        if self.message.reason is None:
+            self.message.ends("tool_calls" if self.message.calls else "stop")
+
+    def _message(self, message: Mapping[str, object]) -> None:
+        """A whole message, or the begin of one; a begin has content too where it goes on with a turn that ran code."""
+        self.message.model = text_of(message.get("model")) or self.message.model
+        self._count(message.get("usage"))
+        content = message.get("content")
+        if isinstance(content, str):
+            self.message.text(content)
+        for index, block in enumerate(items_of(content)):
+            self._open(index, block)
+            self._stop(self._last)
+        self._reason(message.get("stop_reason"))
+
+    def _open(self, index: object, block: Mapping[str, object]) -> None:
+        self._settle(whole=True)
+        kind, opened = text_of(block.get("type")), _Block(block.get("input"))
+        if kind == "text":
+            self.message.text(text_of(block.get("text")))
+        elif kind == "thinking":
+            signature = text_of(block.get("signature"))
+            self.message.reasoning(text_of(block.get("thinking")), opaque={"signature": signature} if signature else None, fresh=True)
+        elif kind == "redacted_thinking":
+            self.message.reasoning(opaque={"redacted": block.get("data")}, fresh=True)
+        elif kind == "tool_use":
+            opened.call = self.message.open(text_of(block.get("id")), text_of(block.get("name")))
+            caller = object_of(block.get("caller"))
+            if caller and caller.get("type") != "direct":
+                opened.call.opaque["caller"] = caller
+        else:
+            opened.native = dict(block)
+            self.message.native(kind, text_of(block.get("id") or block.get("tool_use_id")), opened.native)
+        self._blocks[index] = self._last = opened
+
+    def _block(self, index: object) -> _Block | None:
+        return self._blocks.get(index, self._last)
+
+    def _delta(self, block: _Block | None, delta: Mapping[str, object]) -> None:
+        if "partial_json" in delta:
+            self._piece(block, text_of(delta["partial_json"]))
+        elif "text" in delta:
+            self.message.text(text_of(delta["text"]))
+        elif "thinking" in delta:
+            self.message.reasoning(text_of(delta["thinking"]))
+        elif "signature" in delta:
+            self.message.reasoning(opaque={"signature": delta["signature"]})
+        elif block and block.native is not None:
+            _grow(block.native, delta)
+
+    def _piece(self, block: _Block | None, text: str) -> None:
+        if block and block.call:
+            self.message.arguments(block.call, text)
+        elif block and block.native is not None:
+            block.pieces.append(text)
+        elif text.strip():
+            self.message.fault("bad_frame", "Arguments came that belong to no call.")
+
+    def _stop(self, block: _Block | None) -> None:
+        if block and block.call and block.call.arguments:
+            self.message.seal(block.call)
+        elif block and block.native is not None and block.pieces:
+            block.native["input"] = _input("".join(block.pieces), block.given)
+
+    def _settle(self, *, whole: bool) -> None:
+        """Give the last call the input that it began with, if no other came: what comes after it says whether that is whole."""
+        call = self._last.call if self._last else None
+        if call is None or call.sealed or call.arguments:
+            return
+        assert self._last is not None
+        call.cut = call.cut or not whole
+        self.message.whole_arguments(call, _text(self._last.given))
+        self.message.seal(call)
+
+    def _reason(self, said: object) -> None:
+        if isinstance(said, str) and said:
+            reason = _REASONS.get(said, "other")
+            self._settle(whole=reason in WELL)
+            self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+
+    def _count(self, usage: object) -> None:
+        if isinstance(usage, dict):
+            self._usage |= {key: value for key, value in usage.items() if value is not None}
+            self.message.usage(anthropic_usage(self._usage))
+
+    def _fault(self, value: Mapping[str, object]) -> None:
+        error = value.get("error") or value
+        fields = object_of(error)
+        code = text_of(fields.get("type") or fields.get("code"))
+        self.message.fault(code, text_of(fields.get("message") or error), retryable=code in _RETRYABLE)
+
+
+def anthropic_usage(usage: Mapping[str, object]) -> Usage:
+    """Token counts as messages write them: input that was cached, or put into the cache, is counted apart there."""
+    cached = count_of(usage.get("cache_read_input_tokens"))
+    written = count_of(usage.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=count_of(usage.get("input_tokens")) + cached + written,
+        output_tokens=count_of(usage.get("output_tokens")),
+        cached_tokens=cached,
+        reasoning_tokens=count_of(object_of(usage.get("output_tokens_details")).get("thinking_tokens")),
+    )
+
+
+def _text(given: object) -> str:
+    return given if isinstance(given, str) and given.strip() else json_text(given or {})
+
+
+def _input(text: str, given: object) -> object:
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return given
+
+
+def _grow(item: dict[str, object], delta: Mapping[str, object]) -> None:
+    """Add a piece to a block of a kind that is not known here."""
+    for key, value in delta.items():
+        before = item.get(key)
+        if key != "type":
+            item[key] = before + value if isinstance(before, str) and isinstance(value, str) else value

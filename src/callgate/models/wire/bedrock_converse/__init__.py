@@ -1,0 +1,11 @@
+"""Amazon Bedrock's Converse and ConverseStream: one form for the models of all makers there."""
+
+from __future__ import annotations
+
+from callgate.models.wire.bedrock_converse.reader import BedrockConverseDecoder
+from callgate.models.wire.bedrock_converse.writer import encode, result_item
+from callgate.models.wire.codec import Codec
+
+__all__ = ["CODEC"]
+
+CODEC = Codec(api="bedrock.converse", decoder=BedrockConverseDecoder, encode=encode, result_item=result_item)

@@ -1,0 +1,200 @@
+"""Read what Bedrock answers to Converse and ConverseStream.
+
+A stream is blocks: started (a text block may leave that out), grown by deltas, stopped. Where a proxy has made lines or server-sent
+events of it, an event is an object with one key, its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from callgate.models.events import FinishReason, Usage
+from callgate.models.wire.assembly import Assembly, OpenCall
+from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.eventstream import FAILED, EventStream
+from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
+from callgate.models.wire.frames import Frames, WholeBody
+
+__all__ = ["BedrockConverseDecoder", "report_failure"]
+
+_REASONS: Mapping[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+}
+_PASSING = ("throttling", "internalserver", "serviceunavailable", "modeltimeout", "modelnotready")
+"""How the names of failures begin after which the same request may succeed."""
+
+
+class _Block:
+    """One content block while it is written."""
+
+    __slots__ = ("call", "input", "native", "reasoned", "signature")
+
+    def __init__(self, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
+        self.call = call
+        self.native = native
+        self.input = ""
+        """Of a native tool, as far as it is written."""
+        self.reasoned = False
+        self.signature = ""
+
+
+class BedrockConverseDecoder(Decoder):
+    """One answer of Converse or ConverseStream."""
+
+    api = "bedrock.converse"
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self._blocks: dict[int, _Block] = {}
+        self._last = 0
+
+    def framing(self, content_type: str, *, streamed: bool) -> Frames:
+        return EventStream() if streamed or "eventstream" in content_type else WholeBody()
+
+    def read(self, event: str, value: Mapping[str, object]) -> None:
+        event, value = _unwrapped(event, value)
+        match event:
+            case "contentBlockStart":
+                self._start(self._index(value), object_of(value.get("start")))
+            case "contentBlockDelta":
+                self._delta(self._index(value), object_of(value.get("delta")))
+            case "contentBlockStop":
+                self._stop(self._index(value))
+            case "messageStop":
+                self._reason(value.get("stopReason"))
+            case "metadata":
+                self._usage(value)
+            case _ if event.startswith(FAILED):
+                report_failure(self.message, event.removeprefix(FAILED), value)
+            case _:
+                pass  # messageStart, and whatever is new
+
+    def read_whole(self, value: Mapping[str, object]) -> None:
+        if "output" not in value:
+            self.read("", value)
+            if self.message.reason is None:
+                report_failure(self.message, text_of(value.get("__type")).rpartition("#")[2], value)
+            return
+        content = items_of(object_of(object_of(value["output"]).get("message")).get("content"))
+        limited = _REASONS.get(text_of(value.get("stopReason"))) == "length"
+        for block in content:
+            self._whole_block(block, cut=limited and block is content[-1])
+        self._usage(value)
+        self._reason(value.get("stopReason"))
+
+    # A stream
+
+    def _index(self, value: Mapping[str, object]) -> int:
+        index = value.get("contentBlockIndex")
+        self._last = index if isinstance(index, int) else self._last
+        return self._last
+
+    def _start(self, index: int, start: Mapping[str, object]) -> None:
+        block = self._blocks[index] = _Block()
+        tool, result = object_of(start.get("toolUse")), object_of(start.get("toolResult"))
+        if tool and tool.get("type", "tool_use") == "tool_use":
+            block.call = self.message.open(text_of(tool.get("toolUseId")), text_of(tool.get("name")))
+            self.message.arguments(block.call, arguments_of(tool.get("input")))
+        elif tool or result:
+            block.native = {**tool, **result}
+            self._native("toolUse" if tool else "toolResult", block.native)
+
+    def _delta(self, index: int, delta: Mapping[str, object]) -> None:
+        block = self._blocks.setdefault(index, _Block())
+        self.message.text(text_of(delta.get("text")))
+        if "toolUse" in delta:
+            self._input(block, arguments_of(object_of(delta["toolUse"]).get("input")))
+        if "toolResult" in delta and block.native is not None:
+            block.native["content"] = [*items_of(block.native.get("content")), *items_of(delta["toolResult"])]
+        if "reasoningContent" in delta:
+            self._reasoning(block, object_of(delta["reasoningContent"]))
+
+    def _input(self, block: _Block, text: str) -> None:
+        if block.native is not None:
+            block.input += text
+        elif block.call is not None:
+            self.message.arguments(block.call, text)
+        else:
+            raise ValueError("arguments of a call that was never started")
+
+    def _reasoning(self, block: _Block, piece: Mapping[str, object]) -> None:
+        block.signature += text_of(piece.get("signature"))
+        opaque: dict[str, object] = {"signature": block.signature} if block.signature else {}
+        if "redactedContent" in piece:
+            opaque["redactedContent"] = piece["redactedContent"]
+        self.message.reasoning(text_of(piece.get("text")), opaque=opaque, fresh=not block.reasoned)
+        block.reasoned = True
+
+    def _stop(self, index: int) -> None:
+        block = self._blocks.get(index, _Block())
+        if block.call is not None:
+            self.message.seal(block.call)
+        if block.native is not None and block.input:
+            block.native["input"] = json_of(block.input)
+
+    # One body
+
+    def _whole_block(self, block: Mapping[str, object], *, cut: bool) -> None:
+        """Take a block. An object says nothing of whether it is all that the model meant to write, if the limit `cut` its block."""
+        tool = object_of(block.get("toolUse"))
+        if tool and tool.get("type", "tool_use") == "tool_use":
+            call = self.message.open(text_of(tool.get("toolUseId")), text_of(tool.get("name")))
+            call.cut = cut
+            self.message.arguments(call, arguments_of(tool.get("input")))
+        elif "text" in block:
+            self.message.text(text_of(block["text"]))
+        elif "citationsContent" in block:
+            for part in items_of(object_of(block["citationsContent"]).get("content")):
+                self.message.text(text_of(part.get("text")))
+        elif "reasoningContent" in block:
+            thought = object_of(block["reasoningContent"])
+            text = object_of(thought.get("reasoningText"))
+            opaque = {key: found for key, found in (*text.items(), *thought.items()) if key in ("signature", "redactedContent") and found}
+            self.message.reasoning(text_of(text.get("text")), opaque=opaque, fresh=True)
+        else:
+            for kind, item in block.items():
+                self._native(kind, object_of(item))
+
+    # Both
+
+    def _native(self, kind: str, item: Mapping[str, object]) -> None:
+        self.message.native(text_of(item.get("name")) or kind, text_of(item.get("toolUseId")), {kind: item})
+
+    def _usage(self, value: Mapping[str, object]) -> None:
+        usage = object_of(value.get("usage"))
+        if not usage:
+            return
+        cached = count_of(usage.get("cacheReadInputTokens"))
+        fresh = count_of(usage.get("inputTokens")) + count_of(usage.get("cacheWriteInputTokens"))
+        self.message.usage(
+            Usage(input_tokens=fresh + cached, output_tokens=count_of(usage.get("outputTokens")), cached_tokens=cached),
+        )
+
+    def _reason(self, said: object) -> None:
+        if isinstance(said, str) and said:
+            reason = _REASONS.get(said, "other")
+            self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+
+
+def report_failure(message: Assembly, code: str, value: Mapping[str, object]) -> None:
+    """Note a failure that the service reported."""
+    said = text_of(value.get("message") or value.get("Message") or value.get("originalMessage"))
+    message.fault(code, said or code, retryable=code.lower().startswith(_PASSING))
+
+
+def _unwrapped(event: str, value: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """An event's kind and body, also where the kind is the body's only key."""
+    if event and event != "message":
+        return event, value
+    for kind, body in value.items():
+        if isinstance(body, dict) and kind.endswith("Exception"):
+            return FAILED + kind, body
+        if isinstance(body, dict) and kind.startswith(("contentBlock", "message", "metadata")):
+            return kind, body
+    return event, value

@@ -1,0 +1,48 @@
+"""Take fields out of JSON that may be anything: what is missing or of another kind counts as nothing.
+
+Every API's room reads through this; only that it is JSON is sure. Knows no provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from callgate._json import decode, json_text
+
+__all__ = ["arguments_of", "count_of", "items_of", "json_of", "object_of", "text_of"]
+
+
+def text_of(value: object) -> str:
+    """A string; numbers and the like as text, null as nothing."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def object_of(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def items_of(value: object) -> Sequence[Mapping[str, object]]:
+    """Those of a list's items that are objects; an object by itself is a list of one."""
+    if isinstance(value, dict):
+        return (value,)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else ()
+
+
+def arguments_of(value: object) -> str:
+    """A call's arguments as JSON text, whether they came as text, as an object, or not at all."""
+    return value if isinstance(value, str) else "" if value is None else json_text(value)
+
+
+def count_of(value: object) -> int:
+    """A number of tokens; anything odd is 0."""
+    return int(value) if isinstance(value, (int, float)) and 0 < value < 1e15 else 0
+
+
+def json_of(text: str) -> object:
+    """The JSON value that `text` is, or the text."""
+    try:
+        return decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text

@@ -1,0 +1,15 @@
+"""Gemini's generateContent, from Google AI and from Vertex.
+
+`reader` takes candidates and their parts, `partial` puts streamed arguments together, `writer` makes contents, `schemas` reduces tool
+schemas to what the API takes.
+"""
+
+from __future__ import annotations
+
+from callgate.models.wire.codec import Codec
+from callgate.models.wire.gemini_generate.reader import GeminiDecoder
+from callgate.models.wire.gemini_generate.writer import encode, result_item
+
+__all__ = ["CODEC"]
+
+CODEC = Codec(api="gemini.generate", decoder=GeminiDecoder, encode=encode, result_item=result_item)

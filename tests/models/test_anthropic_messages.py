@@ -1,0 +1,396 @@
+"""Anthropic's messages: content blocks in, alternating turns out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.calls import Audio, Image, Resource, Text
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.events import CallSealed, Usage
+from callgate.models.wire import codec
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from tests.models.reading import calls_of, finished, read, shape, text_of
+
+API = "anthropic.messages"
+
+
+def frame(kind: str, **fields: object) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields}, ensure_ascii=False)}\n\n".encode()
+
+
+def start(index: object, **block: object) -> bytes:
+    return frame("content_block_start", index=index, content_block=block)
+
+
+def delta(index: object, **fields: object) -> bytes:
+    return frame("content_block_delta", index=index, delta=fields)
+
+
+def piece(index: object, text: str) -> bytes:
+    return delta(index, type="input_json_delta", partial_json=text)
+
+
+def stop(index: object) -> bytes:
+    return frame("content_block_stop", index=index)
+
+
+def call(index: object, call_id: str, name: str, *pieces: str, **more: object) -> bytes:
+    block = start(index, type="tool_use", id=call_id, name=name, **{"input": {}, **more})
+    return block + b"".join(piece(index, text) for text in pieces) + stop(index)
+
+
+def end(reason: str | None = "tool_use", **usage: int) -> bytes:
+    return frame("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, usage=usage) + frame("message_stop")
+
+
+def whole(*content: Mapping[str, object], reason: str | None = "tool_use") -> bytes:
+    return json.dumps({"type": "message", "role": "assistant", "model": "m", "content": content, "stop_reason": reason}).encode()
+
+
+BEGIN = frame("message_start", message={"role": "assistant", "model": "m", "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}})
+PING = frame("ping")
+USUAL = (
+    BEGIN
+    + start(0, type="thinking", thinking="", signature="")
+    + delta(0, type="thinking_delta", thinking="Two things")
+    + delta(0, type="signature_delta", signature="sig")
+    + stop(0)
+    + start(1, type="redacted_thinking", data="opaque")
+    + stop(1)
+    + PING
+    + start(2, type="text", text="")
+    + delta(2, type="text_delta", text="Let me lóok.")
+    + stop(2)
+    + call(3, "a", "search", "", '{"q": "b', 'ooks}{"}')
+    + call(4, "b", "now")
+    + call(5, "c", "read", '{"path": "x"}')
+    + end(output_tokens=40, cache_read_input_tokens=3)
+)
+
+
+@given(st.lists(st.integers(0, 5000), max_size=30))
+def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+    places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
+    assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
+
+
+def test_blocks_become_the_parts_of_one_message() -> None:
+    """Messages API, streaming: thinking with its signature, text, calls; usage is cumulative and counts cached input apart."""
+    over = finished(read(API, USUAL))
+    assert over.message.parts == (
+        Reasoning(text="Two things", opaque={"signature": "sig"}),
+        Reasoning(opaque={"redacted": "opaque"}),
+        Text(text="Let me lóok."),
+        ToolCall(id="a", name="search", arguments='{"q": "books}{"}'),
+        ToolCall(id="b", name="now", arguments="{}"),
+        ToolCall(id="c", name="read", arguments='{"path": "x"}'),
+    )
+    assert (over.reason, over.said, over.model) == ("tool_calls", "tool_use", "m")
+    assert over.usage == Usage(input_tokens=8, output_tokens=40, cached_tokens=3)
+
+
+def test_a_whole_answer_reads_like_a_stream() -> None:
+    body = whole(
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "Yes."},
+        {"type": "tool_use", "id": "a", "name": "f", "input": {"x": [1]}},
+        {"type": "tool_use", "id": "b", "name": "g", "input": {}},
+    )
+    for streamed in (True, False):
+        events = read(API, body, streamed=streamed)
+        assert calls_of(events) == [("a", "f", '{"x":[1]}', "sealed"), ("b", "g", "{}", "sealed")]
+        assert finished(events).message.parts[:2] == (Reasoning(text="hm", opaque={"signature": "s"}), Text(text="Yes."))
+
+
+def test_a_call_is_sealed_with_its_last_bracket_and_one_without_arguments_with_the_next_block() -> None:
+    """So that a read can start while the model still writes."""
+    decoder = codec(API).decoder()
+    decoder.feed(BEGIN + start(0, type="tool_use", id="a", name="f", input={}) + piece(0, '{"a": 1'))
+    assert isinstance(decoder.feed(piece(0, "}"))[-1], CallSealed)
+    assert not any(isinstance(event, CallSealed) for event in decoder.feed(stop(0) + call(1, "b", "g")))
+    assert any(isinstance(event, CallSealed) and event.call.arguments == "{}" for event in decoder.feed(start(2, type="text", text="")))
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal", "something_new"])
+@pytest.mark.parametrize(
+    "last",
+    [call(1, "b", "g", '{"x": [1'), call(1, "b", "g"), call(1, "b", "g", ""), call(1, "b", "g", input={"x": 1})],
+    ids=["half", "nothing", "an empty piece", "given at the start"],
+)
+def test_a_block_that_the_provider_closes_is_cut_if_the_message_was(last: bytes, reason: str) -> None:
+    """Owner's decision on cut-off calls: every block is closed, also the one that the limit cut."""
+    events = read(API, BEGIN + call(0, "a", "f", '{"x": 1}') + last + end(reason))
+    assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
+
+
+def test_the_last_call_of_a_whole_answer_is_cut_if_the_answer_was() -> None:
+    """Its input is what the provider could make of the half that there was."""
+    blocks = [{"type": "tool_use", "id": name, "name": "f", "input": {"x": 1}} for name in "ab"]
+    events = read(API, whole(*blocks, reason="max_tokens"), streamed=False)
+    assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
+    assert finished(events).reason == "length"
+
+
+def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
+    right = {one[0]: one for one in calls_of(read(API, USUAL))}
+    for length in range(len(USUAL)):
+        for one in calls_of(read(API, USUAL[:length])):
+            assert one[3] == "cut" or one == right[one[0]]
+
+
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        (call(0, "a", "f", input={"x": 1}), [("a", "f", '{"x":1}')]),
+        (call(0, "a", "f", '{"x"', ": 2}", input={"x": 1}), [("a", "f", '{"x": 2}')]),
+        (call(0, "a", "f", '{"x": 1}') + call(0, "b", "g", '{"y": 2}'), [("a", "f", '{"x": 1}'), ("b", "g", '{"y": 2}')]),
+        (call(None, "a", "f", '{"x": 1}') + call(None, "b", "g", "{}"), [("a", "f", '{"x": 1}'), ("b", "g", "{}")]),
+        (call(0, "a", "f", '{"x": 1}') + call(1, "a", "f", '{"x": 2}'), [("a", "f", '{"x": 1}'), ("a", "f", '{"x": 2}')]),
+        (call(0, "", "f", '{"x": 1}'), [("made-0", "f", '{"x": 1}')]),
+        (start(0, type="tool_use", id="a", name="f") + piece(0, '{"x": 1}') + start(1, type="text", text="t"), [("a", "f", '{"x": 1}')]),
+        (call(0, "a", "f", '{"x": "u') + b"", [("a", "f", '{"x": "u')]),
+    ],
+    ids=["whole at the start", "pieces count", "index always 0", "no index", "one id twice", "no id", "no stop", "eager and broken"],
+)
+def test_calls_survive_what_gateways_make_of_the_protocol(body: bytes, calls: list[tuple[str, str, str]]) -> None:
+    assert [one[:3] for one in calls_of(read(API, BEGIN + body + end()))] == calls
+
+
+def test_frames_without_event_names_or_without_types_are_read() -> None:
+    unnamed = b"".join(line + b"\n\n" for line in USUAL.split(b"\n") if line.startswith(b"data"))
+    assert shape(read(API, unnamed)) == shape(read(API, USUAL))
+    untyped = b'event: content_block_delta\ndata: {"index": 0, "delta": {"text": "hi"}}\n\n'
+    assert text_of(read(API, BEGIN + start(0, type="text", text="") + untyped + end("end_turn"))) == "hi"
+
+
+def test_a_begin_that_carries_calls_is_read() -> None:
+    """Programmatic tool calling: a turn that code goes on with begins with the code's calls."""
+    caller = {"type": "code_execution_20250825", "tool_id": "s"}
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}, "caller": caller}
+    events = read(API, frame("message_start", message={"content": [block], "stop_reason": "tool_use"}) + end())
+    assert calls_of(events) == [("a", "f", '{"x":1}', "sealed")]
+    assert finished(events).message.calls[0].opaque == {"caller": caller}
+
+
+def test_what_the_provider_runs_itself_is_native_and_never_a_call() -> None:
+    body = (
+        BEGIN
+        + start(0, type="server_tool_use", id="s1", name="web_search", input={})
+        + piece(0, '{"query"')
+        + piece(0, ': "x"}')
+        + stop(0)
+        + start(1, type="web_search_tool_result", tool_use_id="s1", content=[{"type": "web_search_result"}])
+        + stop(1)
+        + start(2, type="mcp_tool_use", id="m1", name="echo", server_name="s", input={"a": 1})
+        + stop(2)
+        + start(3, type="mcp_tool_result", tool_use_id="m1", content=[])
+        + stop(3)
+        + start(4, type="compaction", content="")
+        + delta(4, type="compaction_delta", content="short")
+        + stop(4)
+        + end("pause_turn")
+    )
+    over = finished(read(API, body))
+    natives = [part for part in over.message.parts if isinstance(part, Native)]
+    assert [(part.kind, part.id) for part in natives] == [
+        ("server_tool_use", "s1"), ("web_search_tool_result", "s1"), ("mcp_tool_use", "m1"), ("mcp_tool_result", "m1"), ("compaction", ""),
+    ]  # fmt: skip
+    assert natives[0].item["input"] == {"query": "x"}
+    assert natives[4].item["content"] == "short"
+    assert (over.message.calls, over.reason) == ((), "pause")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "retryable"),
+    [
+        (frame("error", error={"type": "overloaded_error", "message": "busy"}), "overloaded_error", True),
+        (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "busy"}}', "invalid_request_error", False),
+        (b'data: {"error": {"type": "api_error", "message": "busy"}}\n\n', "api_error", True),
+        (b'data: {"error": "busy"}\n\n', "error", False),
+    ],
+)
+def test_an_error_ends_the_message_with_the_providers_words(body: bytes, code: str, *, retryable: bool) -> None:
+    before = b"" if body.startswith(b"{") else BEGIN + start(0, type="tool_use", id="a", name="f") + piece(0, '{"x": ')
+    events = read(API, before + body)
+    over = finished(events)
+    assert over.fault is not None
+    assert (over.reason, over.fault.code, over.fault.message, over.fault.retryable) == ("error", code, "busy", retryable)
+    assert all(one[3] == "cut" for one in calls_of(events))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"data: {oops\n\n",
+        frame("content_block_start", index=9, content_block=7),
+        frame("news", x=1),
+        piece(77, '{"lost": 1}'),
+        b"data: 7\n\n",
+    ],
+)
+def test_odd_frames_raise_nothing(odd: bytes) -> None:
+    assert finished(read(API, BEGIN + odd + USUAL)).message.text == "Let me lóok."
+
+
+def test_messages_that_follow_each_other_in_one_body_are_one() -> None:
+    """As a gateway sends them that runs tools of its own between two of them."""
+    events = read(API, BEGIN + call(0, "a", "f") + end() + BEGIN + call(0, "b", "g") + end("end_turn"))
+    assert calls_of(events) == [("a", "f", "{}", "sealed"), ("b", "g", "{}", "sealed")]
+    assert finished(read(API, BEGIN + call(0, "a", "f") + frame("message_stop"))).reason == "tool_calls"
+
+
+# What is sent
+
+
+def sent(messages: list[Message], **more: object) -> dict[str, Any]:
+    request = ModelRequest(model="m", messages=messages, **more)  # type: ignore[arg-type]
+    body = json.loads(codec(API).encode(request, WireNames(), {}).body)
+    roles = [turn["role"] for turn in body["messages"]]
+    assert roles[0] == "user"
+    assert all(one != other for one, other in pairwise(roles))
+    return dict(body)
+
+
+def result(call_id: str, text: str = "ok", **more: object) -> ToolMessage:
+    return ToolMessage(call_id=call_id, name="f", content=(Text(text=text),), **more)  # type: ignore[arg-type]
+
+
+def test_a_request_carries_the_whole_conversation() -> None:
+    names = WireNames()
+    calls = (ToolCall(id="a", name="files/find", arguments='{"q": "x"}'), ToolCall(id="b", name="f", arguments=""))
+    messages: list[Message] = [
+        SystemMessage("Be brief."),
+        UserMessage("Find it."),
+        AssistantMessage(parts=(Text(text="Yes."), *calls), api="openai.chat"),
+        result("a", "3 hits"),
+        result("b", "broken", is_error=True),
+        UserMessage("Go on."),
+    ]
+    request = ModelRequest(model="m", messages=messages, tools=(ToolSpec(name="files/find", description="d"),), tool_choice="required")
+    http = codec(API).encode(request, names, {})
+    assert (http.path, http.headers) == ("/messages", {"anthropic-version": "2023-06-01"})
+    wire = names.sent("files/find")
+    assert json.loads(http.body) == {
+        "model": "m",
+        "max_tokens": 8192,
+        "stream": True,
+        "system": "Be brief.",
+        "tools": [{"name": wire, "description": "d", "input_schema": {"type": "object", "properties": {}}}],
+        "tool_choice": {"type": "any"},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Find it."}]},
+            {"role": "assistant", "content": [
+                {"type": "text", "text": "Yes."},
+                {"type": "tool_use", "id": "a", "name": wire, "input": {"q": "x"}},
+                {"type": "tool_use", "id": "b", "name": "f", "input": {}},
+            ]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "3 hits"},
+                {"type": "tool_result", "tool_use_id": "b", "content": "broken", "is_error": True},
+                {"type": "text", "text": "Go on."},
+            ]},
+        ],
+    }  # fmt: skip
+
+
+def test_what_was_read_goes_back_as_it_came() -> None:
+    """Thinking is checked by its signature: it goes back unchanged, and only to the API that signed it."""
+    message = finished(read(API, USUAL)).message
+    body = sent([UserMessage("?"), message, result("a"), result("b"), result("c")])
+    blocks = body["messages"][1]["content"]
+    assert blocks[:2] == [
+        {"type": "thinking", "thinking": "Two things", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "opaque"},
+    ]
+    assert [block["type"] for block in blocks[2:]] == ["text", "tool_use", "tool_use", "tool_use"]
+    foreign = AssistantMessage(parts=message.parts, api="openai.responses")
+    kept = sent([UserMessage("?"), foreign])["messages"][1]["content"]
+    assert [block["type"] for block in kept] == ["text", "tool_use", "tool_use", "tool_use"]
+
+
+def test_natives_go_back_in_their_place_unless_their_result_never_came() -> None:
+    use = Native(kind="server_tool_use", id="s", item={"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}})
+    answer = Native(kind="web_search_tool_result", id="s", item={"type": "web_search_tool_result", "tool_use_id": "s", "content": []})
+    paused = AssistantMessage(parts=(Text(text="Hm."), use), api=API)
+    kinds = [block["type"] for block in sent([UserMessage("?"), paused])["messages"][1]["content"]]
+    assert kinds == ["text", "server_tool_use"]
+    gone_on = AssistantMessage(parts=(answer, Text(text="So.")), api=API)
+    kinds = [block["type"] for block in sent([UserMessage("?"), paused, gone_on])["messages"][1]["content"]]
+    assert kinds == ["text", "server_tool_use", "web_search_tool_result", "text"]
+    kinds = [block["type"] for block in sent([UserMessage("?"), paused, UserMessage("!")])["messages"][1]["content"]]
+    assert kinds == ["text"]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [AssistantMessage(parts=(Text(text="Hello. "),))],
+        [UserMessage(""), AssistantMessage(), UserMessage(" ")],
+        [UserMessage("a"), UserMessage("b"), AssistantMessage(parts=(Text(text=""),)), UserMessage("c")],
+        [UserMessage("a"), AssistantMessage(parts=(Reasoning(opaque={"signature": "s"}),), api=API), UserMessage("b")],
+        [UserMessage("a"), AssistantMessage(parts=(ToolCall(id="x", name="f"),)), UserMessage("b"), result("x"), result("lost")],
+        [UserMessage("a"), AssistantMessage(parts=(ToolCall(id="x", name="f", arguments="{"),)), AssistantMessage()],
+    ],
+    ids=["nothing", "model first", "all empty", "two users", "thinking alone", "result late", "result never"],
+)
+def test_no_history_makes_a_request_that_is_refused(messages: list[Message]) -> None:
+    """Turns alternate and begin with the user, no block is empty, and every call has its result in the next turn."""
+    turns = sent(messages)["messages"] if messages else []
+    assert isinstance(turns, list)
+    for turn, following in pairwise([*turns, {"content": []}]):
+        assert turn["content"]
+        assert all(block["type"] != "text" or block["text"].strip() == block["text"] != "" for block in turn["content"])
+        used = [block["id"] for block in turn["content"] if block["type"] == "tool_use"]
+        assert used == [block["tool_use_id"] for block in following["content"] if block["type"] == "tool_result"]
+
+
+def test_results_hold_pictures_and_ids_are_made_fit() -> None:
+    parts = (Text(text="see"), Image(data="AA", mime_type="image/png"), Audio(data="AA", mime_type="audio/wav"))
+    pdf = Resource(resource={"uri": "x", "mimeType": "application/pdf", "blob": "AA"})
+    item = codec(API).result_item(ToolMessage(call_id="call:1.f", name="f", content=(*parts, pdf)), WireNames())
+    use = sent([AssistantMessage(parts=(ToolCall(id="call:1.f", name="f"),))])["messages"][1]["content"][0]
+    assert item["tool_use_id"] == use["id"] != "call:1.f"
+    content = item["content"]
+    assert isinstance(content, list)
+    assert [block["type"] for block in content] == ["text", "image", "text", "document"]
+
+
+def test_tools_that_are_only_remembered_are_named_but_not_offered() -> None:
+    """The API refuses calls in a conversation without tools."""
+    body = sent([UserMessage("?"), AssistantMessage(parts=(ToolCall(id="x", name="f"),)), result("x")])
+    assert body["tools"] == [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]
+    assert body["tool_choice"] == {"type": "none"}
+
+
+def test_schemas_have_an_object_at_their_root() -> None:
+    branch = {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}
+    schema = {"$schema": "s", "properties": {"a": {}}, "required": ["a"], "anyOf": [{"$ref": "#/$defs/B"}], "$defs": {"B": branch}}
+    body = sent([UserMessage("?")], tools=(ToolSpec(name="f", schema=schema), ToolSpec(name="t", custom=True)), tool_choice="f")
+    first, free = body["tools"]
+    assert first["input_schema"] == {
+        "type": "object", "properties": {"b": {"type": "string"}, "a": {}}, "required": ["a"], "$defs": {"B": branch},
+    }  # fmt: skip
+    assert free["input_schema"]["required"] == ["input"]
+    assert body["tool_choice"] == {"type": "tool", "name": "f"}
+
+
+def test_limits_answers_and_extras_are_where_the_api_wants_them() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "object", "properties": {}}}}
+    request = ModelRequest(
+        model="m", messages=[UserMessage("?")], stream=False, max_tokens=9, temperature=0.5, output_schema=schema, extra={"top_k": 3}
+    )
+    body = json.loads(codec(API).encode(request, WireNames(), {"version_in_body": "vertex-2023-10-16"}).body)
+    assert (body["max_tokens"], body["temperature"], body["top_k"], body["anthropic_version"]) == (9, 0.5, 3, "vertex-2023-10-16")
+    assert "model" not in body
+    assert "stream" not in body
+    answer = body["output_config"]["format"]["schema"]
+    assert answer["additionalProperties"] is answer["properties"]["x"]["additionalProperties"] is False

@@ -1,0 +1,85 @@
+"""Amazon's event stream framing."""
+
+from __future__ import annotations
+
+import struct
+from binascii import crc32
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.models.wire import frames
+from callgate.models.wire.eventstream import EventStream
+from callgate.models.wire.frames import Frame, FramesBroken
+from tests.models.amazon import event, failure, message, text_header
+
+OTHER_KINDS = (
+    b"\x01a\x00\x01b\x01\x01c\x02\x07\x01d\x03\x00\x07\x01e\x04\x00\x00\x00\x07\x01f\x05" + bytes(8)
+    + b"\x01g\x06\x00\x03\x00\x01\x02\x01h\x08" + bytes(8) + b"\x01i\x09" + bytes(16)
+)  # fmt: skip
+STREAM = (
+    event("first", {"a": "ü"})
+    + message(OTHER_KINDS + text_header(":event-type", "second"), b'{"b": 1}')
+    + message(b"", b"")
+    + failure("throttlingException", "slow down")
+    + message(text_header(":message-type", "error") + text_header(":error-code", "Internal") + text_header(":error-message", "oh"), b"")
+)
+FRAMES = [
+    ("first", '{"a": "ü"}'.encode()),
+    ("second", b'{"b": 1}'),
+    ("", b"{}"),
+    ("!throttlingException", b'{"message": "slow down"}'),
+    ("!Internal", b'{"message": "oh"}'),
+]
+
+
+def given_by(pieces: list[bytes]) -> list[Frame]:
+    """The frames up to the first that is damaged."""
+    cut, found = EventStream(), list[Frame]()
+    try:
+        for piece in pieces:
+            found += cut.feed(piece)
+        return found + cut.close()
+    except FramesBroken:
+        return found
+
+
+@given(st.lists(st.integers(0, 10_000)))
+def test_frames_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
+    places = sorted({0, len(STREAM), *(cut % len(STREAM) for cut in cuts)})
+    assert given_by([STREAM[a:b] for a, b in pairwise(places)]) == FRAMES
+    assert given_by([STREAM[at : at + 1] for at in range(len(STREAM))]) == FRAMES
+
+
+@given(st.integers(0, len(STREAM) - 1), st.integers(1, 255))
+def test_a_damaged_frame_is_never_read_as_another(at: int, flip: int) -> None:
+    """Wherever a byte changes, what comes out is a beginning of what was sent, and the damage is told."""
+    damaged = STREAM[:at] + bytes([STREAM[at] ^ flip]) + STREAM[at + 1 :]
+    assert given_by([damaged]) == FRAMES[: len(given_by([damaged]))]
+    assert len(given_by([damaged])) < len(FRAMES)
+
+
+@given(st.integers(0, len(STREAM)))
+def test_half_a_frame_at_the_end_is_dropped(at: int) -> None:
+    assert given_by([STREAM[:at]]) == FRAMES[: len(given_by([STREAM[:at]]))]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"\x09short", b"\x01a\x0a", b"\x01a\x07\x00", b"\x01a\x07\xff\xffx", b"\x01a\x09x", b"\x01a"],
+    ids=["name too long", "unknown type", "half a length", "value too long", "half a value", "no type"],
+)
+def test_headers_that_cannot_be_read_are_damage(headers: bytes) -> None:
+    with pytest.raises(FramesBroken):
+        EventStream().feed(message(headers, b"{}"))
+
+
+def test_lengths_that_cannot_be_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every buffer has a written bound: it is the length that is refused, before the bytes have come."""
+    monkeypatch.setattr(frames, "FRAME_BYTES", 1000)
+    for total, headers in ((15, 0), (100, 90), (2000, 0), (400_000, 200_000)):
+        prelude = struct.pack(">II", total, headers)
+        with pytest.raises(FramesBroken):
+            EventStream().feed(prelude + struct.pack(">I", crc32(prelude)))

@@ -1,0 +1,141 @@
+"""What holds for every provider API and every body: nothing raises, nothing hangs, and no call is half of another."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.models.events import CallReopened, CallSealed, ModelEvent
+from callgate.models.wire import known_apis
+from tests.models.reading import calls_of, finished, read, shape, text_of
+
+APIS = known_apis()
+CONTENT_TYPES = st.sampled_from(["", "text/event-stream", "application/json", "application/x-ndjson", "application/vnd.amazon.eventstream"])
+
+
+def usual(api: str) -> bytes:
+    """The body that the API's own tests are built on: text, reasoning and calls."""
+    body = import_module(f"tests.models.test_{api.replace('.', '_')}").USUAL
+    assert isinstance(body, bytes)
+    return body
+
+
+BODIES = {api: usual(api) for api in APIS}
+
+
+def told_once(events: list[ModelEvent]) -> None:
+    """One end, the last; every call sealed as often as it was opened or opened again; what the events tell is what the message holds."""
+    end = finished(events)
+    seals = [event.position for event in events if isinstance(event, CallSealed)]
+    again = [event.position for event in events if isinstance(event, CallReopened)]
+    assert sorted(seals) == sorted([*range(len(end.message.calls)), *again])
+    assert text_of(events) == end.message.text
+
+
+mutations = st.one_of(
+    st.tuples(st.just("flip"), st.integers(0, 20_000), st.integers(1, 255)),
+    st.tuples(st.just("drop"), st.integers(0, 20_000), st.integers(1, 60)),
+    st.tuples(st.just("double"), st.integers(0, 20_000), st.integers(1, 400)),
+    st.tuples(st.just("end"), st.integers(0, 20_000), st.just(0)),
+)
+
+
+def mutated(body: bytes, changes: list[tuple[str, int, int]]) -> bytes:
+    for kind, place, size in changes:
+        at = place % (len(body) + 1)
+        match kind:
+            case "flip":
+                body = body[:at] + bytes(byte ^ size for byte in body[at : at + 1]) + body[at + 1 :]
+            case "drop":
+                body = body[:at] + body[at + size :]
+            case "double":
+                body = body[: at + size] + body[at:]
+            case _:
+                body = body[:at]
+    return body
+
+
+@pytest.mark.parametrize("api", APIS)
+@given(st.lists(st.binary(max_size=200), max_size=5), st.booleans(), CONTENT_TYPES)
+def test_any_bytes_at_all_end_in_one_end(api: str, pieces: list[bytes], streamed: bool, content_type: str) -> None:
+    told_once(read(api, pieces, streamed=streamed, content_type=content_type))
+
+
+@pytest.mark.parametrize("api", APIS)
+@given(st.sampled_from(APIS), st.lists(mutations, max_size=4), st.booleans(), CONTENT_TYPES, st.lists(st.integers(0, 5000), max_size=9))
+def test_damaged_answers_end_in_one_end(
+    api: str, other: str, changes: list[tuple[str, int, int]], streamed: bool, content_type: str, cuts: list[int]
+) -> None:
+    """Also those of another API; and the same one however the bytes are cut."""
+    for body in (mutated(BODIES[api], changes), mutated(BODIES[other], changes)):
+        places = sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})
+        whole = read(api, body, streamed=streamed, content_type=content_type)
+        pieces = read(api, [body[a:b] for a, b in pairwise(places)], streamed=streamed, content_type=content_type)
+        told_once(whole)
+        assert shape(whole) == shape(pieces)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 3) | st.text("a{}", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=1), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("api", APIS)
+@given(st.data())
+def test_fields_of_any_kind_raise_nothing(api: str, data: st.DataObject) -> None:
+    """Any value of the body replaced by any other."""
+    lines = BODIES[api].split(b"\n")
+    at = data.draw(st.sampled_from([number for number, line in enumerate(lines) if b"{" in line]))
+    head, brace, rest = lines[at].partition(b"{")
+    try:
+        value = json.loads(brace + rest)
+    except ValueError:
+        return  # framed in binary: the checksums are in the way
+    _replace(value, data)
+    lines[at] = head + json.dumps(value).encode()
+    told_once(read(api, b"\n".join(lines)))
+
+
+def _replace(value: object, data: st.DataObject) -> None:
+    """Put something else in one place, some levels down."""
+    while isinstance(value, (dict, list)) and value:
+        key = data.draw(st.sampled_from(list(value) if isinstance(value, dict) else list(range(len(value)))))
+        inner = value[key]
+        if not isinstance(inner, (dict, list)) or not inner or data.draw(st.booleans()):
+            value[key] = data.draw(VALUES)
+            return
+        value = inner
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_an_answer_that_stops_anywhere_never_gives_half_a_call(api: str) -> None:
+    """Not as sealed, not as finished: what is not whole is cut."""
+    body = BODIES[api]
+    whole = {call[0]: call[1:3] for call in calls_of(read(api, body))}
+    assert whole
+    for at in range(len(body)):
+        events = read(api, body[:at])
+        told_once(events)
+        for call_id, name, arguments, closed in calls_of(events):
+            assert closed == "cut" or whole[call_id] == (name, arguments), (at, call_id, arguments)
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_an_answer_with_a_piece_missing_never_gives_half_a_call(api: str) -> None:
+    """A frame that cannot be read may have held a piece of any call that was open. Without a name, a call runs nothing."""
+    body = BODIES[api]
+    whole = {call[0]: call[1:3] for call in calls_of(read(api, body))}
+    frames = body.split(b"\n\n") if b"\n\n" in body else body.split(b"\n")
+    for at, frame in enumerate(frames):
+        if b"{" not in frame:
+            continue
+        broken = b"\n\n".join([*frames[:at], frame[: frame.rindex(b"}") - 1], *frames[at + 1 :]])
+        for call_id, name, arguments, closed in calls_of(read(api, broken)):
+            assert closed == "cut" or not name or whole.get(call_id) == (name, arguments), (at, call_id, name, arguments)

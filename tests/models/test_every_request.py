@@ -1,0 +1,112 @@
+"""What holds for every provider API and every conversation: the request is JSON, and the calls in it have their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.calls import Audio, Link, Resource, Text
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire import codec, known_apis
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest
+from tests.models.talk import PICTURE, TOOLS
+
+APIS = known_apis()
+TURNS = ("anthropic.messages", "bedrock.converse", "bedrock.invoke")
+"""APIs that refuse two turns of one role in a row."""
+
+words = st.sampled_from(["", " ", "\n", "Hello.", "ünï \ud800 \x00"])
+ids = st.sampled_from(["a", "b", "call|1", "x" * 90])
+names = st.sampled_from(["find", "shot", "files/read", "é"])
+parts = st.one_of(
+    st.builds(lambda text: Text(text=text), words),
+    st.just(PICTURE),
+    st.just(Audio(data="aGk=", mime_type="audio/wav")),
+    st.just(Link(uri="file:///x", name="x")),
+    st.just(Resource(resource={"uri": "x", "text": "y"})),
+)
+arguments = st.sampled_from(["", "{}", '{"q": 1}', '{"q": ', "[1]", "null", '"\ud800"', '{"q": "\\ud800"}'])
+said = st.one_of(
+    st.builds(lambda text: Text(text=text), words),
+    st.builds(lambda text: Reasoning(text=text), words),
+    st.builds(lambda call_id, name, text: ToolCall(id=call_id, name=name, arguments=text), ids, names, arguments),
+    st.builds(lambda call_id, text: ToolCall(id=call_id, name="py", arguments=text, custom=True), ids, words),
+    st.just(Native(kind="search", item={"type": "search"})),
+)
+messages = st.one_of(
+    st.builds(SystemMessage, words),
+    st.builds(UserMessage, words | st.lists(parts, max_size=3).map(tuple)),
+    st.builds(
+        lambda found, api: AssistantMessage(parts=tuple(found), api=api), st.lists(said, max_size=4), st.sampled_from(["", "another"])
+    ),
+    st.builds(
+        lambda call_id, name, found, failed: ToolMessage(call_id=call_id, name=name, content=tuple(found), is_error=failed),
+        ids, names, st.lists(parts, max_size=2), st.booleans(),
+    ),
+)  # fmt: skip
+talks = st.lists(messages, min_size=1, max_size=8)
+
+
+def body_of(api: str, talk: list[Message], choice: str = "auto") -> dict[str, Any]:
+    request = ModelRequest(model="m", messages=talk, tools=TOOLS if choice else (), tool_choice=choice or "auto")
+    body = json.loads(codec(api).encode(request, WireNames(), {}).body)
+    assert isinstance(body, dict)
+    return body
+
+
+@pytest.mark.parametrize("api", APIS)
+@given(talks, st.sampled_from(["auto", "none", "required", "find", ""]))
+def test_every_conversation_can_be_written(api: str, talk: list[Message], choice: str) -> None:
+    """Whatever is in it: broken arguments, half a character, results out of place, nothing at all."""
+    assert body_of(api, talk, choice)
+
+
+def blocks_of(turn: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    content = turn["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+@pytest.mark.parametrize("api", TURNS)
+@given(talks)
+def test_turns_alternate_and_none_is_empty(api: str, talk: list[Message]) -> None:
+    turns = body_of(api, talk)["messages"]
+    assert [turn["role"] for turn in turns] == ["user", "assistant"] * (len(turns) // 2) + ["user"] * (len(turns) % 2)
+    assert all(blocks_of(turn) for turn in turns)
+    assert all(str(block["text"]).strip() for turn in turns for block in blocks_of(turn) if "text" in block)
+
+
+@pytest.mark.parametrize("api", TURNS)
+@given(talks)
+def test_results_come_first_in_the_turn_behind_their_calls(api: str, talk: list[Message]) -> None:
+    """All of them, each once, and no other."""
+    turns = body_of(api, talk)["messages"]
+    for before, turn in zip([None, *turns], turns, strict=False):
+        kinds = [_result(block) for block in blocks_of(turn)]
+        results = [found for found in kinds if found]
+        assert kinds[: len(results)] == results
+        assert sorted(results) == sorted(_calls(before) if before else [])
+    assert not _calls(turns[-1])
+
+
+@pytest.mark.parametrize("api", TURNS)
+@given(talks)
+def test_no_two_calls_have_one_id(api: str, talk: list[Message]) -> None:
+    """Some servers number the calls of every answer anew."""
+    found = [call_id for turn in body_of(api, talk)["messages"] for call_id in _calls(turn)]
+    assert len(set(found)) == len(found)
+
+
+def _calls(turn: dict[str, Any]) -> list[str]:
+    found = [block.get("toolUse", block if block.get("type") == "tool_use" else None) for block in blocks_of(turn)]
+    return [call.get("toolUseId") or call.get("id") for call in found if call]
+
+
+def _result(block: dict[str, Any]) -> str:
+    result = block.get("toolResult", block)
+    return str(result.get("toolUseId") or result.get("tool_use_id") or "")

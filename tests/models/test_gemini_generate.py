@@ -1,0 +1,394 @@
+"""Gemini's generateContent: candidates in, contents out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.calls import Image, Text
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.events import CallSealed, Usage
+from callgate.models.wire import codec
+from callgate.models.wire.gemini_generate.partial import PartialArguments
+from callgate.models.wire.gemini_generate.schemas import reduced
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from tests.models.reading import calls_of, finished, read, shape, text_of
+
+API = "gemini.generate"
+
+
+def answer(*parts: Mapping[str, object], finish: str | None = None, **more: object) -> dict[str, Any]:
+    candidate: dict[str, object] = {"content": {"role": "model", "parts": parts}, "index": 0}
+    if finish:
+        candidate["finishReason"] = finish
+    return {"candidates": [candidate], "modelVersion": "m", **more}
+
+
+def chunk(*parts: Mapping[str, object], finish: str | None = None, **more: object) -> bytes:
+    return b"data: " + json.dumps(answer(*parts, finish=finish, **more), ensure_ascii=False).encode() + b"\r\n\r\n"
+
+
+def function(name: str | None = None, **more: object) -> dict[str, object]:
+    return {"functionCall": {**({"name": name} if name else {}), **more}}
+
+
+def grows(path: str, value: object, *, goes_on: bool = False) -> dict[str, object]:
+    kind = "boolValue" if isinstance(value, bool) else "stringValue" if isinstance(value, str) else "numberValue"
+    item = {"jsonPath": path, kind: value} | ({"willContinue": True} if goes_on else {})
+    return function(partialArgs=[item], willContinue=True)
+
+
+STOP = chunk(finish="STOP")
+USUAL = (
+    chunk({"text": "Two ", "thought": True})
+    + chunk({"text": "things.", "thought": True, "thoughtSignature": "s0"})
+    + chunk({"text": "Let me "})
+    + chunk({"text": "lóok."})
+    + chunk({"text": "", "thoughtSignature": "s1"})
+    + chunk({**function("search", args={"q": "books}{"}), "thoughtSignature": "s2"}, function("now", id="b", args={}))
+    + chunk({**function("read", willContinue=True), "thoughtSignature": "s3"})
+    + chunk(grows("$.path", "a", goes_on=True))
+    + chunk(grows("$.path", "/b", goes_on=True))
+    + chunk(grows("$.path", ""))
+    + chunk(grows("$.lines[0].from", 3), grows("$['all']", value=True))
+    + chunk(function())
+    + chunk(
+        finish="STOP",
+        usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 4, "thoughtsTokenCount": 3, "cachedContentTokenCount": 2},
+    )
+)
+PARTS = (
+    Reasoning(text="Two things.", opaque={"thoughtSignature": "s0"}),
+    Text(text="Let me lóok."),
+    Reasoning(opaque={"textSignature": "s1"}),
+    ToolCall(id="made-0", name="search", arguments='{"q":"books}{"}', made_id=True, opaque={"thoughtSignature": "s2"}),
+    ToolCall(id="b", name="now", arguments="{}"),
+    ToolCall(
+        id="made-1",
+        name="read",
+        arguments='{"path":"a/b","lines":[{"from":3}],"all":true}',
+        made_id=True,
+        opaque={"thoughtSignature": "s3"},
+    ),
+)
+
+
+@given(st.lists(st.integers(0, 5000), max_size=30))
+def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+    places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
+    assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
+
+
+def test_parts_become_the_parts_of_one_message() -> None:
+    """Calls have no ids, signatures hang on any part, thoughts are counted apart from the rest of the output."""
+    over = finished(read(API, USUAL))
+    assert over.message.parts == PARTS
+    assert (over.reason, over.said, over.model) == ("tool_calls", "STOP", "m")
+    assert over.usage == Usage(input_tokens=5, output_tokens=7, cached_tokens=2, reasoning_tokens=3)
+
+
+def test_a_list_of_answers_and_one_answer_read_like_a_stream() -> None:
+    """Without `alt=sse` a stream is one JSON list."""
+    frames = [json.loads(line[6:]) for line in USUAL.split(b"\r\n\r\n") if line]
+    listed = json.dumps(frames).encode()
+    assert shape(read(API, listed)) == shape(read(API, listed, streamed=False)) == shape(read(API, USUAL))
+    parts = [part for frame in frames[:6] for part in frame["candidates"][0]["content"]["parts"]]
+    whole = json.dumps(answer(*parts, finish="STOP")).encode()
+    assert finished(read(API, whole, streamed=False)).message.parts == PARTS[:5]
+    assert [one[3] for one in calls_of(read(API, whole, streamed=False))] == ["sealed", "sealed"]
+
+
+def test_a_whole_part_is_a_whole_call_at_once() -> None:
+    assert isinstance(codec(API).decoder().feed(chunk(function("f", args={})))[-1], CallSealed)
+
+
+@pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER", "NEW", None])
+def test_a_call_that_was_still_growing_is_cut(finish: str | None) -> None:
+    """Owner's decision on cut-off calls."""
+    growing = chunk(function("f", willContinue=True)) + chunk(grows("$.x", "half", goes_on=True))
+    events = read(API, chunk(function("g", args={"x": 1})) + growing + (chunk(finish=finish) if finish else b""))
+    assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
+
+
+def test_a_stop_in_every_frame_does_not_make_a_broken_stream_whole() -> None:
+    """Some versions say STOP from the first frame on."""
+    body = chunk({"text": "Hm."}, finish="STOP") + chunk(function("f", willContinue=True))
+    assert [one[3] for one in calls_of(read(API, body))] == ["cut"]
+
+
+def test_a_growing_call_ends_with_the_next_call_or_with_the_message() -> None:
+    growing = chunk(function("f", willContinue=True)) + chunk(grows("$.x", 1))
+    for after in (chunk(function("g", args={})) + STOP, STOP):
+        assert calls_of(read(API, growing + after))[0][1:] == ("f", '{"x":1}', "sealed")
+
+
+def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
+    right = {one[1]: one for one in calls_of(read(API, USUAL))}
+    for length in range(0, len(USUAL), 3):
+        for one in calls_of(read(API, USUAL[:length])):
+            assert one[3] == "cut" or one == right[one[1]]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("$.a", {"a": 1}),
+        ("$['a.b']", {"a.b": 1}),
+        ('$["a]\\"b"]', {'a]"b': 1}),
+        ("$.a[1].b", {"a": [None, {"b": 1}]}),
+        ("$.a[0][0]", {"a": [[1]]}),
+    ],
+)
+def test_places_in_arguments_are_found(path: str, value: object) -> None:
+    arguments = PartialArguments()
+    arguments.add({"jsonPath": path, "numberValue": 1})
+    assert arguments.value() == value
+
+
+@pytest.mark.parametrize("path", ["", "$", "a", "$..", "$.a[9999]", "$[0]", "$.a[x]", "$.s.t", "$.s[0]"])
+def test_a_place_that_cannot_be_is_a_fault_and_its_call_is_cut(path: str) -> None:
+    """A value that is lost must not leave a call that looks whole."""
+    body = chunk(function("f", willContinue=True)) + chunk(grows("$.s", "x")) + chunk(grows(path, 1)) + chunk(function()) + STOP
+    events = read(API, body)
+    assert finished(events).reason == "error"
+    assert [one[3] for one in calls_of(events)] == ["cut"]
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason"),
+    [("STOP", "stop"), ("MAX_TOKENS", "length"), ("SAFETY", "content_filter"), ("RECITATION", "content_filter"),
+     ("OTHER", "other"), ("NEW", "other")],
+)  # fmt: skip
+def test_the_end_says_why(finish: str, reason: str) -> None:
+    assert finished(read(API, chunk({"text": "x"}) + chunk(finish=finish))).reason == reason
+
+
+@pytest.mark.parametrize("finish", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
+def test_a_call_that_the_provider_could_not_read_is_worth_another_try(finish: str) -> None:
+    body = answer(finish=finish)
+    body["candidates"][0]["finishMessage"] = "Malformed function call: f(x=)"
+    over = finished(read(API, json.dumps(body).encode(), streamed=False))
+    assert over.fault is not None
+    assert (over.reason, over.fault.code, over.fault.retryable) == ("error", finish, True)
+
+
+def test_a_call_of_a_tool_that_was_not_offered_is_a_call() -> None:
+    """The model is told so by the engine, as for every unknown tool."""
+    over = finished(read(API, chunk(function("f", args={}), finish="UNEXPECTED_TOOL_CALL")))
+    assert (over.reason, [call.name for call in over.message.calls]) == ("tool_calls", ["f"])
+
+
+def test_a_blocked_prompt_is_filtered() -> None:
+    over = finished(read(API, b'{"promptFeedback": {"blockReason": "SAFETY"}}'))
+    assert (over.reason, over.said, over.fault) == ("content_filter", "SAFETY", None)
+
+
+def test_what_the_provider_runs_itself_is_native() -> None:
+    parts: list[dict[str, object]] = [
+        {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "s"},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+        {"toolCall": {"id": "t", "toolType": "GOOGLE_SEARCH_WEB"}},
+        {"toolResponse": {"id": "t"}},
+        {"inlineData": {"mimeType": "image/png", "data": "AA"}},
+        {"somethingNew": 3},
+    ]
+    over = finished(read(API, chunk(*parts, finish="STOP")))
+    natives = [part for part in over.message.parts if isinstance(part, Native)]
+    assert [part.kind for part in natives] == [next(iter(part)) for part in parts]
+    assert [part.item for part in natives] == parts
+    assert (natives[2].id, over.message.calls, over.reason) == ("t", (), "stop")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'data: {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}\n\n',
+        b'{"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}',
+        b'[{"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}]',
+    ],
+)
+def test_an_error_ends_the_answer_with_the_providers_words(body: bytes) -> None:
+    events = read(API, (chunk(function("f", willContinue=True)) if body.startswith(b"data") else b"") + body)
+    over = finished(events)
+    assert over.fault is not None
+    assert (over.reason, over.fault.code, over.fault.message, over.fault.retryable) == ("error", "UNAVAILABLE", "busy", True)
+    assert all(one[3] == "cut" for one in calls_of(events))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"data: {oops\n\n",
+        b'data: {"candidates": 3}\n\n',
+        b'data: {"candidates": [{"content": {"parts": [7, null, {}]}}]}\n\n',
+        b'data: {"candidates": [{"content": null}, {"index": 1, "content": {"parts": [{"text": "other"}]}}]}\n\n',
+        b'data: {"usageMetadata": {"promptTokenCount": null}}\n\n',
+        chunk(function()),
+    ],
+)
+def test_odd_frames_raise_nothing(odd: bytes) -> None:
+    over = finished(read(API, odd + USUAL))
+    assert over.message.text == "Let me lóok."
+    assert len(over.message.calls) == 3
+
+
+def test_an_answer_inside_an_envelope_is_read() -> None:
+    assert text_of(read(API, json.dumps({"response": answer({"text": "hi"}, finish="STOP")}).encode())) == "hi"
+
+
+# What is sent
+
+
+def sent(messages: list[Message], model: str = "gemini-2.5-flash", quirks: Mapping[str, object] = {}, **more: Any) -> dict[str, Any]:
+    request = ModelRequest(model=model, messages=messages, **more)
+    return dict(json.loads(codec(API).encode(request, WireNames(), quirks).body))
+
+
+def result(call_id: str, text: str = "ok", **more: Any) -> ToolMessage:
+    return ToolMessage(**{"call_id": call_id, "name": "f", "content": (Text(text=text),), **more})
+
+
+def test_a_request_carries_the_whole_conversation() -> None:
+    names = WireNames()
+    calls = (ToolCall(id="a", name="files/find", arguments='{"q": "x"}'), ToolCall(id="made", name="f", made_id=True))
+    messages: list[Message] = [
+        SystemMessage("Be brief."),
+        UserMessage("Find it."),
+        AssistantMessage(parts=(Text(text="Yes."), *calls), api="openai.chat"),
+        ToolMessage(call_id="a", name="files/find", content=(Text(text="3 hits"),)),
+        result("made", "broken", is_error=True, made_id=True),
+        UserMessage("Go on."),
+    ]
+    tools = (ToolSpec(name="files/find", description="d", schema={"properties": {"q": {"type": "string"}}}), ToolSpec(name="f"))
+    request = ModelRequest(model="gemini-2.5-flash", messages=messages, tools=tools, tool_choice="f", max_tokens=9, temperature=0.5)
+    http = codec(API).encode(request, names, {})
+    assert http.path == "/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
+    wire = names.sent("files/find")
+    assert json.loads(http.body) == {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "tools": [
+            {"functionDeclarations": [
+                {"name": wire, "description": "d", "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}},
+                {"name": "f", "description": ""},
+            ]}
+        ],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f"]}},
+        "generationConfig": {"maxOutputTokens": 9, "temperature": 0.5},
+        "contents": [
+            {"role": "user", "parts": [{"text": "Find it."}]},
+            {"role": "model", "parts": [
+                {"text": "Yes."},
+                {"functionCall": {"name": wire, "args": {"q": "x"}, "id": "a"}},
+                {"functionCall": {"name": "f", "args": {}}},
+            ]},
+            {"role": "user", "parts": [
+                {"functionResponse": {"name": wire, "response": {"result": "3 hits"}, "id": "a"}},
+                {"functionResponse": {"name": "f", "response": {"error": "broken"}}},
+            ]},
+            {"role": "user", "parts": [{"text": "Go on."}]},
+        ],
+    }  # fmt: skip
+
+
+def test_signatures_go_back_on_the_parts_they_came_with_and_to_nobody_else() -> None:
+    """The third generation refuses a call whose signature is gone."""
+    message = finished(read(API, USUAL)).message
+    results: list[Message] = [result(call.id, made_id=call.made_id) for call in message.calls]
+    parts = sent([UserMessage("?"), message, *results])["contents"][1]["parts"]
+    assert [part.get("thoughtSignature") for part in parts] == ["s0", "s1", "s2", None, "s3"]
+    assert parts[0]["thought"] is True
+    assert parts[3]["functionCall"] == {"name": "now", "args": {}, "id": "b"}
+    foreign = AssistantMessage(parts=message.parts, api="openai.chat")
+    kept = sent([UserMessage("?"), foreign, *results])["contents"][1]["parts"]
+    assert [next(iter(part)) for part in kept] == ["text", "functionCall", "functionCall", "functionCall"]
+    assert not any("thoughtSignature" in part for part in kept)
+    third = sent([UserMessage("?"), foreign, *results], "gemini-3-pro-preview")["contents"][1]["parts"]
+    assert [part.get("thoughtSignature") for part in third] == [None, "skip_thought_signature_validator", None, None]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [AssistantMessage(parts=(Text(text="Hello."),))],
+        [UserMessage(""), AssistantMessage(), UserMessage("x")],
+        [UserMessage("a"), UserMessage("b"), AssistantMessage(parts=(Text(text=""),)), UserMessage("c")],
+        [UserMessage("a"), AssistantMessage(parts=(ToolCall(id="x", name="f"),)), UserMessage("b"), result("x"), result("lost")],
+        [UserMessage("a"), AssistantMessage(parts=(Text(text="t"),)), AssistantMessage(parts=(ToolCall(id="x", name="f", arguments="{"),))],
+    ],
+    ids=["model first", "all empty", "two users", "result late", "result never"],
+)
+def test_no_history_makes_a_request_that_is_refused(messages: list[Message]) -> None:
+    """Contents begin with the user, none is empty, and the results of an answer are one content directly behind it."""
+    contents = sent(messages)["contents"]
+    assert contents[0]["role"] == "user"
+    for content, following in pairwise([*contents, {"role": "", "parts": []}]):
+        assert content["parts"]
+        assert all(part.get("text") != "" for part in content["parts"])
+        assert (content["role"], following["role"]) != ("model", "model")
+        called = [part["functionCall"]["name"] for part in content["parts"] if "functionCall" in part]
+        if called:
+            assert called == [part["functionResponse"]["name"] for part in following["parts"]]
+
+
+def test_pictures_of_results_are_in_them_or_behind_them() -> None:
+    content = (Text(text="see"), Image(data="AA", mime_type="image/png"))
+    messages: list[Message] = [
+        UserMessage("?"),
+        AssistantMessage(parts=(ToolCall(id="x", name="f"),)),
+        ToolMessage(call_id="x", name="f", content=content),
+    ]
+    picture = {"inlineData": {"mimeType": "image/png", "data": "AA"}}
+    assert sent(messages)["contents"][3]["parts"][1] == picture
+    inside = sent(messages, "gemini-3-flash")["contents"][2]["parts"][0]["functionResponse"]
+    assert (inside["response"], inside["parts"]) == ({"result": "see"}, [picture])
+    assert sent(messages, "mine", {"generation": 3})["contents"][2]["parts"][0]["functionResponse"]["parts"] == [picture]
+
+
+@pytest.mark.parametrize(
+    ("schema", "made"),
+    [
+        ({"type": ["string", "null"], "description": "d"}, {"type": "string", "description": "d", "nullable": True}),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"type": "integer", "nullable": True}),
+        ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+        ({"const": "x"}, {"type": "string", "enum": ["x"]}),
+        ({"type": "integer", "enum": [1, 2]}, {"type": "integer", "description": "One of: 1, 2."}),
+        ({"type": "string", "format": "email"}, {"type": "string", "description": "Format: email."}),
+        ({"type": "string", "format": "date-time", "title": "T", "default": "x"}, {"type": "string", "format": "date-time"}),
+        ({"type": "array"}, {"type": "array", "items": {"type": "string"}}),
+        ({"prefixItems": [{"type": "integer"}, {"type": "string"}]},
+         {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}),
+        ({"allOf": [{"properties": {"a": {}}, "required": ["a"]}], "properties": {"b": {}}},
+         {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a"]}),
+        ({"$ref": "#/$defs/A"}, {"type": "object", "properties": {"next": {"type": "object"}}}),
+        ({"$ref": "#/$defs/loop"}, {"type": "object"}),
+        ({"$ref": "http://elsewhere/x"}, {"type": "string"}),
+        ({"type": "object", "properties": {"a": {}}, "required": ["a", "b"], "additionalProperties": False},
+         {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}),
+        (True, {"type": "string"}),
+        ({}, {"type": "string"}),
+    ],
+)  # fmt: skip
+def test_schemas_are_told_in_the_apis_dialect(schema: object, made: object) -> None:
+    defined = {"A": {"type": "object", "properties": {"next": {"$ref": "#/$defs/A"}}}, "loop": {"$ref": "#/$defs/loop"}}
+    assert reduced(schema, {"$defs": defined}) == made
+
+
+def test_tools_may_be_sent_as_json_schema() -> None:
+    schema = {"$schema": "s", "type": "object", "properties": {"a": {"const": 1}}}
+    declared = sent([UserMessage("?")], quirks={"json_schema": True}, tools=(ToolSpec(name="f", schema=schema),))["tools"][0]
+    assert declared["functionDeclarations"][0]["parametersJsonSchema"] == {"type": "object", "properties": {"a": {"const": 1}}}
+
+
+def test_an_answer_is_held_to_a_schema_where_the_model_takes_both() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    tool = (ToolSpec(name="f"),)
+    assert sent([UserMessage("?")], output_schema=schema)["generationConfig"]["responseSchema"] == schema
+    assert "generationConfig" not in sent([UserMessage("?")], output_schema=schema, tools=tool)
+    assert "generationConfig" in sent([UserMessage("?")], "gemini-3-pro", output_schema=schema, tools=tool)

@@ -1,0 +1,443 @@
+"""OpenAI's responses: output items in, input items out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.calls import Audio, Image, Text
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.events import CallSealed, ReasoningDelta, Usage
+from callgate.models.wire import codec
+from callgate.models.wire.names import WireNames
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from tests.models.reading import calls_of, finished, read, shape, text_of
+
+API = "openai.responses"
+
+
+def event(kind: str, **fields: object) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields}, ensure_ascii=False)}\n\n".encode()
+
+
+def added(index: object, **item: object) -> bytes:
+    return event("response.output_item.added", output_index=index, item={"status": "in_progress", **item})
+
+
+def done(index: object, **item: object) -> bytes:
+    return event("response.output_item.done", output_index=index, item={"status": "completed", **item})
+
+
+def piece(index: object, item_id: object, text: str) -> bytes:
+    return event("response.function_call_arguments.delta", output_index=index, item_id=item_id, delta=text)
+
+
+def function(call_id: str, name: str, arguments: str = "", **more: object) -> dict[str, object]:
+    return {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def message(text: str, **more: object) -> dict[str, object]:
+    return {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": text}], **more}
+
+
+def response(*output: Mapping[str, object], status: str = "completed", **more: object) -> dict[str, object]:
+    usage = {
+        "input_tokens": 9,
+        "output_tokens": 7,
+        "input_tokens_details": {"cached_tokens": 2},
+        "output_tokens_details": {"reasoning_tokens": 3},
+    }
+    return {"object": "response", "model": "m", "status": status, "output": output, "usage": usage, **more}
+
+
+def over(*output: Mapping[str, object], status: str = "completed", **more: object) -> bytes:
+    return event(f"response.{status}", response=response(*output, status=status, **more))
+
+
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "enc"}
+SAID = message("Let me lóok.", phase="commentary")
+ONE = function("a", "search", '{"q": "books}{"}')
+TWO = function("b", "now", "{}")
+FREE = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c", "name": "py", "input": "print(1)}"}
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}
+OUTPUT = (THOUGHT, SEARCH, SAID, ONE, TWO, FREE)
+USUAL = (
+    event("response.created", response={"model": "m", "output": [], "status": "in_progress"})
+    + added(0, type="reasoning", id="rs_1", summary=[])
+    + event("response.reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=0, delta="Hm.")
+    + event("response.reasoning_summary_text.done", item_id="rs_1", output_index=0, summary_index=0, text="Hm.")
+    + done(0, **THOUGHT)
+    + added(1, type="web_search_call", id="ws_1")
+    + event("response.web_search_call.searching", item_id="ws_1", output_index=1)
+    + done(1, **SEARCH)
+    + event("keepalive")
+    + added(2, type="message", id="msg_1", content=[], phase="commentary")
+    + event(
+        "response.content_part.added",
+        item_id="msg_1",
+        output_index=2,
+        content_index=0,
+        part={"type": "output_text", "text": "", "annotations": []},
+    )
+    + event("response.output_text.delta", item_id="msg_1", output_index=2, content_index=0, delta="Let me ")
+    + event("response.output_text.delta", item_id="msg_1", output_index=2, content_index=0, delta="lóok.")
+    + event("response.output_text.done", item_id="msg_1", output_index=2, content_index=0, text="Let me lóok.")
+    + done(2, **SAID)
+    + added(3, **function("a", "search"))
+    + piece(3, "fc_a", '{"q": "b')
+    + piece(3, "fc_a", 'ooks}{"}')
+    + event("response.function_call_arguments.done", item_id="fc_a", output_index=3, arguments='{"q": "books}{"}')
+    + done(3, **ONE)
+    + added(4, **function("b", "now"))
+    + piece(4, "fc_b", "{}")
+    + done(4, **TWO)
+    + added(5, **{**FREE, "input": ""})
+    + event("response.custom_tool_call_input.delta", item_id="ctc_1", output_index=5, delta="print(")
+    + event("response.custom_tool_call_input.delta", item_id="ctc_1", output_index=5, delta="1)}")
+    + event("response.custom_tool_call_input.done", item_id="ctc_1", output_index=5, input="print(1)}")
+    + done(5, **FREE)
+    + over(*OUTPUT)
+)
+
+
+@given(st.lists(st.integers(0, 9000), max_size=30))
+def test_an_answer_is_the_same_however_its_bytes_are_cut(cuts: list[int]) -> None:
+    places = sorted({0, len(USUAL), *(cut % len(USUAL) for cut in cuts)})
+    assert shape(read(API, [USUAL[a:b] for a, b in pairwise(places)])) == shape(read(API, USUAL))
+
+
+PARTS = (
+    Reasoning(text="Hm.", opaque={"item": {**THOUGHT, "status": "completed"}}),
+    Native(kind="web_search_call", id="ws_1", item=SEARCH),
+    Reasoning(opaque={"message": {"id": "msg_1", "phase": "commentary"}}),
+    Text(text="Let me lóok."),
+    ToolCall(id="a", name="search", arguments='{"q": "books}{"}', opaque={"id": "fc_a"}),
+    ToolCall(id="b", name="now", arguments="{}", opaque={"id": "fc_b"}),
+    ToolCall(id="c", name="py", arguments="print(1)}", custom=True, opaque={"id": "ctc_1"}),
+)
+
+
+def test_items_become_the_parts_of_one_message() -> None:
+    end = finished(read(API, USUAL))
+    assert end.message.parts == PARTS
+    assert (end.reason, end.said, end.model) == ("tool_calls", "completed", "m")
+    assert end.usage == Usage(input_tokens=9, output_tokens=7, cached_tokens=2, reasoning_tokens=3)
+
+
+def lines(*kinds: str) -> bytes:
+    """The usual stream without the events of these kinds."""
+    return b"".join(frame + b"\n\n" for frame in USUAL.split(b"\n\n")[:-1] if not any(kind.encode() in frame for kind in kinds))
+
+
+DELTAS = (".delta", "text.done", "arguments.done", "input.done")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lines(*DELTAS),
+        lines("event: response.output_item.added"),
+        lines("event: response.output_item.done"),
+        lines(*DELTAS, "event: response.output_item.added"),
+        lines(*DELTAS, "output_item"),
+        lines(".delta"),
+        lines("arguments.done", "input.done", "text.done"),
+        lines("event: response.output_item.done", *DELTAS),
+        json.dumps(response(*OUTPUT)).encode(),
+        b"data: " + json.dumps(response(*OUTPUT)).encode() + b"\n\n",
+        USUAL + b"data: [DONE]\n\n",
+        b"".join(line + b"\n\n" for line in USUAL.split(b"\n") if line.startswith(b"data")),
+        b"".join(frame + b"\n\n" + (frame + b"\n\n" if b"output_item" in frame else b"") for frame in USUAL.split(b"\n\n")[:-1]),
+    ],
+    ids=[
+        "no pieces", "no begins", "no ends", "ends only", "the last event only", "no deltas", "no ends of pieces", "begins only",
+        "one body", "a response as a frame", "end mark", "no event names", "items twice",
+    ],
+)  # fmt: skip
+def test_whatever_is_missing_or_repeated_the_message_is_the_same(body: bytes) -> None:
+    """Servers leave out what another event says again."""
+    end = finished(read(API, body))
+    assert (end.message.text, end.reason) == ("Let me lóok.", "tool_calls")
+    assert {(call.id, call.name, call.arguments, call.custom) for call in end.message.calls} == {
+        (part.id, part.name, part.arguments, part.custom) for part in PARTS if isinstance(part, ToolCall)
+    }
+    assert len(end.message.calls) == 3
+    assert [part.kind for part in end.message.parts if isinstance(part, Native)] == ["web_search_call"]
+
+
+TWO_CALLS = [("a", "f", '{"x": 1}', "sealed"), ("b", "f", '{"x": 2}', "sealed")]
+
+
+def series(first: tuple[object, object], second: tuple[object, object], **ids: object) -> bytes:
+    """Two calls one after the other, with these numbers and ids in their pieces."""
+    body = b""
+    for (index, item_id), call_id, text in ((first, "a", '{"x": 1}'), (second, "b", '{"x": 2}')):
+        body += added(index, **{**function(call_id, "f"), **ids})
+        body += piece(index, item_id, text[:4]) + piece(index, item_id, text[4:])
+        body += done(index, **{**function(call_id, "f", text), **ids})
+    return body + over()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        series((0, "fc_a"), (0, "fc_b")),
+        series((0, ""), (0, ""), id=""),
+        series((None, None), (None, None), id=None),
+        series((0, "x9"), (1, "y9"), id="z"),
+        series((0, "same"), (1, "same"), id="same"),
+        added(0, **function("a", "f")) + added(1, **function("b", "f")) + piece(0, "fc_a", '{"x"') + piece(1, "fc_b", '{"x"')
+        + piece(0, "fc_a", ": 1}") + piece(1, "fc_b", ": 2}") + over(function("a", "f", '{"x": 1}'), function("b", "f", '{"x": 2}')),
+    ],
+    ids=["numbers all 0", "zero-filled", "nothing", "ids that change", "one item id", "interleaved"],
+)  # fmt: skip
+def test_pieces_find_their_call(body: bytes) -> None:
+    """Some servers fill ids and numbers with zeros, or give an item a new id in every event."""
+    assert calls_of(read(API, body)) == TWO_CALLS
+
+
+def test_a_call_is_sealed_with_its_last_bracket() -> None:
+    decoder = codec(API).decoder()
+    decoder.feed(added(0, **function("a", "f")) + piece(0, "fc_a", '{"x": 1'))
+    sealed = decoder.feed(piece(0, "fc_a", "}"))[-1]
+    assert isinstance(sealed, CallSealed)
+    assert sealed.call.opaque == {"id": "fc_a"}
+
+
+@pytest.mark.parametrize("status", ["incomplete", "failed", "cancelled"])
+@pytest.mark.parametrize(
+    "item",
+    [function("b", "f", '{"x": [1'), function("b", "f", ""), {**FREE, "call_id": "b", "name": "f"}],
+    ids=["half", "nothing", "free text"],
+)
+def test_what_an_unfinished_response_left_open_is_cut(item: dict[str, object], status: str) -> None:
+    """Owner's decision on cut-off calls: free text has no end of its own, so only the item's status can prove it."""
+    whole = function("a", "f", '{"x": 1}', status="completed")
+    for last in ({**item, "status": "incomplete"}, item):
+        streamed = done(0, **whole) + added(1, **{**item, "arguments": "", "input": ""}) + over(whole, last, status=status)
+        for body in (streamed, json.dumps(response(whole, last, status=status)).encode()):
+            assert [one[3] for one in calls_of(read(API, body))] == ["sealed", "cut"]
+
+
+def test_an_item_that_says_it_is_incomplete_is_cut_whatever_the_response_says() -> None:
+    assert [one[3] for one in calls_of(read(API, over({**FREE, "status": "incomplete"})))] == ["cut"]
+
+
+def test_what_a_call_begins_with_is_a_preview() -> None:
+    body = added(0, **function("a", "f", "{}")) + piece(0, "fc_a", '{"x": 1}')
+    assert calls_of(read(API, body + over())) == [("a", "f", '{"x": 1}', "sealed")]
+    assert calls_of(read(API, added(0, **function("a", "f", '{"x": 1}')) + over())) == [("a", "f", '{"x": 1}', "sealed")]
+    assert calls_of(read(API, added(0, **function("a", "f", '{"x": 1}')))) == [("a", "f", "", "cut")]
+
+
+def test_a_stream_that_breaks_off_never_makes_half_a_call_whole() -> None:
+    right = {one[0]: one for one in calls_of(read(API, USUAL))}
+    for length in range(0, len(USUAL), 3):
+        for one in calls_of(read(API, USUAL[:length])):
+            assert one[3] == "cut" or one == right[one[0]]
+
+
+@pytest.mark.parametrize(
+    ("details", "reason"),
+    [({"reason": "max_output_tokens"}, "length"), ({"reason": "content_filter"}, "content_filter"), (None, "other"), ({}, "other")],
+)
+def test_an_incomplete_response_says_why(details: object, reason: str) -> None:
+    assert finished(read(API, over(SAID, status="incomplete", incomplete_details=details))).reason == reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        event("error", code="server_error", message="busy", param=None),
+        event("error", error={"type": "error", "code": "server_error", "message": "busy"}),
+        b'data: {"error": {"code": "server_error", "message": "busy"}}\n\n',
+        over(status="failed", error={"code": "server_error", "message": "busy"}),
+        b'{"error": {"type": "server_error", "code": null, "message": "busy"}}',
+        json.dumps(response(status="failed", error={"code": "server_error", "message": "busy"})).encode(),
+    ],
+)
+def test_an_error_ends_the_response_with_the_providers_words(body: bytes) -> None:
+    before = b"" if body.startswith(b"{") else added(0, **function("a", "f")) + piece(0, "fc_a", '{"x"')
+    events = read(API, before + body)
+    end = finished(events)
+    assert end.fault is not None
+    assert (end.reason, end.fault.code, end.fault.message, end.fault.retryable) == ("error", "server_error", "busy", True)
+    assert all(one[3] == "cut" for one in calls_of(events))
+
+
+KINDS = (
+    "web_search_call", "file_search_call", "computer_call", "code_interpreter_call", "image_generation_call", "mcp_call", "mcp_list_tools",
+    "mcp_approval_request", "tool_search_call", "tool_search_output", "local_shell_call",
+    "shell_call", "apply_patch_call", "compaction", "new",
+)  # fmt: skip
+
+
+def test_everything_that_is_no_call_of_ours_is_native() -> None:
+    items = [{"type": kind, "id": f"i_{kind}", "name": "x", "arguments": "{}"} for kind in KINDS]
+    streamed = b"".join(added(at, **item) + done(at, **item) for at, item in enumerate(items))
+    for body in (streamed + over(), over(*items), json.dumps(response(*items)).encode()):
+        end = finished(read(API, body))
+        assert [part.kind for part in end.message.parts if isinstance(part, Native)] == list(KINDS)
+        assert (end.message.calls, end.reason) == ((), "stop")
+
+
+def test_refusals_are_text_and_pieces_of_a_summary_are_paragraphs() -> None:
+    refusal = {"type": "message", "id": "m", "content": [{"type": "refusal", "refusal": "No."}]}
+    streamed = added(0, type="message", id="m") + event("response.refusal.delta", item_id="m", output_index=0, delta="No.")
+    for body in (streamed + done(0, **refusal) + over(refusal), over(refusal)):
+        assert text_of(read(API, body)) == "No."
+    thought = {"type": "reasoning", "id": "r", "summary": [{"text": "One."}, {"text": "Two."}]}
+    pieces = b"".join(
+        event("response.reasoning_summary_text.delta", item_id="r", output_index=0, summary_index=at, delta=text)
+        for at, text in enumerate(("One.", "Two."))
+    )
+    for body in (added(0, type="reasoning", id="r") + pieces + done(0, **thought) + over(thought), over(thought)):
+        events = read(API, body)
+        assert "".join(one.text for one in events if isinstance(one, ReasoningDelta)) == "One.\n\nTwo."
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"data: {oops\n\n",
+        event("response.output_item.added", item=7),
+        event("response.output_item.done", output_index=9, item=None),
+        event("response.new.kind", x=1),
+        piece(77, "lost", '{"lost": 1}'),
+        event("response.completed.extra", response=3),
+    ],
+)
+def test_odd_frames_raise_nothing(odd: bytes) -> None:
+    end = finished(read(API, odd + USUAL))
+    assert end.message.text == "Let me lóok."
+    assert len(end.message.calls) == 3
+
+
+def test_arguments_that_never_find_a_call_are_a_fault() -> None:
+    assert finished(read(API, piece(0, "x", "{}") + over())).reason == "error"
+
+
+def test_responses_that_follow_each_other_in_one_body_are_one_message() -> None:
+    """As a gateway sends them that runs tools of its own between two of them."""
+    body = added(0, **function("a", "f", "{}")) + over(function("a", "f", "{}")) + done(0, **function("b", "f", '{"x": 1}')) + over()
+    assert [one[0] for one in calls_of(read(API, body))] == ["a", "b"]
+
+
+# What is sent
+
+
+def sent(messages: list[Message], quirks: Mapping[str, object] = {}, **more: object) -> dict[str, Any]:
+    request = ModelRequest(model="m", messages=messages, **more)  # type: ignore[arg-type]
+    return dict(json.loads(codec(API).encode(request, WireNames(), quirks).body))
+
+
+def result(call_id: str, text: str = "ok", **more: Any) -> ToolMessage:
+    return ToolMessage(call_id=call_id, name="f", content=(Text(text=text),), **more)
+
+
+def test_a_request_carries_the_whole_conversation() -> None:
+    names = WireNames()
+    call = ToolCall(id="a", name="files/find", arguments='{"q": "x"}')
+    messages: list[Message] = [
+        SystemMessage("Be brief."),
+        UserMessage("Find it."),
+        AssistantMessage(parts=(Text(text="Yes."), call), api="anthropic.messages"),
+        result("a", "3 hits"),
+        SystemMessage("Be kind."),
+        UserMessage(()),
+    ]
+    tools = (ToolSpec(name="files/find", description="d"), ToolSpec(name="py", custom=True))
+    request = ModelRequest(model="m", messages=messages, tools=tools, tool_choice="py", max_tokens=9, extra={"user": "u"})
+    http = codec(API).encode(request, names, {"store": False, "encrypted_reasoning": True})
+    assert http.path == "/responses"
+    wire = names.sent("files/find")
+    empty = {"type": "object", "properties": {}}
+    assert json.loads(http.body) == {
+        "model": "m",
+        "stream": True,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "instructions": "Be brief.",
+        "max_output_tokens": 9,
+        "user": "u",
+        "tools": [
+            {"type": "function", "name": wire, "description": "d", "parameters": empty, "strict": False},
+            {"type": "custom", "name": "py", "description": ""},
+        ],
+        "tool_choice": {"type": "custom", "name": "py"},
+        "input": [
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Find it."}]},
+            {"type": "message", "role": "assistant", "content": "Yes."},
+            {"type": "function_call", "call_id": "a", "name": wire, "arguments": '{"q": "x"}'},
+            {"type": "function_call_output", "call_id": "a", "output": "3 hits"},
+            {"type": "message", "role": "developer", "content": "Be kind."},
+        ],
+    }
+
+
+def test_what_was_read_goes_back_item_by_item() -> None:
+    """Reasoning models refuse a call whose reasoning is gone, and reasoning whose call is gone."""
+    answer = finished(read(API, USUAL)).message
+    results: list[Message] = [result("a"), result("b"), result("c", "1", custom=True)]
+    assert sent([answer, *results], {"store": False})["input"] == [
+        {"type": "reasoning", "id": "rs_1", "summary": THOUGHT["summary"], "encrypted_content": "enc"},
+        SEARCH,
+        {**message("Let me lóok.", phase="commentary", status="completed"),
+         "content": [{"type": "output_text", "text": "Let me lóok.", "annotations": []}]},
+        ONE,
+        TWO,
+        FREE,
+        {"type": "function_call_output", "call_id": "a", "output": "ok"},
+        {"type": "function_call_output", "call_id": "b", "output": "ok"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": "1"},
+    ]  # fmt: skip
+
+
+def test_to_others_and_from_others_only_what_is_neutral_goes() -> None:
+    answer = finished(read(API, USUAL)).message
+    foreign = AssistantMessage(parts=(*answer.parts, Reasoning(opaque={"signature": "s"})), api="gemini.generate")
+    items = sent([foreign])["input"]
+    assert [item["type"] for item in items[:4]] == ["message", "function_call", "function_call", "custom_tool_call"]
+    assert not any("id" in item for item in items)
+
+
+def test_reasoning_that_nobody_knows_any_more_is_left_out_with_the_ids_bound_to_it() -> None:
+    """Nothing was stored, and nothing encrypted came: the API refuses such an id."""
+    plain = {key: value for key, value in THOUGHT.items() if key != "encrypted_content"}
+    answer = finished(read(API, over(plain, ONE))).message
+    stored, unstored = (sent([answer, result("a")], {"store": keep})["input"] for keep in (True, False))
+    assert [item.get("id") for item in stored] == ["rs_1", "fc_a", None]
+    assert [(item["type"], item.get("id")) for item in unstored] == [("function_call", None), ("function_call_output", None)]
+
+
+@pytest.mark.parametrize("rest", [(), ({"type": "computer_call", "id": "cu", "call_id": "x", "action": {}},)], ids=["nothing", "not run"])
+def test_reasoning_without_what_it_led_to_is_left_out(rest: tuple[dict[str, object], ...]) -> None:
+    answer = finished(read(API, over(SAID, THOUGHT, *rest, status="incomplete"))).message
+    assert [item["type"] for item in sent([answer])["input"]] == ["message"]
+
+
+def test_every_call_has_its_output_behind_it() -> None:
+    calls = AssistantMessage(parts=(ToolCall(id="x", name="f", arguments="{"), ToolCall(id="y" * 99, name="f")))
+    items = sent([calls, UserMessage("?"), result("y" * 99)])["input"]
+    assert [item["type"] for item in items] == [*["function_call"] * 2, *["function_call_output"] * 2, "message"]
+    assert [item["call_id"] for item in items[:2]] == [item["call_id"] for item in items[2:4]]
+    assert len(items[1]["call_id"]) <= 64
+    assert all(isinstance(json.loads(item["arguments"]), dict) for item in items[:2])
+
+
+def test_results_hold_pictures_where_the_server_takes_them() -> None:
+    content = (Text(text="see"), Image(data="AA", mime_type="image/png"), Audio(data="AA", mime_type="audio/wav"))
+    messages: list[Message] = [
+        AssistantMessage(parts=(ToolCall(id="x", name="f"),)),
+        ToolMessage(call_id="x", name="f", content=content),
+    ]
+    assert [part["type"] for part in sent(messages)["input"][1]["output"]] == ["input_text", "input_image", "input_text"]
+    items = sent(messages, {"result_parts": False})["input"]
+    assert items[1]["output"] == "see\n[audio/wav]"
+    assert [part["type"] for part in items[2]["content"]] == ["input_text", "input_image"]
