@@ -234,6 +234,16 @@ def test_a_request_carries_the_whole_conversation() -> None:
     ]
 
 
+def test_every_call_has_one_result_directly_behind_it() -> None:
+    """A provider refuses a whole conversation for one call without a result, or one result without its call."""
+    results: list[Message] = [ToolMessage(call_id=name, name="f", content=(Text(text=name),)) for name in ("b", "lost")]
+    calls = AssistantMessage(parts=(ToolCall(id="a", name="f"), ToolCall(id="b", name="f")))
+    request = ModelRequest(model="m", messages=[calls, UserMessage("And?"), *results])
+    items = json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"]
+    assert [item.get("tool_call_id", item["role"]) for item in items] == ["assistant", "a", "b", "user", "user"]
+    assert [item["content"] for item in items[1:3]] == ["No result of this call was recorded.", "b"]
+
+
 def test_broken_arguments_go_back_as_valid_json() -> None:
     """A provider refuses a whole conversation for one call whose arguments are no JSON."""
     request = ModelRequest(model="m", messages=[AssistantMessage(parts=(ToolCall(id="a", name="f", arguments='{"q": '),))])

@@ -325,8 +325,13 @@ def test_arguments_that_never_find_a_call_are_a_fault() -> None:
 
 def test_responses_that_follow_each_other_in_one_body_are_one_message() -> None:
     """As a gateway sends them that runs tools of its own between two of them."""
-    body = added(0, **function("a", "f", "{}")) + over(function("a", "f", "{}")) + done(0, **function("b", "f", '{"x": 1}')) + over()
-    assert [one[0] for one in calls_of(read(API, body))] == ["a", "b"]
+    created = event("response.created", response={"model": "m"})
+    first = created + done(0, **SAID) + done(1, **function("a", "f", "{}")) + over(SAID, function("a", "f", "{}"))
+    second = created + done(0, **message("So.", id="")) + done(1, **function("b", "f", "{}")) + over(message("So.", id=""))
+    events = read(API, first + second)
+    assert [one[0] for one in calls_of(events)] == ["a", "b"]
+    assert text_of(events) == "Let me lóok.So."
+    assert shape(read(API, first + over(SAID, function("a", "f", "{}")))) == shape(read(API, first))
 
 
 # What is sent
@@ -397,6 +402,15 @@ def test_what_was_read_goes_back_item_by_item() -> None:
         {"type": "function_call_output", "call_id": "b", "output": "ok"},
         {"type": "custom_tool_call_output", "call_id": "c", "output": "1"},
     ]  # fmt: skip
+
+
+def test_a_call_of_a_program_and_its_output_name_the_program() -> None:
+    caller = {"type": "program", "caller_id": "p"}
+    program = {"type": "program", "id": "pr_1", "call_id": "p", "code": "f()"}
+    answer = finished(read(API, over(program, function("a", "f", "{}", caller=caller, namespace="n"), TWO))).message
+    items = sent([answer, result("a"), result("b")])["input"]
+    assert [item.get("caller") for item in items] == [None, caller, None, caller, None]
+    assert items[1]["namespace"] == "n"
 
 
 def test_to_others_and_from_others_only_what_is_neutral_goes() -> None:

@@ -62,8 +62,8 @@ def part_text(part: Part) -> str:
 
 
 def result_text(message: ToolMessage) -> str:
-    """A result as one text; never empty, since some providers refuse an empty one."""
-    return "\n".join(part_text(part) for part in message.content if not isinstance(part, Image)) or "(no output)"
+    """A result as one text, as it is: an empty one stays empty."""
+    return "\n".join(part_text(part) for part in message.content if not isinstance(part, Image))
 
 
 def pictures(messages: Iterable[ToolMessage]) -> list[Image]:

@@ -20,6 +20,8 @@ __all__ = ["GeminiDecoder"]
 _REASONS: Mapping[str, FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "ESCALATION": "content_filter",
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",
     "LANGUAGE": "content_filter",

@@ -13,6 +13,8 @@ from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessag
 from callgate.models.wire.history import argument_text, merged, part_text, pictures, result_text, runs
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
+from callgate.models.wire.schemas import tool_schema
+from callgate.models.wire.turns import in_place
 
 __all__ = ["encode", "message_items", "result_item", "tool_choice"]
 
@@ -39,7 +41,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 def message_items(messages: Sequence[Message], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
     """The conversation as chat messages."""
     items: list[dict[str, object]] = []
-    for message in runs(messages):
+    for message in runs(in_place(messages)):
         items.extend(_results(message, names, quirks) if isinstance(message, list) else [_message(message, names, quirks)])
     return items
 
@@ -101,7 +103,7 @@ def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
     head = {"name": names.sent(tool.name), "description": tool.description}
     if tool.custom:
         return {"type": "custom", "custom": head}
-    return {"type": "function", "function": head | {"parameters": tool.schema or {"type": "object", "properties": {}}}}
+    return {"type": "function", "function": head | {"parameters": tool_schema(tool)}}
 
 
 def _part(part: Part) -> dict[str, object]:

@@ -56,6 +56,9 @@ class OpenAIResponsesDecoder(Decoder):
                 self._piece(value, arguments_of(value.get("delta")))
             case "function_call_arguments.done" | "custom_tool_call_input.done":
                 self._piece(value, arguments_of(value.get("arguments") or value.get("input")), whole=True)
+            case "created":
+                self._items = Items()  # perhaps the second of its turn: some gateways let them follow each other in one body
+                self._model(object_of(value.get("response")))
             case _ if kind in _ENDS:
                 self._end(kind, object_of(value.get("response")))
             case _ if kind in _ERRORS or value.get("error"):
@@ -172,7 +175,6 @@ class OpenAIResponsesDecoder(Decoder):
         if isinstance(usage, dict):
             self.message.usage(_usage(usage))
         self._status(kind, response)
-        self._items = Items()  # some gateways let the next response of the same turn follow in the same body
 
     def _status(self, kind: str, response: Mapping[str, object]) -> None:
         status = text_of(response.get("status")) or kind.removeprefix("response.")
@@ -203,7 +205,9 @@ class OpenAIResponsesDecoder(Decoder):
 
 def _echoed(item: Mapping[str, object]) -> dict[str, object]:
     """What the API wants back with a call."""
-    return {key: item[key] for key in ("id", "namespace") if item.get(key)}
+    caller = object_of(item.get("caller"))
+    echoed = {key: item[key] for key in ("id", "namespace") if item.get(key)}
+    return echoed if caller.get("type", "direct") == "direct" else echoed | {"caller": caller}
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:

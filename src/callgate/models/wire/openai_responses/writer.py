@@ -22,6 +22,8 @@ __all__ = ["encode", "result_item"]
 
 _API = "openai.responses"
 _LONGEST_ID = 64
+_OWN = ("namespace", "caller")
+"""What goes back with a call, besides its id."""
 
 _Item = dict[str, object]
 
@@ -30,6 +32,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
     """The request for `/responses`."""
     instructions, messages = _instructions(in_place(request.messages))
     items = [item for message in runs(messages) for item in _items(message, names, quirks)]
+    _name_callers(items)
     body: _Item = {"model": request.model, "input": items, "stream": request.stream}
     if instructions:
         body["instructions"] = instructions
@@ -53,6 +56,14 @@ def result_item(message: ToolMessage, names: WireNames, quirks: Mapping[str, obj
     """A result as the output of its call."""
     kind = "custom_tool_call_output" if message.custom else "function_call_output"
     return {"type": kind, "call_id": _id(message.call_id), "output": _output(message.content, quirks)}
+
+
+def _name_callers(items: list[_Item]) -> None:
+    """Say on each output which program its call came from, if one did; the call says so already."""
+    callers = {item["call_id"]: item["caller"] for item in items if "caller" in item and "call_id" in item}
+    for item in items:
+        if str(item["type"]).endswith("_call_output") and item.get("call_id") in callers:
+            item["caller"] = callers[item["call_id"]]
 
 
 def _output(content: Sequence[Part], quirks: Mapping[str, object]) -> object:
@@ -103,7 +114,7 @@ def _assistant(message: AssistantMessage, names: WireNames, quirks: Mapping[str,
             case Text(text=text):
                 item = _said(text, _mark(message, at) if own else {}, ids=ids) if text else None
             case ToolCall() as call:
-                item = _call(call, names, ("id", "namespace") if ids else ("namespace",) if own else ())
+                item = _call(call, names, ("id", *_OWN) if ids else _OWN if own else ())
             case Native() as native if own:
                 item = dict(native.item) if not _waits_for_us(native, message) else None
             case Reasoning(opaque=opaque) if own and opaque and "item" in opaque:
