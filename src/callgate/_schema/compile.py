@@ -18,7 +18,7 @@ from callgate._schema.mend import mended, refuse, refuse_unusable
 from callgate._schema.patterns import engine_of
 from callgate._schema.problems import Problem, listed, too_dear
 from callgate._schema.references import DRAFTS, References
-from callgate._schema.walk import Schema, mapping, pointer, subschemas
+from callgate._schema.walk import Schema, Schemas, everywhere, mapping, pointer, subschemas
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
 __all__ = ["CompiledSchema", "compile_schema"]
@@ -133,9 +133,10 @@ def compile_schema(
     draft = DRAFTS.get(dialect, 2020)
     if not any_root:
         _check_root(root, where)
-    notes = mended(root, draft)
-    refuse_unusable(root, where)
-    validator = _validator(root, where, dialect, resources or {})
+    schemas = everywhere(root)
+    notes = mended(schemas, draft)
+    refuse_unusable(schemas, where)
+    validator = _validator(root, schemas, where, dialect, resources or {})
     integers = None if resources else _integers(root)
     return CompiledSchema(root, validator, _effort(root, where, draft, resources or {}), tuple(notes), integers=integers)
 
@@ -167,10 +168,10 @@ def _check_root(root: Schema, where: str) -> None:
         raise refuse(where, f"its root has type {kind!r}; arguments are an object. Make it an object with that value as a property.")
 
 
-def _validator(root: Schema, where: str, dialect: str, resources: Mapping[str, Any]) -> Any:
+def _validator(root: Schema, schemas: Schemas, where: str, dialect: str, resources: Mapping[str, Any]) -> Any:
     import jsonschema_rs
 
-    engine, bad = engine_of(root)
+    engine, bad = engine_of(schemas)
     if bad is not None:
         raise refuse(where, f"no bounded engine can run its pattern {bad[:100]!r}. Write it without that construct, or check in the tool.")
     shown = root if "$schema" in root else {"$schema": dialect, **root}

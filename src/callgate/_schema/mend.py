@@ -10,7 +10,7 @@ from typing import Any
 
 from callgate._json import decode
 from callgate._schema.patterns import MAX_PATTERN, patterns
-from callgate._schema.walk import Schema, everywhere
+from callgate._schema.walk import Schema, Schemas
 from callgate.errors import UsageError
 
 __all__ = ["mended", "refuse", "refuse_unusable"]
@@ -32,10 +32,10 @@ def refuse(where: str, fact: str, *, code: str = "schema_refused") -> UsageError
     return UsageError(f"The schema of {where} cannot be used: {fact}", code=code)
 
 
-def mended(root: Schema, draft: int) -> list[str]:
-    """Mend `root` in place; returns a sentence for each change."""
+def mended(schemas: Schemas, draft: int) -> list[str]:
+    """Mend a document's schemas in place; returns a sentence for each change. None comes to it, and none goes."""
     notes: list[str] = []
-    for path, schema in everywhere(root):
+    for path, schema in schemas:
         _move_required_flags(path, schema, notes)
         for keyword in schema.keys() & (_NUMERIC | _BOOLEAN):
             _unquote(path, schema, keyword, notes)
@@ -80,11 +80,11 @@ def _modern_bounds(path: str, schema: Schema, notes: list[str]) -> None:
             notes.append(f"{path}: {flag} was a flag, as in draft 4, and became a number")
 
 
-def refuse_unusable(root: Schema, where: str) -> None:
+def refuse_unusable(schemas: Schemas, where: str) -> None:
     """Raise for what is too large to check against, or dangerous to pass on."""
     options = references = letters = 0
     headers: set[str] = set()
-    for path, schema in everywhere(root):
+    for path, schema in schemas:
         listed = schema.get("enum")
         options += len(listed) if isinstance(listed, list) else 0
         references += "$ref" in schema

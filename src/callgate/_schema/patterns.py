@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from callgate._schema.walk import Schema, everywhere
+from callgate._schema.walk import Schema, Schemas
 
 __all__ = ["BACKTRACK_LIMIT", "MAX_PATTERN", "cost", "engine_of", "patterns"]
 
@@ -29,14 +29,14 @@ def patterns(schema: Schema) -> list[str]:
     return found + list(named) if isinstance(named, dict) else found
 
 
-def engine_of(root: Schema) -> tuple[Any, str | None]:
-    """The options for the engine that can run all of `root`'s patterns; or, as the second value, a pattern that none can."""
+def engine_of(schemas: Schemas) -> tuple[Any, str | None]:
+    """The options for the engine that can run all patterns of a document; or, as the second value, a pattern that none can."""
     import jsonschema_rs
 
     linear: Any = jsonschema_rs.RegexOptions(size_limit=_SIZE_LIMIT)
     fancy: Any = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=_SIZE_LIMIT)
     chosen = linear
-    for text in {text for _, schema in everywhere(root) for text in patterns(schema)}:
+    for text in {text for _, schema in schemas for text in patterns(schema)}:
         if _compiles(text, linear):
             continue
         if not _compiles(text, fancy):

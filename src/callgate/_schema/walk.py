@@ -5,12 +5,14 @@ Knows the keywords of all drafts from 4 to 2020-12 together: a keyword that a dr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["IN_PLACE", "Schema", "everywhere", "mapping", "pointer", "subschemas"]
+__all__ = ["IN_PLACE", "Schema", "Schemas", "everywhere", "mapping", "pointer", "subschemas"]
 
 Schema = dict[str, Any]
+Schemas = Sequence[tuple[str, Schema]]
+"""Every schema of a document with its JSON pointer."""
 
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 """Keywords whose schemas are applied to the very value their own schema is applied to."""
@@ -18,27 +20,22 @@ IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "d
 _ONE = ("not", "if", "then", "else", "additionalProperties", "unevaluatedProperties", "propertyNames", "contains")
 _ONE_OR_LIST = ("items", "additionalItems", "unevaluatedItems", "allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
+_ORDER = {keyword: number for number, keyword in enumerate((*_ONE, *_ONE_OR_LIST, *_MAPS))}
 
 
 def subschemas(schema: Schema) -> Iterator[tuple[str, str | int | None, Schema]]:
     """Each object schema directly inside `schema`: its keyword, its key or index there, and itself."""
-    for keyword in _ONE:
-        if isinstance(schema.get(keyword), dict):
-            yield keyword, None, schema[keyword]
-    for keyword in _ONE_OR_LIST:
-        found = schema.get(keyword)
+    present = _ORDER.keys() & schema.keys()
+    for keyword in sorted(present, key=_ORDER.__getitem__) if len(present) > 1 else present:
+        found = schema[keyword]
+        items: Iterable[tuple[str | int | None, Any]] = ()
         if isinstance(found, dict):
-            yield keyword, None, found
-        elif isinstance(found, list):
-            for index, item in enumerate(found):
-                if isinstance(item, dict):
-                    yield keyword, index, item
-    for keyword in _MAPS:
-        found = schema.get(keyword)
-        if isinstance(found, dict):
-            for name, item in found.items():
-                if isinstance(item, dict):
-                    yield keyword, name, item
+            items = found.items() if keyword in _MAPS else ((None, found),)
+        elif isinstance(found, list) and keyword in _ONE_OR_LIST:
+            items = enumerate(found)
+        for key, item in items:
+            if isinstance(item, dict):
+                yield keyword, key, item
 
 
 def mapping(schema: Schema, keyword: str) -> Schema:
@@ -47,14 +44,16 @@ def mapping(schema: Schema, keyword: str) -> Schema:
     return found if isinstance(found, dict) else {}
 
 
-def everywhere(root: Schema) -> Iterator[tuple[str, Schema]]:
+def everywhere(root: Schema) -> Schemas:
     """`root` and every schema inside, each with its JSON pointer."""
+    found = list[tuple[str, Schema]]()
     stack = [("", root)]
     while stack:
         path, schema = stack.pop()
-        yield path, schema
+        found.append((path, schema))
         for keyword, key, inner in subschemas(schema):
-            stack.append((path + pointer([keyword] if key is None else [keyword, key]), inner))
+            stack.append((f"{path}/{keyword}" if key is None else f"{path}/{keyword}{pointer([key])}", inner))
+    return found
 
 
 def pointer(path: list[str | int]) -> str:
