@@ -131,7 +131,7 @@ class Engine:
             hooks=tuple(hooks),
             approvals=self._approvals,
             normaliser=self._normaliser,
-            route=self._route,
+            route=self,
         )
         self._endings = Endings(
             journal=self.journal,
@@ -174,7 +174,9 @@ class Engine:
         Returns:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
-        return await self._route(self.admit(raw, scope, signal or self.control.signal(scope.conversation)))
+        flight = self.admit(raw, scope, signal or self.control.signal(scope.conversation))
+        call = self.prepare(flight)
+        return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
@@ -189,10 +191,6 @@ class Engine:
         return self._thread.run(self.call(raw, scope))
 
     # The route
-
-    async def _route(self, flight: Flight) -> Outcome:
-        call = self.prepare(flight)
-        return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
 
     def prepare(self, flight: Flight) -> ValidatedCall | Outcome:
         """The first half of the route, pure but for the record: what the call is, and whether it can be one."""

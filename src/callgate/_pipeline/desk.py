@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeGuard
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeGuard
 
 from callgate._clock import Clock
 from callgate._limits import Limits
@@ -36,6 +36,13 @@ log = logging.getLogger("callgate")
 _MOST_RUNS = 1_000
 
 
+class Route(Protocol):
+    """The route in two halves, for the calls that tools make."""
+
+    def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
+    async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
+
+
 class Desk:
     """The engine's side of what `gate`, `run` and the hooks need."""
 
@@ -49,7 +56,7 @@ class Desk:
         hooks: Iterable[Hook],
         approvals: Approvals,
         normaliser: Normaliser,
-        route: Callable[[Flight], Awaitable[Outcome]],
+        route: Route,
     ) -> None:
         self.policies: tuple[Judge, ...] = tuple(one if _is_instant(one) else _Bounded(one, limits.policy_timeout_s) for one in policies)
         self.rounds = limits.policy_rounds
@@ -63,7 +70,7 @@ class Desk:
         self._route = route
         self._chains: dict[str, HookChain] = {}
         self._all_slots = Slots(limits.parallel_calls)
-        self._slots: dict[str, tuple[Slots, ...]] = {}
+        self._slots: dict[str, Slots] = {}
         self._runs: OrderedDict[str, RunState] = OrderedDict()
 
     # Runs and their calls
@@ -146,11 +153,12 @@ class Desk:
 
     # What the run asks
 
-    def slots(self, tool: BoundTool) -> tuple[Slots, ...]:
+    def slots(self, tool: BoundTool) -> Slots:
+        if tool.parallel is None:
+            return self._all_slots
         slots = self._slots.get(tool.identity)
         if slots is None:
-            own = (Slots(tool.parallel),) if tool.parallel is not None else ()
-            slots = self._slots[tool.identity] = (*own, self._all_slots)
+            slots = self._slots[tool.identity] = Slots(tool.parallel, self._all_slots)
         return slots
 
     def take_dangerous(self, call: ValidatedCall) -> None:
@@ -183,7 +191,8 @@ class Desk:
         raw = RawCall(name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         flight = self.flight(raw, parent.scope, parent.kill, parent=parent)
         parent.give()
-        outcome = await self._route(flight)
+        call = self._route.prepare(flight)
+        outcome = await self._route.complete(flight, call) if isinstance(call, ValidatedCall) else call
         match outcome:
             case Answered(result=result):
                 return result

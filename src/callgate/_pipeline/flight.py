@@ -47,8 +47,8 @@ class Flight(Struct, kw_only=True, eq=False):
     """Whether anything of it is."""
     before_start: Callable[[ApprovedCall], Awaitable[None] | None] | None = None
     """Asked between approval and start, and waited for where it says so: the emission's say."""
-    held: tuple[Slots, ...] = ()
-    """The slots this call holds while its tool runs."""
+    held: Slots | None = None
+    """Where this call holds a slot while its tool runs."""
     _progressed: int = 0
     started: bool = False
     """Whether the tool's code may have been entered."""
@@ -120,33 +120,29 @@ class Flight(Struct, kw_only=True, eq=False):
 
     # The room to run in
 
-    def take_nowait(self, slots: tuple[Slots, ...]) -> bool:
-        """Take the slots if that needs no waiting; all or none."""
-        for one in slots:
-            if not one.take_nowait():
-                for taken in slots[: slots.index(one)]:
-                    taken.give()
-                return False
+    def take_nowait(self, slots: Slots) -> bool:
+        """Take a slot if that needs no waiting."""
+        if not slots.take_nowait():
+            return False
         self.held = slots
         return True
 
-    async def take(self, slots: tuple[Slots, ...], timeout_s: float) -> None:
-        """Take the slots, waiting for each in turn.
+    async def take(self, slots: Slots, timeout_s: float) -> None:
+        """Take a slot, waiting for it in turn.
 
         Raises:
             CallNotStarted: The call was killed, or its time was over, before there was room.
         """
-        for one in slots:
-            if not await one.take(self.kill, timeout_s):
-                why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
-                raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
-            self.held = (*self.held, one)
+        if not await slots.take(self.kill, timeout_s):
+            why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
+            raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
+        self.held = slots
 
     def give(self) -> None:
-        """Give back every slot that is held."""
-        held, self.held = self.held, ()
-        for one in held:
-            one.give()
+        """Give back the slot, if one is held."""
+        held, self.held = self.held, None
+        if held is not None:
+            held.give()
 
     def start_clock(self, now: float, timeout_s: float) -> float:
         """The call's deadline: its own time from now, never beyond its parent's."""

@@ -11,18 +11,23 @@ __all__ = ["Slots"]
 
 
 class Slots:
-    """At most `most` at once; who came first goes first."""
+    """At most `most` at once; who came first goes first.
 
-    __slots__ = ("_most", "_taken", "_waiting")
+    Args:
+        outer: Where a slot is needed, too, for each that is taken here: taken after it and given back with it.
+    """
 
-    def __init__(self, most: int) -> None:
+    __slots__ = ("_most", "_outer", "_taken", "_waiting")
+
+    def __init__(self, most: int, outer: Slots | None = None) -> None:
         self._most = most
+        self._outer = outer
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take_nowait(self) -> bool:
         """Take a slot if one is free and nobody waits for it."""
-        if self._taken >= self._most or self._waiting:
+        if self._taken >= self._most or self._waiting or not (self._outer is None or self._outer.take_nowait()):
             return False
         self._taken += 1
         return True
@@ -30,6 +35,20 @@ class Slots:
     async def take(self, kill: AbortSignal, timeout_s: float) -> bool:
         """Take a slot, waiting for one in turn; False where the kill or the end of the time came first."""
         if self.take_nowait():
+            return True
+        if not await self._own(kill, timeout_s):
+            return False
+        taken = False
+        try:
+            taken = self._outer is None or await self._outer.take(kill, timeout_s)
+        finally:
+            if not taken:
+                self._pass_on()
+        return taken
+
+    async def _own(self, kill: AbortSignal, timeout_s: float) -> bool:
+        if self._taken < self._most and not self._waiting:
+            self._taken += 1
             return True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
@@ -44,12 +63,20 @@ class Slots:
     def _leave(self, turn: asyncio.Future[None]) -> None:
         """Give up a place in the queue; a slot that came at that very moment goes on to the next."""
         if turn.done():
-            self.give()
+            self._pass_on()
         else:
             self._waiting.remove(turn)
 
     def give(self) -> None:
-        """Give a slot back; it passes to whoever has waited longest."""
+        """Give a slot back, and the outer one with it; it passes to whoever has waited longest."""
+        if self._outer is not None:
+            self._outer.give()
+        if self._waiting:
+            self._pass_on()
+        else:
+            self._taken -= 1
+
+    def _pass_on(self) -> None:
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

@@ -68,13 +68,9 @@ class InlineRunner:
         await self._strays.close()
 
 
-def _go_inside(request: RunRequest) -> None:
-    _inside.set((*_inside.get(), request))
-
-
 def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     """Start the tool and take its first step, in the tool's own context."""
-    _go_inside(request)
+    _inside.set((*_inside.get(), request))
     approved = request.approved
     # Decoded afresh: what the tool does to its arguments does not reach what was recorded.
     value = approved.call.tool.tool.invoke(request.context, decode(approved.encoded))
@@ -88,7 +84,8 @@ def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
         return Execution(status="returned", value=end.value)
 
 
-def _first_step(coro: Coro) -> Execution | tuple[Coro, object]:
+def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, object]:
+    _inside.set((*_inside.get(), request))
     try:
         return coro, coro.send(None)
     except StopIteration as end:
@@ -101,9 +98,8 @@ async def _awaiting(value: Awaitable[object]) -> object:
 
 async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: Strays, alarms: Alarms) -> Execution:
     """Await `value` under the deadline and the kill of `request`."""
-    context.run(_go_inside, request)
     try:
-        begun = context.run(_first_step, _awaiting(value))
+        begun = context.run(_first_step, request, _awaiting(value))
     except BaseException as error:
         return failed(error)
     execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays, alarms)
