@@ -294,3 +294,47 @@ async def test_a_new_engine_on_the_same_journal_gives_the_stored_result(tmp_path
     assert (again.metadata.replayed, again.text) == (True, first.text)
     assert conflict.code == "idempotency_conflict"
     assert ledger.lines() == ["ann 5"]
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1_000])
+async def test_a_long_record_is_read_in_pieces_and_says_the_same(
+    piece: int, tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one call waits for its run to be known, the event loop goes on; all that come meanwhile share what is read."""
+    monkeypatch.setattr("callgate._pipeline.desk._PIECE", piece)
+    path, scope, turns = tmp_path / "journal.db", Scope(run="order-1"), [0]
+
+    async def turn() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        first = [await said(engine, call("pay", key=f"k{n}", to="ann", amount=n), scope) for n in range(3)]
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        turning = asyncio.create_task(turn())
+        again = await asyncio.gather(
+            *(said(engine, call("pay", key=f"k{n}", to="ann", amount=n), Scope(run="order-1")) for n in range(3)),
+            said(engine, call("pay", key="new", to="bob", amount=1), Scope(run="order-1")),
+        )
+        turning.cancel()
+    assert [result.metadata.replayed for result in again] == [True, True, True, False]
+    assert len({result.uid for result in (*first, *again)}) == 7
+    assert ledger.lines() == ["ann 0", "ann 1", "ann 2", "bob 1"]
+    assert piece > 12 or turns[0] >= 12 // piece
+
+
+async def test_an_engine_that_is_closed_while_a_record_is_read_says_so(
+    tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("callgate._pipeline.desk._PIECE", 1)
+    path, scope = tmp_path / "journal.db", Scope(run="order-1")
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        await said(engine, call("pay", key="k", to="ann", amount=5), scope)
+    engine = Engine([paying(ledger)], journal=SqliteJournal(path))
+    reading = asyncio.create_task(said(engine, call("pay", key="k", to="ann", amount=5), scope))
+    await asyncio.sleep(0)
+    await engine.close()
+    with pytest.raises(UsageError, match="closed"):
+        await reading
+    assert ledger.lines() == ["ann 5"]

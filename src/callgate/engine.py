@@ -153,7 +153,8 @@ class Engine:
         )
         for one in tools:
             self.register(one)
-        self._given, self._placed = _NOWHERE, replace(_NOWHERE, run=self.run)
+        self._given: Scope | None = None
+        self._placed = _NOWHERE
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: LoopThread | None = None
         self._thread_lock = threading.Lock()
@@ -174,6 +175,8 @@ class Engine:
         Returns:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
+        if scope is not self._given:
+            await self._open_run(scope)
         flight = self.admit(raw, scope, signal or self.control.signal(scope.conversation))
         call = self.prepare(flight)
         return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
@@ -275,6 +278,8 @@ class Engine:
 
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
         """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
+        if scope is not self._given:
+            await self._open_run(scope)
         emission = self.emission(scope, signal=signal, early=False)
         for raw in raws:
             emission.add(raw)
@@ -287,8 +292,22 @@ class Engine:
         if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
             raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
         if scope is not self._given:  # one value per turn: all its calls share what is made of it
-            self._given, self._placed = scope, _recordable(scope if scope.run else replace(scope, run=self.run))
+            self._given, self._placed = scope, self._place(scope)
         return self._desk.flight(raw, self._placed, signal, occurrence=occurrence)
+
+    def _place(self, scope: Scope) -> Scope:
+        return _recordable(scope if scope.run else replace(scope, run=self.run))
+
+    async def _open_run(self, scope: Scope) -> None:
+        """Know the run of a scope that was not there before, without holding up the event loop."""
+        self._check_open()
+        placed = self._place(scope)
+        try:
+            await self._desk.open(placed.run)
+        except Exception:
+            self._check_open()  # it was closed meanwhile, and its journal with it
+            raise
+        self._given, self._placed = scope, placed
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
         """The end of a call of a message that ended before it."""

@@ -34,7 +34,7 @@ from callgate.tools import Verified
 if TYPE_CHECKING:
     from callgate._pipeline.flight import Flight
 
-__all__ = ["Known", "RunState", "call_key", "earlier_result", "rule_out_repeat"]
+__all__ = ["Known", "Reading", "RunState", "call_key", "earlier_result", "rule_out_repeat"]
 
 _started = msgspec.json.Decoder(Started).decode
 
@@ -103,38 +103,12 @@ class RunState:
         """Dangerous calls started, by tick."""
         self.uncertain: dict[tuple[str, str], Uncertain] = {}
         """By (tool, hash of the final arguments): calls with an effect whose outcome nobody knows."""
-        self._known: dict[str, Known] = {}
+        self.known: dict[str, Known] = {}
+        """The calls with a key, by it."""
         self._held: deque[Known] = deque()
         self._remember = remember
         self.position = 0
         """Of the run's last event that was there when this state was made: what the first call is caused by."""
-
-    @classmethod
-    def from_events(cls, run: str, events: Iterable[Event], *, remember: int) -> RunState:
-        """The state that a run's record implies; starts nothing."""
-        state = cls(run, remember=remember)
-        open_calls: dict[str, Started] = {}
-        for event in events:
-            state.position = event.position
-            match event.kind:
-                case "call.received":
-                    state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
-                case "call.started":
-                    open_calls[event.call] = started = _started(event.body)
-                    state._known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
-                case "call.completed" if event.call in open_calls:
-                    state._finished(open_calls.pop(event.call), decode_result(event.body))
-                case "fact.settled":
-                    state.settle(event.call, happened=decode_reason(event.body).status == "happened")
-        for uid, started in open_calls.items():
-            if started.effect != "none":
-                state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid, started.key)
-        return state
-
-    def _finished(self, started: Started, result: ToolResult) -> None:
-        self._known[started.key].result = result
-        if result.status == "unknown":
-            self.uncertain[started.tool, started.arguments_hash] = Uncertain(result.uid, started.key)
 
     def next_uid(self, iteration: int) -> str:
         uid = f"{self.run}/{iteration}/{self.counter}"
@@ -148,7 +122,7 @@ class RunState:
             IdempotencyConflict: The key stands for another tool or other arguments.
             OutcomeUnknown: That call was started by an engine that did not live to record its result.
         """
-        known = self._known.get(key)
+        known = self.known.get(key)
         if known is None:
             return None
         if known.tool != call.tool.name or (known.arguments and known.arguments != arguments_hash(canonical(call.arguments))):
@@ -158,7 +132,7 @@ class RunState:
             )
         if known.result is None and known.running is None and not known.kept:
             if call.tool.effect == "none":
-                del self._known[key]
+                del self.known[key]
                 return None
             raise OutcomeUnknown(_not_known(call.tool.name, known.uid))
         return known
@@ -169,7 +143,7 @@ class RunState:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         hashed = arguments_hash(canonical(call.arguments))
         known = Known(tool=call.tool.name, arguments=hashed, uid=call.uid, running=future)
-        self._known[key] = known
+        self.known[key] = known
         flight.asked_hash = hashed
         try:
             yield known
@@ -178,7 +152,7 @@ class RunState:
             known.entered = flight.started
             future.set_result(None)
             if not flight.started:
-                self._known.pop(key, None)
+                self.known.pop(key, None)
             elif known.result is not None:
                 self._held.append(known)
                 self._let_go()
@@ -192,7 +166,7 @@ class RunState:
     @property
     def idle(self) -> bool:
         """Whether nothing runs and nothing is in doubt."""
-        return not self.uncertain and all(known.running is None for known in self._known.values())
+        return not self.uncertain and all(known.running is None for known in self.known.values())
 
     def doubt(self, approved: ApprovedCall) -> Uncertain | None:
         """The earlier call of the same tool with the same arguments whose outcome nobody knows, or None."""
@@ -211,9 +185,44 @@ class RunState:
             if doubt.uid == uid:
                 del self.uncertain[fact]
                 if not happened:
-                    self._known.pop(doubt.key, None)
+                    self.known.pop(doubt.key, None)
                 return True
         return False
+
+
+class Reading:
+    """A run's record on its way to the state that it implies: taken in order, in pieces of any size. Starts nothing."""
+
+    def __init__(self, run: str, *, remember: int) -> None:
+        self._state = RunState(run, remember=remember)
+        self._open: dict[str, Started] = {}
+
+    def take(self, events: Iterable[Event]) -> None:
+        state = self._state
+        for event in events:
+            state.position = event.position
+            match event.kind:
+                case "call.received":
+                    state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
+                case "call.started":
+                    self._open[event.call] = started = _started(event.body)
+                    state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
+                case "call.completed" if event.call in self._open:
+                    self._finished(self._open.pop(event.call), decode_result(event.body))
+                case "fact.settled":
+                    state.settle(event.call, happened=decode_reason(event.body).status == "happened")
+
+    def _finished(self, started: Started, result: ToolResult) -> None:
+        self._state.known[started.key].result = result
+        if result.status == "unknown":
+            self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(result.uid, started.key)
+
+    def state(self) -> RunState:
+        """What it came to; calls with an effect that have no end are in doubt."""
+        for uid, started in self._open.items():
+            if started.effect != "none":
+                self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid, started.key)
+        return self._state
 
 
 async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout_s: float) -> tuple[ToolResult, str]:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeGuard
 
 from callgate._clock import Clock
 from callgate._limits import Limits
-from callgate._pipeline.again import RunState
+from callgate._pipeline.again import Reading, RunState
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
@@ -34,6 +34,8 @@ __all__ = ["Desk"]
 
 log = logging.getLogger("callgate")
 _MOST_RUNS = 1_000
+_PIECE = 1_000
+"""Events of a record that are read at once: some milliseconds."""
 
 
 class Route(Protocol):
@@ -72,6 +74,7 @@ class Desk:
         self._all_slots = Slots(limits.parallel_calls)
         self._slots: dict[str, Slots] = {}
         self._runs: OrderedDict[str, RunState] = OrderedDict()
+        self._opening = asyncio.Lock()
 
     # Runs and their calls
 
@@ -79,9 +82,29 @@ class Desk:
         """What is known of a run; read from the journal the first time."""
         state = self._runs.get(run)
         if state is None:
-            events = self._writer.journal.read(run=run)
-            state = self._runs[run] = RunState.from_events(run, events, remember=self._limits.remembered_calls)
-            self._forget_idle_runs()
+            reading = Reading(run, remember=self._limits.remembered_calls)
+            reading.take(self._writer.journal.read(run=run))
+            state = self._keep(run, reading)
+        return state
+
+    async def open(self, run: str) -> None:
+        """Read what is known of a run piece by piece, so that a long record does not hold up the event loop."""
+        if run in self._runs:
+            return
+        async with self._opening:
+            reading, after = Reading(run, remember=self._limits.remembered_calls), 0
+            while run not in self._runs:
+                events = list(self._writer.journal.read(run=run, after=after, limit=_PIECE))
+                reading.take(events)
+                if len(events) < _PIECE:
+                    self._keep(run, reading)
+                    return
+                after = events[-1].position
+                await asyncio.sleep(0)
+
+    def _keep(self, run: str, reading: Reading) -> RunState:
+        state = self._runs[run] = reading.state()
+        self._forget_idle_runs()
         return state
 
     def _forget_idle_runs(self) -> None:
