@@ -24,7 +24,7 @@ from callgate._cache import MemoryCache
 from callgate._clock import Clock, SystemClock
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits, timeout_from_environment
-from callgate._pipeline.again import Known, call_key, earlier_result
+from callgate._pipeline.again import Known, asked_hash, call_key, earlier_result
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.desk import Desk
@@ -219,11 +219,12 @@ class Engine:
         try:
             if call.tool.effect == "none" and flight.raw.idempotency_key is None:
                 return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
-            key = call_key(call, flight.occurrence)
-            known = flight.state.find(call, key)
+            asked = asked_hash(call)
+            key = call_key(call, asked, flight.occurrence)
+            known = flight.state.find(call, key, asked)
             if known is not None:
                 return await self._replay(flight, known)
-            with flight.state.taking_on(call, key, flight) as known:
+            with flight.state.taking_on(call, key, asked, flight) as known:
                 known.result = await self._result(flight, call, key)
                 return await self._endings.answered(flight, known.result)
         except (Exception, SystemExit) as error:

@@ -34,18 +34,19 @@ from callgate.tools import Verified
 if TYPE_CHECKING:
     from callgate._pipeline.flight import Flight
 
-__all__ = ["Known", "Reading", "RunState", "call_key", "earlier_result", "rule_out_repeat"]
+__all__ = ["Known", "Reading", "RunState", "asked_hash", "call_key", "earlier_result", "rule_out_repeat"]
 
 _started = msgspec.json.Decoder(Started).decode
 
 
-def call_key(call: ValidatedCall, occurrence: int = 0) -> str:
+def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     """The key by which a call that must not run twice is known again, and which the tool gets as its idempotency key.
 
     A caller's key counts within its principal and tool. Without one, the call is known by run, iteration, whom it is for, the model's id,
     tool and arguments; with no id, by nothing but its own uid.
 
     Args:
+        asked_hash: Of the arguments, as `asked_hash` gives it.
         occurrence: How many earlier calls of the same message have the same id.
     """
     raw, scope = call.raw, call.scope
@@ -55,7 +56,12 @@ def call_key(call: ValidatedCall, occurrence: int = 0) -> str:
         return _digest("uid", call.uid, call.tool.name)
     at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
     who = (scope.principal, scope.actor, scope.conversation, scope.workspace)
-    return _digest("id", at, *who, raw.id, call.tool.name, arguments_hash(canonical(call.arguments)))
+    return _digest("id", at, *who, raw.id, call.tool.name, asked_hash)
+
+
+def asked_hash(call: ValidatedCall) -> str:
+    """Of the arguments as they were handed in."""
+    return arguments_hash(canonical(call.arguments))
 
 
 def _digest(*parts: str) -> str:
@@ -115,7 +121,7 @@ class RunState:
         self.counter += 1
         return uid
 
-    def find(self, call: ValidatedCall, key: str) -> Known | None:
+    def find(self, call: ValidatedCall, key: str, asked_hash: str) -> Known | None:
         """The call handed in before under this key, or None.
 
         Raises:
@@ -125,7 +131,7 @@ class RunState:
         known = self.known.get(key)
         if known is None:
             return None
-        if known.tool != call.tool.name or (known.arguments and known.arguments != arguments_hash(canonical(call.arguments))):
+        if known.tool != call.tool.name or (known.arguments and known.arguments != asked_hash):
             raise IdempotencyConflict(
                 f"The idempotency key of this call was used for another call ({known.tool}, {known.uid}) in this run."
                 " Nothing was run. Use a new key for a new call."
@@ -138,13 +144,12 @@ class RunState:
         return known
 
     @contextmanager
-    def taking_on(self, call: ValidatedCall, key: str, flight: Flight) -> Iterator[Known]:
+    def taking_on(self, call: ValidatedCall, key: str, asked_hash: str, flight: Flight) -> Iterator[Known]:
         """Remember a call while it is under way, and what came of it; one that never started may be handed in again."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        hashed = arguments_hash(canonical(call.arguments))
-        known = Known(tool=call.tool.name, arguments=hashed, uid=call.uid, running=future)
+        known = Known(tool=call.tool.name, arguments=asked_hash, uid=call.uid, running=future)
         self.known[key] = known
-        flight.asked_hash = hashed
+        flight.asked_hash = asked_hash
         try:
             yield known
         finally:

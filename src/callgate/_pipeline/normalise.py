@@ -67,7 +67,9 @@ class Normaliser:
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, approved.rule, notes)
         raw, mime = (value.encode(), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
-        content, blob = self._content(raw, value, notes)
+        content, blob = self._content(raw, value)
+        if notes:
+            content += _shown(notes)
         return ToolResult(
             id=call.raw.id,
             uid=call.uid,
@@ -92,14 +94,13 @@ class Normaliser:
             ),
         )
 
-    def _content(self, raw: bytes, value: object, notes: tuple[Note, ...]) -> tuple[tuple[Part, ...], str | None]:
+    def _content(self, raw: bytes, value: object) -> tuple[tuple[Part, ...], str | None]:
         """What the model sees, and the hash of the whole where that is more."""
         if len(raw) <= self._limits.content_bytes:
-            text = raw.decode()
-            return (Text(text=text), *_shown(notes)) if notes else (Text(text=text),), None
+            return (Text(text=raw.decode()),), None
         blob = self._blobs.put(raw)
         head_and_tail = Text(text=excerpt(raw, value, self._limits.content_bytes))
-        return (head_and_tail, Text(text=_how_to_read(len(raw), blob)), *_shown(notes)), blob
+        return (head_and_tail, Text(text=_how_to_read(len(raw), blob))), blob
 
     def _failure(self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...]) -> ToolResult:
         reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
