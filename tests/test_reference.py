@@ -14,6 +14,8 @@ from callgate import Limits, RetryPolicy, Tool, errors, testing
 from callgate.cli import _exits
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
+from callgate.models.http import Timeouts
+from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
 from callgate.policy.facts import FACTS
 from callgate.policy.rules import _RULE_KEYS, _TESTS
@@ -44,6 +46,14 @@ def test_limits() -> None:
     assert {name: row[0] for name, row in shown.items()} == {name: f"`{getattr(Limits(), name)!r}`" for name in Limits.__struct_fields__}
     retries = {name: row[0] for name, row in table("docs/reference/limits.md", "## Retries").items()}
     assert retries == {name: f"`{getattr(RetryPolicy(), name)!r}`" for name in RetryPolicy.__struct_fields__}
+
+
+def test_providers_and_deadlines() -> None:
+    shown = table("docs/how-to/use-a-provider.md", "## Providers")
+    keys = {name: f"`{of.key_name}`" + ("" if of.key_needed else ", optional") for name, of in PROVIDERS.items()}
+    assert shown == {name: (keys[name], of.base_url + of.version or "yours") for name, of in PROVIDERS.items()}
+    deadlines = {name: row[0] for name, row in table("docs/how-to/use-a-provider.md", "## Deadlines").items()}
+    assert deadlines == {name: f"`{getattr(Timeouts(), name)!r}`" for name in Timeouts.__struct_fields__}
 
 
 def test_what_there_is_for_tests() -> None:

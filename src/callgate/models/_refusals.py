@@ -20,7 +20,7 @@ _HINTS = {
     404: "Check the model's name and the base URL.",
     413: "Send less.",
 }
-_TAG = re.compile(r"<[^>]{0,500}>|\s+")
+_TAG = re.compile(r"<[^>]{0,500}>")
 
 
 class Hidden:
@@ -73,7 +73,7 @@ def _said(body: bytes) -> tuple[str, str]:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "", _TAG.sub(" ", body[: 4 * _SHOWN].decode("utf-8", "replace")).strip()
+        return "", " ".join(_TAG.sub(" ", body[: 4 * _SHOWN].decode("utf-8", "replace")).split())
     value = value[0] if isinstance(value, list) and value else value
     error = value.get("error", value) if isinstance(value, dict) else value
     if not isinstance(error, dict):

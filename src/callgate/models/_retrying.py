@@ -29,13 +29,13 @@ class Retries(Struct, frozen=True, kw_only=True):
         """How long to wait before the retry of this number, from 1; None where there is none.
 
         Args:
-            asked_s: What the provider asks for.
+            asked_s: What the provider asks for; nothing, where it is 0.
             retry: Its number.
             jitter: In [0, 1); shortens a wait of our own by a quarter at most, and stretches the provider's as much.
         """
         if retry > self.most or (asked_s is not None and asked_s > self.max_s):
             return None
-        if asked_s is not None:
+        if asked_s:
             return min(self.max_s, asked_s * (1 + jitter / 4))
         return min(self.max_s, self.base_s * 2.0 ** (retry - 1)) * (1 - jitter / 4)
 

@@ -1,0 +1,105 @@
+"""What a provider's refusal becomes, and when it is worth another try: decided without a socket."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.models._refusals import Hidden, refusal
+from callgate.models._retrying import Retries, asked_wait_s, is_passing
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        (
+            {"error": {"message": "None left.", "type": "quota", "code": "no_quota"}},
+            "no_quota",
+            "None left",
+        ),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "overloaded_error", "Overloaded"),
+        (
+            [{"error": {"code": 400, "message": "Key not valid.", "status": "INVALID_ARGUMENT"}}],
+            "INVALID_ARGUMENT",
+            "Key not valid",
+        ),
+        ({"object": "error", "message": "too long", "type": "BadRequestError", "code": 400}, "BadRequestError", "too long"),
+        ({"error": "model 'x' not found"}, "http_400", "model 'x' not found"),
+        ({"detail": "Not Found"}, "http_400", "Not Found"),
+        ({"message": {"detail": [{"loc": ["body"]}]}}, "http_400", '{"message": {"detail": [{"loc": ["body"]}]}}'),
+        ("just a text", "http_400", "just a text"),
+        ([], "http_400", "[]"),
+        (None, "http_400", "null"),
+    ],
+)
+def test_every_shape_of_an_error_body_is_read(body: object, code: str, said: str) -> None:
+    assert refusal("someone", 400, json.dumps(body).encode()) == (code, f"someone answered 400: {said}.")
+
+
+def test_a_page_is_shown_without_its_tags_and_short() -> None:
+    page = b"<html><head><title>502 Bad Gateway</title></head><body>" + b"<p>nginx</p>" * 5_000
+    _, text = refusal("someone", 502, page)
+    assert text.startswith("someone answered 502: 502 Bad Gateway nginx")
+    assert len(text) < 2_100
+
+
+def test_the_next_step_is_named() -> None:
+    assert refusal("someone", 401, b"", key_name="SOME_KEY")[1] == "someone answered 401: without a word. Check the key in SOME_KEY."
+    assert "which is not followed" in refusal("someone", 308, b"", location="https://elsewhere.example/")[1]
+
+
+@given(st.binary(max_size=300), st.sampled_from([400, 401, 404, 429, 500]))
+def test_no_body_is_too_odd(body: bytes, status: int) -> None:
+    code, text = refusal("someone", status, body)
+    assert code
+    assert text.startswith(f"someone answered {status}: ")
+
+
+def test_credentials_are_taken_out_with_and_without_their_scheme() -> None:
+    hidden = Hidden.of_headers({"authorization": "Bearer sk-1234", "x-api-key": "abcd-ef", "x-team": "tools", "x-token": "abc"})
+    shown = hidden.redact("Bearer sk-1234, sk-1234, abcd-ef, tools, abc")
+    assert shown == "***, ***, ***, tools, abc"
+    assert "1234" not in repr(hidden)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({}, None),
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 90.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, 0.0),
+        ({"retry-after": "whenever"}, None),
+        ({"retry-after-ms": "250", "retry-after": "3"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "3"}, 3.0),
+    ],
+)
+def test_what_a_provider_asks_for_is_read(headers: dict[str, str], wait_s: float | None) -> None:
+    assert asked_wait_s(headers, now_s=10.0) == wait_s
+
+
+@given(asked_s=st.none() | st.floats(0, 1e9), retry=st.integers(1, 20), jitter=st.floats(0, 1, exclude_max=True), most=st.integers(0, 20))
+def test_no_wait_is_longer_than_the_limit_or_shorter_than_asked(asked_s: float | None, retry: int, jitter: float, most: int) -> None:
+    wait_s = Retries(most=most).wait_s(asked_s, retry, jitter)
+    if wait_s is None:
+        assert retry > most or (asked_s is not None and asked_s > 60)
+    else:
+        assert retry <= most
+        assert max(asked_s or 0.0, 0.0) <= wait_s <= 60
+
+
+def test_own_waits_grow() -> None:
+    assert [Retries(most=9).wait_s(None, retry, 0.0) for retry in (1, 2, 3, 8)] == [0.5, 1.0, 2.0, 60.0]
+
+
+def test_a_provider_may_say_whether_another_try_helps() -> None:
+    assert is_passing(400, {"x-should-retry": "true"})
+    assert not is_passing(503, {"x-should-retry": "false"})
+    assert is_passing(503, {"x-should-retry": "perhaps"})
