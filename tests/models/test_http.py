@@ -114,7 +114,7 @@ async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script:
         events: list[object] = []
         asking = asyncio.create_task(collect(of, events))
         await until(lambda: events if deadline != "headers" else server.requests)
-        later(301)
+        later({"headers": 301, "idle": 121, "total": 51}[deadline])
         with pytest.raises(ModelTimeout) as caught:
             await asking
         await server.requests[0].gone.wait()
@@ -231,6 +231,17 @@ async def test_what_will_not_pass_is_not_asked_again(status: int) -> None:
     assert not end.fault.retryable
     assert end.fault.message.startswith(f"someone answered {status}: ")
     assert len(server.requests) == 1
+
+
+async def test_a_refusal_whose_body_never_ends_is_told_as_far_as_it_came() -> None:
+    async with ScriptedServer([Reply(turn=[Raw(b"Too lo"), NEVER], status=400)]) as server:
+        of = at(server, timeouts=Timeouts(idle_s=0.2))
+        events = await ask(of)
+        await server.requests[0].gone.wait()
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.message.startswith("someone answered 400: ")
 
 
 async def test_the_provider_has_the_last_word_on_retries() -> None:
@@ -380,6 +391,35 @@ async def test_a_cancelled_task_closes_the_connection_and_stays_cancelled(script
         await of.close()
 
 
+async def test_a_cancel_counts_although_an_abort_comes_with_it() -> None:
+    """Whoever cancels a task is answered by its end, whatever else ended it in the same moment."""
+    controller, context = AbortController(), StreamingContext()
+    context.abort_signal = controller.signal
+    async with ScriptedServer([Reply(before=NEVER)]) as server:
+        of = at(server)
+        asking = asyncio.create_task(ask(of, context=context))
+        await until(lambda: server.requests)
+        controller.abort()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await of.close()
+
+
+async def test_an_abort_leaves_the_task_uncancelled() -> None:
+    """What goes on after an aborted pass can wait like anybody else."""
+    controller, context = AbortController(), StreamingContext()
+    context.abort_signal = controller.signal
+    async with ScriptedServer([["begun", NEVER]]) as server:
+        of = at(server)
+        async for _ in of.stream(REQUEST, context):
+            asyncio.get_running_loop().call_soon(controller.abort)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        await of.close()
+
+
 async def test_a_generator_that_is_closed_closes_the_connection() -> None:
     async with ScriptedServer([["begun", NEVER]]) as server:
         of = at(server)
@@ -423,7 +463,7 @@ WHOLE: list[Item] = [
 @given(st.integers(0, 2_500), st.booleans())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_connection_that_drops_anywhere_seals_no_call_that_was_not_whole(place: int, compressed: bool) -> None:
-    """At every byte of a stream: the reason is `cut` or `error`, or the message was whole; what is sealed is what was sent."""
+    """At every byte of a stream: the reason is `cut`, or the message was whole; what is sealed is what was sent."""
 
     async def dropped() -> None:
         async with ScriptedServer([WHOLE]) as server:
@@ -435,7 +475,7 @@ def test_a_connection_that_drops_anywhere_seals_no_call_that_was_not_whole(place
             await of.close()
         end = finished(events)
         whole = b'"finish_reason": "tool_calls"}]}\n\n' in piece
-        assert end.reason == "tool_calls" if whole else end.reason in ("cut", "error")
+        assert (end.reason, end.fault) == ("tool_calls" if whole else "cut", None)
         for call_id, name, arguments, closed in calls_of(events):
             if closed != "cut":
                 assert (name, arguments) == ("search", {"a": '{"q":"books"}', "b": '{"q":"maps"}'}[call_id])
