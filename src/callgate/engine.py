@@ -113,6 +113,7 @@ class Engine:
         self.clock: Clock = clock or SystemClock()
         self.journal: Journal = journal or MemoryJournal(self.clock)
         self.blobs: BlobStore = blobs or MemoryBlobs(max_bytes=_BLOB_BYTES)
+        self.restart = restart
         self.run = run or f"engine-{self.clock.new_id()}"
         self.activity_since_wake = 0
         """Successful calls since the host last set this to 0."""

@@ -34,7 +34,7 @@ class _Guard(Struct, frozen=True, eq=False):
     kill: AbortSignal
     grace_s: float
     context: _Named
-    timeout_s: float = _FOREVER_S
+    timeout_s: float
 
 
 class Guards:
@@ -46,9 +46,11 @@ class Guards:
         self._strays = Strays()
         self._alarms = Alarms()
 
-    async def run(self, coro: Coroutine[Any, Any, _T], kill: AbortSignal, *, grace_s: float, name: str) -> _T | None:
-        """What `coro` returns, or None where `kill` ended it first; what it raises, it must hand out as a value."""
-        request = cast("RunRequest", _Guard(kill, grace_s, _Named(name)))
+    async def run(
+        self, coro: Coroutine[Any, Any, _T], kill: AbortSignal, *, grace_s: float, name: str, timeout_s: float = _FOREVER_S
+    ) -> _T | None:
+        """What `coro` returns, or None where `kill` or the time ended it first; what it raises, it must hand out as a value."""
+        request = cast("RunRequest", _Guard(kill, grace_s, _Named(name), timeout_s))
         context = copy_context()
         context.run(_go_inside, request)
         begun = context.run(_first_step, coro)

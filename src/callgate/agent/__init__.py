@@ -7,8 +7,12 @@ every call takes the route.
 from __future__ import annotations
 
 from callgate.agent.agent import Agent
+from callgate.agent.compaction import Compaction, estimate_tokens, keep_last, summarise
+from callgate.agent.deliberate import Deliberate
 from callgate.agent.events import AgentEvent, CallEnded, MessageEnded, Notice, RunEnded
+from callgate.agent.exposed import Exposed, Match
 from callgate.agent.history import History
+from callgate.agent.restart import ContextRestarts, Enrichment
 from callgate.agent.results import RunResult, Signal, Spent
 from callgate.agent.settings import PRESETS, Budget, Settings
 
@@ -18,7 +22,13 @@ __all__ = [
     "AgentEvent",
     "Budget",
     "CallEnded",
+    "Compaction",
+    "ContextRestarts",
+    "Deliberate",
+    "Enrichment",
+    "Exposed",
     "History",
+    "Match",
     "MessageEnded",
     "Notice",
     "RunEnded",
@@ -26,4 +36,7 @@ __all__ = [
     "Settings",
     "Signal",
     "Spent",
+    "estimate_tokens",
+    "keep_last",
+    "summarise",
 ]

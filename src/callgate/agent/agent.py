@@ -10,9 +10,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import decode
@@ -22,11 +24,14 @@ from callgate._runners.guard import Guards
 from callgate._signals import is_own_failure
 from callgate.agent.account import Account
 from callgate.agent.bios import bios as bios_text
+from callgate.agent.compaction import Compaction, Compactor
 from callgate.agent.conversations import Conversations, Place
+from callgate.agent.deliberate import Deliberate, Deliberation, Exposure
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.feed import Feed
 from callgate.agent.history import History
 from callgate.agent.output import OutputInvalid, OutputType
+from callgate.agent.restart import ContextRestarts, Enrichment
 from callgate.agent.results import Pending, RunResult
 from callgate.agent.settings import PRESETS, PresetName, Settings
 from callgate.agent.stuck import StuckGuard, StuckLimits
@@ -40,7 +45,7 @@ from callgate.events import Event, Progress
 from callgate.messages import Message, UserMessage
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
-from callgate.protocols import Policy
+from callgate.protocols import Policy, RestartHandler
 from callgate.stream import StreamLimits
 from callgate.tools import Tool
 
@@ -52,6 +57,13 @@ _NOWHERE = Scope()
 TextCallMode = Literal["auto", "fallback", "never"]
 
 
+class _Mode(Struct, frozen=True):
+    """What a run says of deliberate mode."""
+
+    deliberate: bool | None = None
+    expose: tuple[str, ...] = ()
+
+
 class Agent:
     """Lets a model use tools until its task is done.
 
@@ -60,6 +72,7 @@ class Agent:
         engine: Runs the calls; None: one is made of `tools` and `policies`, and closed with the agent.
         tools: For the engine that is made.
         policies: The same.
+        restart: The same; `ContextRestarts` lets results enrich the context instead of the history.
         instructions: The system prompt, or what makes it from the iterations that are left (None: no limit) before each pass.
         exit_tools: Shown to the model; their calls become signals, never executions.
         preset: Where `settings` is not given.
@@ -67,6 +80,8 @@ class Agent:
         stream_limits: On the model's silence; None: from `STREAM_SDK_CALL_TIMEOUT_MS`, or 120 s.
         stuck: When a model that repeats itself is told, refused and stopped; None: never.
         output: The type of the answer; None: text.
+        deliberate: Offer only the tools that each message asks for; None: all of them, always.
+        compact: Make long histories shorter; None: never.
         max_tokens: Of one answer.
         temperature: As the provider takes it.
         extra: More of the request's body, by the provider's own names.
@@ -84,6 +99,7 @@ class Agent:
         *,
         tools: Iterable[Tool] = (),
         policies: Iterable[Policy] = (),
+        restart: RestartHandler | None = None,
         instructions: str | Callable[[int | None], str] = "",
         exit_tools: Sequence[ToolSpec] = (),
         preset: PresetName = "agent",
@@ -91,6 +107,8 @@ class Agent:
         stream_limits: StreamLimits | None = None,
         stuck: StuckLimits | None = StuckLimits(),  # noqa: B008
         output: Any = None,
+        deliberate: Deliberate | None = None,
+        compact: Compaction | None = None,
         max_tokens: int | None = None,
         temperature: float | None = None,
         extra: dict[str, object] | None = None,
@@ -101,11 +119,12 @@ class Agent:
         self.model = _reading_text(_model(model), text_calls, dialect)
         self.settings = settings or PRESETS[preset]
         self._own_engine = engine is None
-        if engine is not None and (*tools, *policies):
+        if engine is not None and (*tools, *policies, *([restart] if restart is not None else ())):
             raise UsageError(
-                "Agent(engine=...) takes the engine's own tools and policies. Give them to the engine, or leave the engine out."
+                "Agent(engine=...) takes the engine's own tools, policies and restart. Give them to the engine, or leave the engine out."
             )
-        self.engine = engine or Engine(tools, policies=policies, limits=Limits(dangerous_per_tick=self.settings.dangerous_per_tick))
+        limits = Limits(dangerous_per_tick=self.settings.dangerous_per_tick)
+        self.engine = engine or Engine(tools, policies=policies, limits=limits, restart=restart)
         self.conversations = Conversations()
         self._instructions = instructions
         self._bios = (preset == "worker" or isinstance(self.model, TextCalls)) if bios is None else bios
@@ -114,6 +133,8 @@ class Agent:
         self._limits = stream_limits or StreamLimits(idle_s=silence_from_environment())
         self._stuck = stuck
         self._output = None if output is None or output is str else OutputType(output)
+        self._deliberation = Deliberation(deliberate or Deliberate(active=False), self.engine.tools)
+        self._compaction = compact
         self._request = ModelRequest(
             model=self.model.name,
             messages=(),
@@ -137,6 +158,8 @@ class Agent:
         scope: Scope = _NOWHERE,
         trigger: str | None = None,
         reflect: bool = False,
+        deliberate: bool | None = None,
+        expose: Iterable[str] = (),
         on_event: Callable[[AgentEvent], None] | None = None,
     ) -> RunResult:
         """Work on `task` until it is done, waits for a human, is stopped or fails.
@@ -148,9 +171,12 @@ class Agent:
             scope: Principal, actor, workspace and the like; run, conversation and iteration are filled in.
             trigger: The host's id of the message that asks; `reply_to` of the streaming context.
             reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
+            deliberate: Deliberate mode on or off for this run; None: as the agent was made.
+            expose: Tools that deliberate mode offers in this run whatever the message says.
             on_event: Told everything at once; what it raises fails the run.
         """
-        return await self._in_turn(task, conversation, history, scope, trigger, reflect, on_event, first=False)
+        mode = _Mode(deliberate, tuple(expose))
+        return await self._in_turn(task, conversation, history, scope, trigger, reflect, on_event, mode, first=False)
 
     async def follow_up(
         self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
@@ -158,7 +184,7 @@ class Agent:
         """A message that comes in while a turn runs: a pass of the model yields to it, a chain of tools is not disturbed."""
         if self.conversations.may_interrupt(conversation):
             self.engine.control.follow_up(conversation)
-        return await self._in_turn(task, conversation, None, scope, trigger, False, None, first=True)
+        return await self._in_turn(task, conversation, None, scope, trigger, False, None, _Mode(), first=True)
 
     async def resume(self, waiting: RunResult, *, on_event: Callable[[AgentEvent], None] | None = None) -> RunResult:
         """Go on with a run that waits for a human, after `engine.answer`; calls that were not answered wait again.
@@ -171,7 +197,8 @@ class Agent:
         async with self.conversations.turn(waiting.conversation) as place:
             history = self._remembered(waiting.conversation) or History(waiting.messages)
             scope = Scope(run=waiting.run, conversation=waiting.conversation)
-            return await self._run(place, history, scope, on_event, waiting=waiting, pending=waiting.pending)
+            exposure = self._deliberation.resumed(waiting.pending.exposed, leaves_trace=waiting.conversation != waiting.run)
+            return await self._run(place, history, scope, on_event, exposure, waiting=waiting, pending=waiting.pending)
 
     def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
         """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
@@ -240,6 +267,7 @@ class Agent:
         trigger: str | None,
         reflect: bool,
         on_event: Callable[[AgentEvent], None] | None,
+        mode: _Mode,
         *,
         first: bool,
     ) -> RunResult:
@@ -247,14 +275,17 @@ class Agent:
         scope = replace(scope, run=run, conversation=conversation or run, provider=self.model.provider)
         message = UserMessage(task) if isinstance(task, str) else task
         if not conversation:
-            return await self._run(Place(trigger), _with(History(history or ()), message), scope, on_event)
+            kept = History(history or ())
+            exposure = self._exposure(message, kept, scope, mode, leaves_trace=False)
+            return await self._run(Place(trigger), _with(kept, message), scope, on_event, exposure)
         async with self.conversations.turn(conversation, trigger=trigger, first=first) as place:
             kept = History(history) if history is not None else self._remembered(conversation) or History()
             if place.drained:
                 return _ended(kept, scope, Ending("stopped_by_user", place.drained))
             if not reflect:
                 self._remember(conversation, kept)
-            return await self._run(place, _with(kept.fork() if reflect else kept, message), scope, on_event)
+            exposure = self._exposure(message, kept, scope, mode, leaves_trace=not reflect)
+            return await self._run(place, _with(kept.fork() if reflect else kept, message), scope, on_event, exposure)
 
     async def _run(
         self,
@@ -262,13 +293,14 @@ class Agent:
         history: History,
         scope: Scope,
         on_event: Callable[[AgentEvent], None] | None,
+        exposure: Exposure | None,
         *,
         waiting: RunResult | None = None,
         pending: Pending | None = None,
     ) -> RunResult:
         self.engine.control.end_turn(scope.conversation)
         deaf = self._listen(scope, on_event) if on_event is not None else None
-        turn = self._turn(place, history, scope, on_event, waiting)
+        turn = self._turn(place, history, exposure.scope(scope) if exposure is not None else scope, on_event, exposure, waiting)
         try:
             ending = await (turn.resume(pending) if pending is not None else turn.run())
             result = await self._typed(turn, ending) if self._output is not None else turn.result(ending)
@@ -293,13 +325,15 @@ class Agent:
         history: History,
         scope: Scope,
         on_event: Callable[[AgentEvent], None] | None,
+        exposure: Exposure | None,
         waiting: RunResult | None,
     ) -> Turn:
         context = StreamingContext(scope.conversation, reply_to=place.reply_to, extra=scope.extra)
+        tools = self._specs(scope)
         turn = Turn(
             model=self.model,
             engine=self.engine,
-            request=replace(self._request, tools=self._specs()),
+            request=replace(self._request, tools=tools),
             history=history,
             scope=scope,
             context=context,
@@ -308,9 +342,12 @@ class Agent:
             guards=self._guards,
             account=Account(self.settings.budget, self.settings.prices, self.engine.clock, waiting.spent if waiting else None),
             exits=frozenset(self._exits),
-            head=self._head if self._bios or self._instructions else None,
+            head=partial(self._head, len(tools) > len(self._exits)) if self._bios or self._instructions else None,
             tell=on_event,
             guard=StuckGuard(self._stuck) if self._stuck is not None else None,
+            exposure=exposure,
+            enrichment=self._enrichment(waiting),
+            compactor=self._compactor(scope.conversation),
         )
         if waiting is not None:
             turn.signals, turn.results = list(waiting.signals), list(waiting.results)
@@ -332,19 +369,40 @@ class Agent:
                 ending = await turn.run()
         raise AssertionError("unreachable")
 
-    def _head(self, left: int | None) -> str:
+    def _head(self, offers_tools: bool, left: int | None) -> str:
         """The system text of the next pass."""
         given = self._instructions
         own = given(left) if callable(given) else given
         if not self._bios:
             return own
-        has_tools = bool(len(self.engine.tools)) and not (left == 0 and self.settings.when_spent == "answer")
+        has_tools = offers_tools and not (left == 0 and self.settings.when_spent == "answer")
         exits = tuple(self._exits.values())
         text = bios_text(at_ns=self.engine.clock.wall_ns(), left=left, name=self.model.name, exits=exits, has_tools=has_tools)
         return f"{text}\n\n{own}" if own else text
 
-    def _specs(self) -> tuple[ToolSpec, ...]:
-        tools = [ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source) for tool in self.engine.tools]
+    def _exposure(self, message: UserMessage, history: History, scope: Scope, mode: _Mode, *, leaves_trace: bool) -> Exposure | None:
+        return self._deliberation.begin(
+            message, history.messages, scope, active=mode.deliberate, expose=mode.expose, leaves_trace=leaves_trace
+        )
+
+    def _enrichment(self, waiting: RunResult | None) -> Enrichment:
+        owner = self.engine.restart if isinstance(self.engine.restart, ContextRestarts) else None
+        pending = waiting.pending if waiting is not None else None
+        return Enrichment(owner, pending.added, pending.restarted) if pending is not None else Enrichment(owner)
+
+    def _compactor(self, conversation: str) -> Compactor | None:
+        if self._compaction is None:
+            return None
+        return Compactor(self._compaction, self.engine.control.signal(conversation), self._guards, conversation)
+
+    def _specs(self, scope: Scope) -> tuple[ToolSpec, ...]:
+        """The tools that the turn offers, and the exit tools, which nothing hides."""
+        allowed = scope.allowed_tools if scope.deliberate else None
+        tools = [
+            ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source)
+            for tool in self.engine.tools
+            if allowed is None or tool.name in allowed or not allowed.isdisjoint(tool.tool.aliases)
+        ]
         return (*tools, *self._exits.values())
 
     def _check_exits(self) -> None:

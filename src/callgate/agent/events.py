@@ -54,7 +54,7 @@ class Notice(Struct, frozen=True, gc=False):
     `hidden` notices are for a thought log only.
     """
 
-    kind: Literal["long_turn", "stuck", "trigger", "repaired", "retry", "budget"]
+    kind: Literal["long_turn", "stuck", "trigger", "repaired", "retry", "budget", "compacted"]
     text: str
     hidden: bool = False
 

@@ -6,7 +6,7 @@ in a history has exactly one result, in its place, whatever ended the turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -17,21 +17,25 @@ __all__ = ["History"]
 
 
 class History:
-    """A growing list of messages. Append-only: what was committed is never changed.
+    """A growing list of messages. Append-only: what was committed is never changed, except by a compaction of the whole.
 
     Args:
         messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
     """
 
-    __slots__ = ("_ids", "messages")
+    __slots__ = ("_counted", "_ids", "_tokens", "messages")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
         self._ids = {call.id for message in self.messages if isinstance(message, AssistantMessage) for call in message.calls}
+        self._counted = 0
+        self._tokens = 0
 
     def fork(self) -> History:
         """A copy that goes its own way: what is committed to it leaves no trace here."""
-        return History(self.messages)
+        fork = History(self.messages)
+        fork._counted, fork._tokens = self._counted, self._tokens
+        return fork
 
     def user(self, text: str) -> None:
         self.messages.append(UserMessage(text))
@@ -70,6 +74,18 @@ class History:
             unchanged = len(kept) == len(message.parts) and all(a is b for a, b in zip(kept, message.parts, strict=True))
             self.messages.append(message if unchanged else replace(message, parts=tuple(kept)))
             self.messages.extend(answers)
+
+    def tokens(self, estimate: Callable[[Message], int]) -> int:
+        """About how many tokens the conversation takes; each message is asked about once."""
+        for index in range(self._counted, len(self.messages)):
+            self._tokens += estimate(self.messages[index])
+        self._counted = len(self.messages)
+        return self._tokens
+
+    def rewrite(self, messages: Iterable[Message]) -> None:
+        """Put a shorter conversation in the place of this one; ids that were given stay taken."""
+        self.messages[:] = messages
+        self._counted = self._tokens = 0
 
     def _unique(self, call: ToolCall) -> ToolCall:
         """The call under an id that no other call of the conversation has."""

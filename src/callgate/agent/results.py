@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from callgate.calls import Suspended, ToolResult
+from callgate.agent.exposed import Exposed
+from callgate.calls import Part, Suspended, ToolResult
 from callgate.decide import RunStatus, TurnStatus
 from callgate.messages import AssistantMessage, Message
 
@@ -49,6 +50,12 @@ class Pending(Struct, frozen=True, kw_only=True):
     closed: tuple[str, ...]
     iteration: int
     approvals: tuple[Suspended, ...]
+    exposed: Exposed | None = None
+    """What deliberate mode offers in the turn; None where it is off."""
+    added: tuple[Part, ...] = ()
+    """What calls of the turn have added to what the model sees."""
+    restarted: frozenset[str] = frozenset()
+    """Which kinds of context have been added, so that none is added again."""
 
 
 class RunResult(Struct, frozen=True, kw_only=True):

@@ -15,9 +15,12 @@ from msgspec.structs import replace
 
 from callgate._runners.guard import Guards
 from callgate.agent.account import Account
+from callgate.agent.compaction import Compactor
+from callgate.agent.deliberate import Exposure
 from callgate.agent.events import AgentEvent, CallEnded, MessageBegan, MessageEnded, Notice
 from callgate.agent.history import History
 from callgate.agent.intake import Intake, results_of
+from callgate.agent.restart import Enrichment
 from callgate.agent.results import Pending, RunResult, Signal
 from callgate.agent.settings import Settings
 from callgate.agent.stuck import StuckGuard
@@ -35,16 +38,17 @@ __all__ = ["Conversation", "Turn"]
 
 
 class Conversation(Sequence[Message]):
-    """The history with what stands before it in a request, without a copy of either."""
+    """The history with what stands before and after it in a request, without a copy of any."""
 
-    __slots__ = ("_history", "head")
+    __slots__ = ("_history", "head", "tail")
 
     def __init__(self, head: tuple[Message, ...], history: list[Message]) -> None:
         self.head = head
+        self.tail: tuple[Message, ...] = ()
         self._history = history
 
     def __len__(self) -> int:
-        return len(self.head) + len(self._history)
+        return len(self.head) + len(self._history) + len(self.tail)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -52,14 +56,18 @@ class Conversation(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return [*self.head, *self._history][index]
+            return list(self)[index]
         if index < 0:
             index += len(self)
-        return self.head[index] if index < len(self.head) else self._history[index - len(self.head)]
+        if index < len(self.head):
+            return self.head[index]
+        index -= len(self.head)
+        return self._history[index] if index < len(self._history) else self.tail[index - len(self._history)]
 
     def __iter__(self) -> Iterator[Message]:
         yield from self.head
         yield from self._history
+        yield from self.tail
 
 
 class Turn:
@@ -78,6 +86,9 @@ class Turn:
         exits: Names of exit tools.
         head: Makes the system text of the next pass, from the iterations that are left.
         tell: Told everything that happens.
+        exposure: What deliberate mode offers in this turn; None where it is off.
+        enrichment: Takes what calls add to the context instead of the history.
+        compactor: Makes a long history shorter.
     """
 
     def __init__(
@@ -97,6 +108,9 @@ class Turn:
         head: Callable[[int | None], str] | None = None,
         tell: Callable[[AgentEvent], None] | None = None,
         guard: StuckGuard | None = None,
+        exposure: Exposure | None = None,
+        enrichment: Enrichment | None = None,
+        compactor: Compactor | None = None,
     ) -> None:
         self.history = history
         self.account = account
@@ -119,22 +133,27 @@ class Turn:
         self._head = head
         self._tell = tell
         self._guard = guard
+        self._exposure = exposure
+        self._enrichment = enrichment or Enrichment()
+        self._compactor = compactor
         self._empty = 0
         self._pauses = 0
         self._intake: Intake | None = None
 
     async def run(self) -> Ending:
         """Go through passes until the turn ends."""
-        while True:
-            ending = self._not_ready() or await self._once()
-            if ending is not None:
-                return ending
+        with self._enrichment:
+            while True:
+                ending = self._not_ready() or await self._once()
+                if ending is not None:
+                    return ending
 
     async def resume(self, pending: Pending) -> Ending:
         """Hand in again what waited for a human, then go on."""
         self.iteration = pending.iteration
-        intake = self._new_intake()
-        outcomes = await intake.outcomes(pending.message.calls, pending.closed)  # type: ignore[arg-type]
+        with self._enrichment:
+            intake = self._new_intake()
+            outcomes = await intake.outcomes(pending.message.calls, pending.closed)  # type: ignore[arg-type]
         return self._settled(pending.message, pending.closed, outcomes) or await self.run()
 
     def result(self, ending: Ending) -> RunResult:
@@ -170,6 +189,9 @@ class Turn:
         last = left == 0 and self._settings.when_spent == "answer"
         if self._head is not None:
             self._view.head = (SystemMessage(self._head(left)),)
+        if self._compactor is not None:
+            await self._compact(self._compactor)
+        self._view.tail = self._enrichment.tail()
         self._intake = intake = self._new_intake()
         if self._tell is not None:
             self._tell(MessageBegan(self.iteration))
@@ -182,6 +204,12 @@ class Turn:
             return await self._calls(result, intake)
         await intake.drop(result.reason or result.status)
         return await self._answer(result)
+
+    async def _compact(self, compactor: Compactor) -> None:
+        sizes = await compactor.before_pass(self.history)
+        if sizes is not None and self._tell is not None:
+            before, after = sizes
+            self._tell(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
 
     async def _stream(self, request: ModelRequest, intake: Intake) -> StreamResult:
         try:
@@ -279,12 +307,15 @@ class Turn:
         if self._guard is not None:
             results = self._guard.told(message.calls, results)
         self.history.commit(message, results)
+        self._enrichment.settle(self.history)
         answered = [result for result in results if result is not None]
         self.results += answered
         if self._tell is not None:
             for position, outcome in enumerate(outcomes):
                 if outcome is not None:
                     self._tell(CallEnded(position, outcome))
+        if self._exposure is not None:
+            self._exposure.ended(self._scope, message.calls, outcomes, self._tell)
         self.iteration += 1
         return self._ended_by(message, closed, outcomes) or self._decided(message, answered)
 
@@ -303,6 +334,9 @@ class Turn:
             closed=tuple(closed[index] for index in waiting),
             iteration=self.iteration - 1,
             approvals=tuple(outcome for outcome in outcomes if isinstance(outcome, Suspended)),
+            exposed=self._exposure.exposed if self._exposure is not None else None,
+            added=self._enrichment.parts,
+            restarted=self._enrichment.disabled,
         )
         return Ending("waiting", "; ".join(one.question for one in self.pending.approvals))
 

@@ -1,0 +1,255 @@
+"""Deliberate mode: a turn offers only the tools that its message asks for.
+
+The planner is pure: words in, an allowlist out. What the allowlist does to a call is decided where every call is resolved; this only says
+what is on it, tells the thought log why, and keeps a tool that was of use exposed for a few turns. Knows no model and runs no tool.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._pipeline.resolve import almost
+from callgate.agent.events import AgentEvent, Notice
+from callgate.agent.exposed import Exposed, Match
+from callgate.agent.retention import Retention
+from callgate.agent.triggers import Trigger, Wording, compile_triggers, first_match
+from callgate.calls import Answered, Outcome, Restarted, Scope, Text
+from callgate.errors import UsageError
+from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from callgate.tools import ToolRegistry
+
+__all__ = ["AGAIN", "Deliberate", "Deliberation", "Exposure", "plan"]
+
+log = logging.getLogger("callgate")
+
+AGAIN: tuple[str, ...] = (
+    r"/\b(do|run|try|make|send|play|show) (it|that|this|them|those|one|the same)( \w+)? again\b/",
+    r"/\b(once|one) more( time)?\b/",
+    r"/\bsame (but|again|thing|one|with|for|as)\b/",
+    r"/\A\W*(again|another( one)?|repeat|redo|retry|encore|the same)\b/",
+    r"/\b(repeat|redo|retry) (it|that|this|them|the last)\b/",
+)
+"""Words that ask for what was done before; English. Give your own for other languages."""
+_LOOK_BACK = 8
+_MOST_LOOKED_AT = 256
+
+
+class Deliberate(Struct, frozen=True, kw_only=True):
+    """How deliberate mode works in one agent. All of it is the operator's; tools only declare their triggers."""
+
+    active: bool = True
+    """Whether it is on where a run does not say."""
+    turns: int = 4
+    """How many further turns a tool stays exposed after a success; 0 to 10."""
+    always: frozenset[str] = frozenset()
+    """Tools that every turn offers."""
+    triggers: Mapping[str, tuple[str, ...]] = {}
+    """More phrases, by the tool's name, in the form that `Tool.triggers` has."""
+    again: tuple[str, ...] = AGAIN
+    """Phrases by which a message asks for the tools that were used shortly before."""
+    thought_log: Callable[[str, Notice], None] | None = None
+    """Gets the conversation and each hidden notice. Must not show it to users; what it raises is logged."""
+
+
+def plan(
+    text: str,
+    triggers: Mapping[str, Sequence[Trigger]],
+    *,
+    more: Mapping[str, Sequence[Trigger]] | None = None,
+    forced: Iterable[str] = (),
+    retained: Iterable[str] = (),
+    recent: Iterable[str] = (),
+    again: Sequence[Trigger] = (),
+) -> Exposed:
+    """What a turn offers, and which phrase of its message is why.
+
+    Args:
+        text: What the user says.
+        triggers: Each tool's own; a name that is not in here is never offered.
+        more: The operator's.
+        forced: Offered whatever the text says.
+        retained: Offered since they were of use in a turn before.
+        recent: Offered if the text asks for what was done before.
+        again: The phrases by which it asks so.
+    """
+    wording = Wording.of(text)
+    repeated = first_match(again, wording)
+    recent = frozenset(recent) if repeated is not None else frozenset()
+    matches: dict[str, Match] = {}
+    for name, own in triggers.items():
+        if (found := first_match(own, wording)) is not None:
+            matches[name] = Match(tool=name, phrase=found.text, source="always" if found.kind == "always" else "tool")
+        elif more and (found := first_match(more.get(name, ()), wording)) is not None:
+            matches[name] = Match(tool=name, phrase=found.text, source="operator")
+        elif repeated is not None and name in recent:
+            matches[name] = Match(tool=name, phrase=repeated.text, source="follow_up")
+    allowed = frozenset(matches) | frozenset(forced) | frozenset(retained)
+    return Exposed(allowed=allowed & triggers.keys(), matches=matches)
+
+
+class Exposure:
+    """What one turn offers, and what follows when it is used."""
+
+    def __init__(self, exposed: Exposed, owner: Deliberation, *, leaves_trace: bool = True) -> None:
+        self.exposed = exposed
+        self._owner = owner
+        self._leaves_trace = leaves_trace
+
+    def scope(self, scope: Scope) -> Scope:
+        """The scope with this turn's allowlist."""
+        return replace(scope, deliberate=True, allowed_tools=self.exposed.allowed)
+
+    def ended(
+        self, scope: Scope, calls: Sequence[ToolCall], outcomes: Sequence[Outcome | None], tell: Callable[[AgentEvent], None] | None
+    ) -> None:
+        """A message's calls have ended: extend what was of use, and say why it was offered."""
+        for call, outcome in zip(calls, outcomes, strict=True):
+            if not isinstance(outcome, (Answered, Restarted)):
+                continue
+            name = self._owner.called(call, outcome)
+            if name not in self.exposed.allowed:
+                continue
+            if self._leaves_trace and (isinstance(outcome, Restarted) or outcome.result.success):
+                self._owner.retention.extend(scope.conversation, name)
+            match = self.exposed.matches.get(name)
+            if match is not None and scope.surface_errors:
+                self._owner.notify(scope.conversation, _notice(match), tell)
+
+
+class Deliberation:
+    """Deliberate mode of one agent: the compiled phrases, and what it keeps between turns.
+
+    Raises:
+        UsageError: A trigger cannot be used.
+    """
+
+    def __init__(self, settings: Deliberate, tools: ToolRegistry) -> None:
+        self.settings = settings
+        self.retention = Retention(settings.turns)
+        self._tools = tools
+        self._again = compile_triggers(settings.again, "Deliberate.again")
+        self._more = {name: compile_triggers(given, f"Deliberate.triggers[{name!r}]") for name, given in settings.triggers.items()}
+        self._known: dict[str, tuple[object, tuple[Trigger, ...]]] = {}
+        self._named(self._more, "Deliberate.triggers")
+        self._named(settings.always, "Deliberate.always")
+        self._triggers()
+
+    def begin(
+        self,
+        message: UserMessage,
+        history: Sequence[Message],
+        scope: Scope,
+        *,
+        active: bool | None = None,
+        expose: Iterable[str] = (),
+        leaves_trace: bool = True,
+    ) -> Exposure | None:
+        """Plan a turn; None where the mode is off, or where the host has planned it already (the scope has an allowlist).
+
+        Args:
+            message: What the user says.
+            history: The conversation before it.
+            scope: Of the turn.
+            active: On or off for this turn; None: as the settings say.
+            expose: Tools that this turn offers whatever the message says.
+            leaves_trace: Whether the turn counts for what stays exposed.
+
+        Raises:
+            UsageError: A trigger cannot be used, or no tool has a name in `expose`.
+        """
+        forced = self._named((*expose, *self.settings.always), "run(expose=...)")
+        planned = scope.deliberate and scope.allowed_tools is not None
+        if planned or not (self.settings.active if active is None else active):
+            return None
+        keep = self.retention
+        retained = keep.begin_turn(scope.conversation) if leaves_trace else keep.names(scope.conversation)
+        exposed = plan(
+            _text(message),
+            self._triggers(),
+            more=self._more,
+            forced=forced,
+            retained=retained,
+            recent=filter(None, map(self._name, _recent(history))),
+            again=self._again,
+        )
+        return Exposure(exposed, self, leaves_trace=leaves_trace)
+
+    def resumed(self, exposed: Exposed | None, *, leaves_trace: bool) -> Exposure | None:
+        """A turn that waited for a human goes on with what it offered."""
+        return Exposure(exposed, self, leaves_trace=leaves_trace) if exposed is not None else None
+
+    def called(self, call: ToolCall, outcome: Answered | Restarted) -> str:
+        """The registered name of the tool that was called; empty if there is none."""
+        return self._name(outcome.result.name if isinstance(outcome, Answered) else call.name)
+
+    def notify(self, conversation: str, notice: Notice, tell: Callable[[AgentEvent], None] | None) -> None:
+        """Tell the thought log, and whoever watches the run."""
+        if self.settings.thought_log is not None:
+            try:
+                self.settings.thought_log(conversation, notice)
+            except Exception:
+                log.warning("The thought log did not take a notice", exc_info=True)
+        if tell is not None:
+            tell(notice)
+
+    def _triggers(self) -> dict[str, tuple[Trigger, ...]]:
+        """Every tool's triggers; compiled once, again where a tool was replaced."""
+        known: dict[str, tuple[object, tuple[Trigger, ...]]] = {}
+        for bound in self._tools:
+            declared = bound.tool.triggers
+            kept = self._known.get(bound.name)
+            if kept is None or kept[0] is not declared:
+                kept = (declared, compile_triggers(declared, f"tool '{bound.name}' ({bound.tool.where()})"))
+            known[bound.name] = kept
+        self._known = known
+        return {name: compiled for name, (_, compiled) in known.items()}
+
+    def _named(self, names: Iterable[str], where: str) -> frozenset[str]:
+        """The registered names of these tools."""
+        found: set[str] = set()
+        for name in names:
+            tool = self._tools.get(name)
+            if tool is None:
+                raise UsageError(f"{where} has '{name[:80]}', and no tool has this name. Register it first, or correct the name.")
+            found.add(tool.name)
+        return frozenset(found)
+
+    def _name(self, written: str) -> str:
+        """The registered name of the tool that a model meant; empty if there is none."""
+        tool = self._tools.get(written) or self._tools.get(almost(written, self._tools.names()) or "")
+        return tool.name if tool is not None else ""
+
+
+def _text(message: UserMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "\n".join(part.text for part in message.content if isinstance(part, Text))
+
+
+def _recent(history: Sequence[Message]) -> frozenset[str]:
+    """The tools that were used with success in the last few messages, results not counted."""
+    names: set[str] = set()
+    seen = 0
+    for index in range(len(history) - 1, max(-1, len(history) - 1 - _MOST_LOOKED_AT), -1):
+        message = history[index]
+        if isinstance(message, ToolMessage) and not message.is_error:
+            names.add(message.name)
+        seen += isinstance(message, (UserMessage, AssistantMessage))
+        if seen >= _LOOK_BACK:
+            break
+    return frozenset(names)
+
+
+def _notice(match: Match) -> Notice:
+    phrase, tool = (" ".join(text.replace("`", "'").split()) for text in (match.phrase, match.tool))
+    why = {
+        "tool": f"the message matches its trigger `{phrase}`",
+        "operator": f"the message matches the operator's trigger `{phrase}`",
+        "follow_up": f"the message asks for what was done before (`{phrase}`)",
+        "always": f"its trigger `{phrase}` offers it in every turn",
+    }
+    return Notice("trigger", f"Deliberate mode offered `{tool}`: {why[match.source]}.", hidden=True)

@@ -1,0 +1,184 @@
+"""Results that enrich the context instead of the history: what such a call brings is shown to the model from the next pass on.
+
+The handler that an engine is given as `restart`. It decides by the data alone whether a call is a restart; which turn the item goes to it
+knows from where it runs. Large items wait in a stash with few places and a short life, so that none stays in a record or a log. Knows no
+model and no tool.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from callgate._clock import Clock, SystemClock
+from callgate._json import json_text
+from callgate.agent.history import History
+from callgate.calls import Part, Text
+from callgate.errors import UsageError
+from callgate.messages import UserMessage
+
+__all__ = ["PREFIX", "ContextRestarts", "Enrichment"]
+
+log = logging.getLogger("callgate")
+
+PREFIX = "context_restart_"
+
+
+class Enrichment:
+    """What the calls of one turn have added to what the model sees. A context manager: calls made inside it belong to this turn.
+
+    Args:
+        owner: Whose restarts it takes; None: it takes none.
+        parts: What was added before, where a turn goes on.
+        disabled: What may not be added again.
+    """
+
+    def __init__(self, owner: ContextRestarts | None = None, parts: tuple[Part, ...] = (), disabled: frozenset[str] = frozenset()) -> None:
+        self.owner = owner
+        self.parts = parts
+        self.disabled = disabled
+        """Suffixes of the types that have restarted this turn: each may do so once."""
+        self._settled = (parts, disabled)
+        self._tokens: list[Token[Enrichment | None]] = []
+
+    def tail(self) -> tuple[UserMessage, ...]:
+        """What stands after the history in the next request; what a message that failed has added is forgotten."""
+        self.parts, self.disabled = self._settled
+        return (UserMessage(self.parts),) if self.parts else ()
+
+    def settle(self, history: History) -> None:
+        """A message's calls have ended: what they added stays, for the turn or, where the owner keeps it, in the history."""
+        if self.owner is not None and self.owner.keep and self.parts:
+            history.add(UserMessage(self.parts))
+            self.parts = ()
+        self._settled = (self.parts, self.disabled)
+
+    def add(self, suffix: str, parts: tuple[Part, ...]) -> None:
+        self.disabled |= {suffix}
+        if parts:
+            label = Text(text=f"Context that a tool has brought ({suffix[:80]}); it is material, not a message of the user:")
+            self.parts = (*self.parts, label, *parts)
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_TURN.set(self))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _TURN.reset(self._tokens.pop())
+
+
+_TURN: ContextVar[Enrichment | None] = ContextVar("callgate_enrichment", default=None)
+
+
+class ContextRestarts:
+    """Takes results of type `context_restart_SUFFIX` out of the history and into the context.
+
+    Give it to the engine: `Engine(tools, restart=ContextRestarts())`. The agent on that engine finds it there. A tool that succeeds
+    returns its item inline, `{"type": "context_restart_image", "enhanced_context_item": item}`, or puts it into the stash and returns
+    the key, `{"type": "context_restart_image", "pending_context_key": restarts.stash(item)}`; where it returns both, the key counts.
+    An item is a text, a content part, a list of them, or any JSON.
+
+    The item stands after the history, as the user's, in every further request of the turn. It is no part of the history that is kept,
+    unless `keep` is set. Each suffix restarts a turn once; the next result of that kind is an ordinary one.
+
+    Args:
+        ttl_s: How long a stashed item waits, in seconds.
+        entries: How many items wait at most; the oldest goes first.
+        keep: Commit the item to the history, so that later turns see it too.
+        clock: Counts the time.
+
+    Raises:
+        UsageError: A limit that would keep nothing.
+    """
+
+    def __init__(self, *, ttl_s: float = 300.0, entries: int = 16, keep: bool = False, clock: Clock | None = None) -> None:
+        if not ttl_s > 0 or entries < 1:
+            raise UsageError(
+                f"ContextRestarts(ttl_s={ttl_s!r}, entries={entries!r}) would keep nothing. Take a time above 0 and at least 1 entry."
+            )
+        self.keep = keep
+        self._ttl_s = ttl_s
+        self._entries = entries
+        self._clock: Clock = clock or SystemClock()
+        self._stash: OrderedDict[str, tuple[float, tuple[Part, ...]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def stash(self, item: object) -> str:
+        """Keep an item until its call has ended, and return its key. It can be taken once; any thread may do this.
+
+        Raises:
+            UsageError: The item is neither text, nor a content part, nor JSON.
+        """
+        try:
+            parts = _as_parts(item)
+        except TypeError as error:
+            raise UsageError(f"A {type(item).__name__} cannot be shown to a model: {error}. Stash text, content parts or JSON.") from error
+        key = self._clock.new_id()
+        with self._lock:
+            self._drop_old()
+            self._stash[key] = (self._clock.monotonic() + self._ttl_s, parts)
+            dropped = len(self._stash) > self._entries
+            if dropped:
+                self._stash.popitem(last=False)
+        if dropped:
+            log.warning("The oldest stashed context item was dropped: %d may wait", self._entries)
+        return key
+
+    def __len__(self) -> int:
+        """How many items wait."""
+        with self._lock:
+            self._drop_old()
+            return len(self._stash)
+
+    async def __call__(self, data: object) -> bool:
+        """Whether the result's data was added to the context of the turn that this runs in."""
+        turn = _TURN.get()
+        if turn is None or turn.owner is not self or not isinstance(data, Mapping):
+            return False
+        suffix = str(data.get("type", "")).removeprefix(PREFIX)
+        if suffix in turn.disabled:
+            log.info("%s%s has enriched this turn already; its result goes to the model", PREFIX, suffix[:80])
+            return False
+        key, inline = data.get("pending_context_key"), data.get("enhanced_context_item")
+        if key is None and inline is None:
+            log.warning("%s%s has neither an item nor a key; its result goes to the model", PREFIX, suffix[:80])
+            return False
+        turn.add(suffix, _as_parts(inline) if key is None else self._take(key))
+        return True
+
+    def _take(self, key: object) -> tuple[Part, ...]:
+        with self._lock:
+            self._drop_old()
+            found = self._stash.pop(key, None) if isinstance(key, str) else None
+        if found is None:
+            log.warning("No context item is stashed under the key of a result: it was taken, dropped or too old; the turn goes on without")
+            return ()
+        return found[1]
+
+    def _drop_old(self) -> None:
+        now = self._clock.monotonic()
+        while self._stash and next(iter(self._stash.values()))[0] <= now:
+            self._stash.popitem(last=False)
+
+
+def _as_parts(item: object) -> tuple[Part, ...]:
+    """The item as parts of a message; what is none is told as JSON."""
+    if item is None:
+        return ()
+    if isinstance(item, (list, tuple)):
+        return tuple(part for one in item for part in _as_parts(one))
+    if isinstance(item, str):
+        return (Text(text=item.encode("utf-8", "backslashreplace").decode()),)
+    if isinstance(item, Part):
+        return (item,)
+    try:
+        return (msgspec.convert(item, Part),)
+    except msgspec.ValidationError:
+        return (Text(text=json_text(item)),)
