@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -411,6 +412,12 @@ def test_a_trigger_that_cannot_work_is_refused_with_the_tools_name(triggers: Any
 
     with pytest.raises(UsageError, match="picture"):
         Agent(Script(), tools=[picture], deliberate=Deliberate())
+
+
+def test_the_reference_has_the_bounds() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
+    assert f"At most {MOST_TRIGGERS} of one tool, of {MOST_CHARS} characters each" in page
+    assert f"the first and the last {MOST_TEXT // 2:,} characters" in page
 
 
 def test_a_long_message_is_looked_at_from_both_ends() -> None:

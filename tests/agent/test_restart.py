@@ -226,15 +226,37 @@ async def test_a_result_of_another_type_or_without_an_item_is_an_ordinary_one(re
     """A58: the name space is the seam."""
 
     @tool(effect="none")
-    async def look(type: str) -> dict[str, object]:
+    async def look(type: str, item: str | None = None) -> dict[str, object]:
         """Look."""
-        return {"type": type}
+        return {"type": type, "enhanced_context_item": item}
 
-    for kind in ("context_restarted", "film", "context_restart_film"):
-        model = Script(says(call("look", {"type": kind})), DONE)
+    for arguments in (
+        {"type": "context_restarted", "item": "A film."},
+        {"type": "film", "item": "A film."},
+        {"type": "context_restart_film"},
+    ):
+        model = Script(says(call("look", arguments)), DONE)
         async with Agent(model, tools=[look], restart=restarts) as agent:
             result = await agent.run("What is it about?")
-        assert [one.data for one in result.results] == [{"type": kind}]
+        assert [one.data for one in result.results] == [{"type": arguments["type"], "enhanced_context_item": arguments.get("item")}]
+
+
+async def test_a_turn_within_a_turn_keeps_what_it_adds_to_itself(restarts: ContextRestarts) -> None:
+    """A tool may run an agent on the same engine."""
+    inner = Script(says(call("look", {"item": "Inner."})), DONE)
+    outer = Script(says(call("ask")), says(call("look", {"item": "Outer."})), DONE)
+    async with Engine(Cinema(restarts).tools(), restart=restarts) as engine:
+
+        @tool(effect="none")
+        async def ask() -> str:
+            """Ask another agent."""
+            return (await Agent(inner, engine).run("What is it about?")).text
+
+        engine.register(ask)
+        await Agent(outer, engine).run("Ask, then look.")
+    assert added(inner.seen[1]) == ["Inner."]
+    assert isinstance(outer.seen[1][-1], ToolMessage)
+    assert added(outer.seen[2]) == ["Outer."]
 
 
 async def test_calls_outside_a_turn_have_ordinary_results(restarts: ContextRestarts) -> None:

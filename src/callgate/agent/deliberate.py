@@ -131,7 +131,7 @@ class Deliberation:
         self.settings = settings
         self.retention = Retention(settings.turns)
         self._tools = tools
-        self._again = compile_triggers(settings.again, "Deliberate.again")
+        self._again = compile_triggers(settings.again, "Deliberate.again") if settings.active else None
         self._more = {name: compile_triggers(given, f"Deliberate.triggers[{name!r}]") for name, given in settings.triggers.items()}
         self._known: dict[str, tuple[object, tuple[Trigger, ...]]] = {}
         self._named(self._more, "Deliberate.triggers")
@@ -174,7 +174,7 @@ class Deliberation:
             forced=forced,
             retained=retained,
             recent=filter(None, map(self._name, _recent(history))),
-            again=self._again,
+            again=self._words_that_repeat(),
         )
         return Exposure(exposed, self, leaves_trace=leaves_trace)
 
@@ -195,6 +195,12 @@ class Deliberation:
                 log.warning("The thought log did not take a notice", exc_info=True)
         if tell is not None:
             tell(notice)
+
+    def _words_that_repeat(self) -> tuple[Trigger, ...]:
+        """Compiled when the first turn needs them, where the mode is the exception."""
+        if self._again is None:
+            self._again = compile_triggers(self.settings.again, "Deliberate.again")
+        return self._again
 
     def _triggers(self) -> dict[str, tuple[Trigger, ...]]:
         """Every tool's triggers; compiled once, again where a tool was replaced."""
