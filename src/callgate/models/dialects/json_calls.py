@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.names import ToolNames
@@ -18,7 +19,7 @@ from callgate.models.dialects.parts import Found
 from callgate.models.dialects.python_values import python_to_json
 from callgate.models.dialects.typed import as_object
 
-__all__ = ["ARGUMENT_KEYS", "NAME_KEYS", "Call", "argument_text", "call_of", "calls_of", "member_spans", "pieces", "starts_a_call"]
+__all__ = ["ARGUMENT_KEYS", "NAME_KEYS", "Call", "argument_text", "call_of", "calls_of", "member_spans", "pieces", "said", "starts_a_call"]
 
 NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
@@ -26,6 +27,7 @@ _ID_KEYS = ("id", "tool_call_id", "call_id")
 _WHY_KEYS = ("reasoning", "thought", "thoughts")
 _OTHER_KEYS = frozenset({"type", "index"})
 _CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_WHY_KEYS, *_OTHER_KEYS})
+_GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call")
 _SURE_NAMES = ("name", "tool_name", "tool", "function")
 _SURE_ARGUMENTS = ("arguments", "parameters")
 _SPACE = re.compile(r"\s*")
@@ -106,28 +108,32 @@ def _string(text: str) -> str:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return text.strip("\"'")
-    return value if isinstance(value, str) else text
+    return value if isinstance(value, str) else text.strip("\"'")
 
 
 def call_of(text: str) -> Call | None:
-    """The call that an object says; None if it names nothing."""
+    """The call that an object says, or the object that is its member `function`; None if it names nothing."""
     spans = member_spans(text)
     if not spans:
         return _python_call(text)
-    name_key = next((key for key in NAME_KEYS if key in spans and _of(text, spans, key).startswith(('"', "{"))), None)
+    inner = _of(text, spans, "function") if "function" in spans else ""
+    if not inner.startswith("{"):
+        return _call(text, spans)
+    call = _call(inner, member_spans(inner))
+    return call if call is None or call.id else replace(call, id=_first(text, spans, _ID_KEYS))
+
+
+def _call(text: str, spans: dict[str, tuple[int, int]]) -> Call | None:
+    name_key = next((key for key in NAME_KEYS if key in spans and _of(text, spans, key).startswith('"')), None)
     if name_key is None:
         return None
     name = _of(text, spans, name_key)
-    if name.startswith("{"):
-        return call_of(name) if name_key == "function" else None
-    if name_key == "name" and "function" in spans and _of(text, spans, "function").startswith("{"):
-        return call_of(_of(text, spans, "function"))
     key = next((key for key in ARGUMENT_KEYS if key in spans), None)
     return Call(
         name=_string(name),
         arguments=argument_text(_of(text, spans, key)) if key else "",
-        id=next((_of(text, spans, one).strip('"') for one in _ID_KEYS if one in spans), ""),
-        reasoning=next((_string(_of(text, spans, one)) for one in _WHY_KEYS if one in spans), ""),
+        id=_first(text, spans, _ID_KEYS),
+        reasoning=_first(text, spans, _WHY_KEYS),
         alien=not _CALL_KEYS.issuperset(spans),
         sure=name_key in _SURE_NAMES and key in _SURE_ARGUMENTS,
     )
@@ -136,6 +142,11 @@ def call_of(text: str) -> Call | None:
 def _of(text: str, spans: dict[str, tuple[int, int]], key: str) -> str:
     start, end = spans[key]
     return text[start:end]
+
+
+def _first(text: str, spans: dict[str, tuple[int, int]], keys: tuple[str, ...]) -> str:
+    """The first of these members that there is, as text."""
+    return next((_string(_of(text, spans, key)) for key in keys if key in spans), "")
 
 
 def _python_call(text: str) -> Call | None:
@@ -179,6 +190,8 @@ def starts_a_call(text: str, tools: ToolNames) -> bool | None:
     if found is None:
         head = body.lstrip()
         return None if len(head) < 70 and (not head or (head.startswith('"') and '"' not in head[1:])) else False
+    if found[1] in _GROUP_KEYS:
+        return True
     if found[1] not in _CALL_KEYS:
         return False
     if found[1] not in NAME_KEYS or found[1] == "function":
@@ -186,6 +199,19 @@ def starts_a_call(text: str, tools: ToolNames) -> bool | None:
     if found[2] is None:
         return None if len(body) - found.end() < 1_000 else False
     return tools.may_call(_string(found[2]))
+
+
+def said(text: str) -> list[Call]:
+    """The calls that an object without markers says: itself, or those that it holds and nothing else."""
+    spans = member_spans(text)
+    key = next((key for key in _GROUP_KEYS if key in spans), None)
+    if key is None:
+        call = call_of(text)
+        return [call] if call is not None else []
+    group = _of(text, spans, key)
+    texts = [group] if group.startswith("{") else pieces(group) if group.startswith("[") else []
+    found = [call for call in map(call_of, texts) if call is not None]
+    return found if len(found) == len(texts) and len(spans) == 1 else []
 
 
 def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:

@@ -10,16 +10,22 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from callgate.models.dialects.families import ALL
 from callgate.models.dialects.shape import Dialect
 
-__all__ = ["ANSWER", "END", "FENCE", "OBSERVATION", "Marks", "marks_for"]
+__all__ = ["ANSWER", "END", "FENCE", "OBSERVATION", "SENTENCE_ENDS", "WRAPPERS", "Marks", "marks_for"]
 
 FENCE = "```"
 ANSWER = "Final Answer:"
 OBSERVATION = "Observation:"
 END = "</s>"
 """Ends a message, and strikes out text on a page: it is nothing only directly behind a call."""
+SENTENCE_ENDS = ".!?"
+"""What directly follows these starts something new, as at the start of a line."""
+WRAPPERS = {"<response>": "</response>", "<answer>": "</answer>"}
+"""What some put around an answer that follows a thought."""
 _SILENT = ("<|im_end|>", "<|im_start|>assistant", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|start_header_id|>", END)
 _THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"))
 
@@ -40,10 +46,10 @@ class Marks:
             bare.update(dialect.openers if dialect.bare else ())
         self.closers = frozenset(self.thoughts.values())
         self.bare = frozenset(literal for literal in bare if all(one.bare for one in self.dialects.get(literal, ())))
-        everything = {*self.dialects, *self.silent, *self.thoughts, *self.closers, *self.bare}
+        everything = {*self.dialects, *self.silent, *self.thoughts, *self.closers, *self.bare, *WRAPPERS, *WRAPPERS.values()}
         anywhere = everything - self.bare
         self.anywhere = re.compile(_alternatives(_shortest(anywhere)))
-        self.at_line = re.compile(rf"\n[ \t]*({_alternatives(_shortest(self.bare))})")
+        self.at_line = re.compile(rf"(?:\n[ \t]*|[{SENTENCE_ENDS}])({_alternatives(_shortest(self.bare))})")
         self.here = re.compile(rf"\s*({_alternatives(_shortest(self.bare))})")
         self.unfinished = _beginnings(anywhere)
         self.unfinished_at_line = _beginnings(self.bare)
@@ -75,5 +81,9 @@ def _beginnings(literals: Iterable[str]) -> frozenset[str]:
 @lru_cache(maxsize=64)
 def marks_for(hint: str | None) -> Marks:
     """The marks of all dialects, that of the hint first."""
-    chosen = [one for one in ALL if not one.by_hint or one.name == hint]
+    chosen = [_hinted(one) if one.name == hint else one for one in ALL if not one.by_hint or one.name == hint]
     return Marks(sorted(chosen, key=lambda one: one.name != hint))
+
+
+def _hinted(dialect: Dialect) -> Dialect:
+    return dialect if dialect.read_hinted is None else replace(dialect, bare=False, read=dialect.read_hinted)

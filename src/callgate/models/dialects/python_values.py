@@ -6,7 +6,6 @@ Reads, and never evaluates: a name or an expression is an error. Bounded in dept
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable
@@ -15,7 +14,8 @@ __all__ = ["keyword_arguments", "python_to_json"]
 
 _MAX_DEPTH = 64
 _SPACE = re.compile(r"(?:\s+|#[^\n]*\n)*")
-_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])", re.ASCII)
+_PARTS = re.compile(r"(?P<sign>[-+]?)(?P<whole>0|[1-9]\d*)?(?:\.(?P<part>\d*))?(?P<power>[eE][-+]?\d+)?", re.ASCII)
 _STRING = re.compile(
     r"""[rRuUbBfF]{0,2}(?:'''(?P<a>.*?)(?<!\\)'''|\"\"\"(?P<b>.*?)(?<!\\)\"\"\"|'(?P<c>[^'\\]*(?:\\.[^'\\]*)*)'|"(?P<d>[^"\\]*(?:\\.[^"\\]*)*)")""",
     re.DOTALL,
@@ -164,5 +164,9 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _number(text: str) -> str:
-    value = ast.literal_eval(text.lstrip("+"))
-    return json.dumps(value)
+    """A number as JSON writes it, digit for digit."""
+    found = _PARTS.fullmatch(text.replace("_", ""))
+    if found is None or not (found["whole"] or found["part"]):
+        raise ValueError("no number")
+    part = "" if found["part"] is None else f".{found['part'] or '0'}"
+    return f"{found['sign'].strip('+')}{found['whole'] or '0'}{part}{found['power'] or ''}"

@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping
 from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.marks import ANSWER, END, FENCE, OBSERVATION, marks_for
+from callgate.models.dialects.marks import ANSWER, END, FENCE, OBSERVATION, SENTENCE_ENDS, WRAPPERS, marks_for
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found, Part, Reading, Shown, Thought, gather
 from callgate.models.dialects.shape import Dialect
@@ -24,7 +24,8 @@ __all__ = ["TextReader", "read_text"]
 
 _INFO = re.compile(r"[^\s`]*")
 _QUOTES = frozenset("\"'\u2018\u201c\u00ab")
-_PATIENCE, _PER_CHARACTER = 65_536, 16
+_STARTS = frozenset(SENTENCE_ENDS)
+_PATIENCE, _PER_CHARACTER = 65_536, 8
 """How many characters may be read in vain: some at first, and some more for each that has been read for good."""
 
 
@@ -54,6 +55,8 @@ class TextReader:
         """Whether an odd number of backticks stands on this line."""
         self._last = ""
         self._after_call = False
+        self._wrapper = ""
+        """What closes what the answer is wrapped in."""
         self._fence: str | None = None
         """The language of the code block that the text is in."""
         self._acted = self._answered = self._dropping = False
@@ -106,7 +109,8 @@ class TextReader:
         while True:
             cursor.begin()
             found = self._found()
-            held = len(cursor.text) if cursor.ended else self._unfinished()
+            sure = cursor.ended or (found is not None and found[0] + self._marks.longest <= len(cursor.text))
+            held = len(cursor.text) if sure else self._unfinished()
             if found is not None and found[0] <= held:
                 self._show(found[0])
                 return found[1]
@@ -125,13 +129,17 @@ class TextReader:
         at_line = self._searched("at_line", marks.at_line)
         if at_line is not None:
             places.append((at_line.start(1), 1, at_line[1]))
-        here = marks.here.match(self._cursor.text, pos) if self._blank else None
-        if here is not None:
+        here = marks.here.match(self._cursor.text, pos) if self._starts() else None
+        if here is not None and (self._blank or here.start(1) == pos):
             places.append((here.start(1), 1, here[1]))
         if not places:
             return None
         start, _, literal = min(places)
         return start, literal
+
+    def _starts(self) -> bool:
+        """Whether something new may start here: a line, or what directly follows a sentence."""
+        return self._blank or self._last in _STARTS
 
     def _searched(self, name: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """The next match from here on; searched for once."""
@@ -154,8 +162,9 @@ class TextReader:
         return size
 
     def _blank_at(self, place: int) -> bool:
-        before, line, after = self._cursor.text[self._cursor.pos : place].rpartition("\n")
-        return (bool(line) or self._blank) and not after.strip() and not (before and not line)
+        before = self._cursor.text[self._cursor.pos : place]
+        _, line, after = before.rpartition("\n")
+        return ((bool(line) or self._blank) and not after.strip()) or (before[-1:] or self._last) in _STARTS
 
     def _show(self, end: int) -> None:
         """Release the text up to `end`."""
@@ -198,8 +207,11 @@ class TextReader:
 
     def _mark(self, literal: str) -> Wait[bool]:
         """Read what a mark stands for; False if it is text."""
+        cursor = self._cursor
         for longer in self._marks.beginning_with(literal):
-            if (yield from self._cursor.at(longer)) and (yield from self._means(longer)):
+            if not longer.startswith(cursor.ahead(len(longer))):
+                continue
+            if (yield from cursor.at(longer)) and (yield from self._means(longer)):
                 return True
         return False
 
@@ -219,15 +231,23 @@ class TextReader:
             self._skip(literal)
             self._closers, self._has_thought = frozenset({marks.thoughts[literal]}), True
             return True
-        if literal in marks.closers and not self._has_thought:
+        if literal in marks.silent and (literal != END or self._after_call):
+            self._skip(literal)
+            return True
+        if literal in marks.closers and not self._has_thought and not (yield from self._is_mentioned(literal)):
             self._skip(literal)
             self._has_thought = True
             self._emit(Thought(text="", recalled=True))
             return True
-        if literal in marks.silent and (literal != END or self._after_call):
+        if literal == self._wrapper or (literal in WRAPPERS and self._has_thought and self._after_call):
+            self._wrapper = WRAPPERS.get(literal, "")
             self._skip(literal)
             return True
         return (yield from self._words(literal))
+
+    def _is_mentioned(self, literal: str) -> Wait[bool]:
+        """Whether a mark stands like a word between words."""
+        return self._last == " " and (yield from self._cursor.at(f"{literal} "))
 
     def _words(self, literal: str) -> Wait[bool]:
         """What agents' prompts and code blocks have for marks."""
@@ -244,6 +264,7 @@ class TextReader:
 
     def _toggle_fence(self) -> Wait[None]:
         cursor = self._cursor
+        cursor.begin()
         start = cursor.offset
         yield from cursor.take(FENCE)
         info = yield from cursor.run(_INFO)
@@ -267,7 +288,7 @@ class TextReader:
         """Whether a dialect may be tried here."""
         if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
             return False
-        return not dialect.bare or (self._blank and not self._answered and not self._closers)
+        return not dialect.bare or (self._starts() and not self._answered and not self._closers)
 
     def _try(self, dialect: Dialect, opener: str) -> Wait[bool]:
         """Whether a dialect finds something here. What it has read since its last find is text again if it stops."""

@@ -35,6 +35,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Its openers are ordinary text: they count at the start of a line only, and never behind a final answer."""
     by_hint: bool = False
     """Only for hosts that name it."""
+    read_hinted: Callable[[Cursor, ToolNames, str], Reads] | None = None
+    """Reads for hosts that name it, who want its openers to count inside a line as well."""
     silent: tuple[str, ...] = ()
     """Its markers that say nothing and are not shown."""
     thoughts: tuple[tuple[str, str], ...] = ()

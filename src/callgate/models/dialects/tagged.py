@@ -24,7 +24,7 @@ __all__ = ["Tags", "read_tagged", "read_tagged_calls"]
 
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-_WRAPPERS = frozenset({"arguments", "parameters"})
+_WRAPPERS = frozenset({"arguments", "parameters", "properties"})
 
 
 class Tags(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callgate.models.dialects.families.apertus import APERTUS
-from callgate.models.dialects.families.bare_json import BARE_JSON, FENCED_JSON, JSON_IN_TEXT
+from callgate.models.dialects.families.bare_json import BARE_JSON, FENCED_JSON, JSON_IN_TAGS, JSON_IN_TEXT
 from callgate.models.dialects.families.cohere import COHERE
 from callgate.models.dialects.families.deepseek import DEEPSEEK
 from callgate.models.dialects.families.deepseek_dsml import DEEPSEEK_DSML
@@ -76,6 +76,7 @@ ALL: tuple[Dialect, ...] = (
     REACT,
     TOOL_CODE,
     FENCED_JSON,
+    JSON_IN_TAGS,
     BARE_JSON,
     PYTHONIC,
     JSON_IN_TEXT,

@@ -13,19 +13,21 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.json_calls import Call, call_of, starts_a_call
+from callgate.models.dialects.json_calls import Call, said, starts_a_call
 from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 
-__all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TEXT", "read_object"]
+__all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TAGS", "JSON_IN_TEXT"]
 
 _BLANK = re.compile(r"[ \t]*")
 _STRAY = re.compile(r"[\s;,\]}]*")
 _MAY_FOLLOW = frozenset({"", "\n", "\r", ";", ",", "{", "<", "`", "[", "]", "}"})
 _FIRST = 600
+_TAGS = ("<tool>", "<tools>", "<json>", "<JSON>", "<xml>", "<response>", "<function_call>", "<tool_call>")
 
 
-def read_object(cursor: Cursor, tools: ToolNames) -> Wait[Call]:
+def _object(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
     """Read an object that may be a call without markers; as soon as it cannot be one any more, it is none."""
     while True:
         verdict = starts_a_call(cursor.ahead(_FIRST), tools)
@@ -35,12 +37,15 @@ def read_object(cursor: Cursor, tools: ToolNames) -> Wait[Call]:
             raise NoCall
     if not verdict:
         raise NoCall
-    call = call_of((yield from cursor.value()))
-    if call is None or not call.arguments.startswith("{") or not tools.may_call(call.name):
+    calls = said((yield from cursor.value()))
+    if not calls or not all(_is_call(call, tools) for call in calls):
         raise NoCall
-    if call.alien or (tools.unknown and not call.sure):
-        raise NoCall
-    return call
+    return [call.found(tools) for call in calls]
+
+
+def _is_call(call: Call, tools: ToolNames) -> bool:
+    sure = not tools.unknown or call.sure
+    return call.arguments.startswith("{") and tools.may_call(call.name) and sure and not call.alien
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -48,11 +53,11 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield from _list(cursor, tools)
     else:
         cursor.unread(opener)
-        call = yield from read_object(cursor, tools)
+        calls = yield from _object(cursor, tools)
         yield from cursor.run(_BLANK)
         if (yield from cursor.peek()) not in _MAY_FOLLOW:
             raise NoCall
-        yield call.found(tools)
+        yield from calls
     yield from cursor.run(_STRAY)
 
 
@@ -61,8 +66,7 @@ def _list(cursor: Cursor, tools: ToolNames) -> Reads:
         yield from cursor.white()
         if (yield from cursor.peek()) != "{":
             raise NoCall
-        call = yield from read_object(cursor, tools)
-        yield call.found(tools)
+        yield from (yield from _object(cursor, tools))
         yield from cursor.white()
         if not (yield from cursor.take(",", ";")):
             yield from cursor.take("]")
@@ -71,9 +75,25 @@ def _list(cursor: Cursor, tools: ToolNames) -> Reads:
 
 def _read_fenced(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.white()
+    tag = yield from cursor.take(*_TAGS)
+    yield from cursor.white()
     start = yield from cursor.expect("[", "{")
     yield from _read(cursor, tools, start)
+    if tag:
+        yield from cursor.take(_closing(tag))
+        yield from cursor.white()
     yield from cursor.take("```")
+
+
+def _read_in_tags(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    yield from cursor.white()
+    start = yield from cursor.expect("[", "{")
+    yield from _read(cursor, tools, start)
+    yield from cursor.take(_closing(opener))
+
+
+def _closing(tag: str) -> str:
+    return f"</{tag[1:]}"
 
 
 def _read_inline(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -81,7 +101,7 @@ def _read_inline(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield from _list(cursor, tools)
     else:
         cursor.unread(opener)
-        yield (yield from read_object(cursor, tools)).found(tools)
+        yield from (yield from _object(cursor, tools))
     yield from cursor.take(";")
 
 
@@ -92,13 +112,22 @@ BARE_JSON = Dialect(
     openers=("{", "["),
     read=_read,
     bare=True,
+    read_hinted=_read_inline,
 )
 FENCED_JSON = Dialect(
     name="fenced-json",
     families="prompted models, the fallback format",
     example='```json\n{"tool": "get_weather", "parameters": {"city": "Paris"}}\n```',
-    openers=("```json", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```"),
+    openers=("```json", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```xml", "```"),
     read=_read_fenced,
+    bare=True,
+)
+JSON_IN_TAGS = Dialect(
+    name="json-in-tags",
+    families="prompted models",
+    example='<tool>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool>',
+    openers=_TAGS[:6],
+    read=_read_in_tags,
     bare=True,
 )
 JSON_IN_TEXT = Dialect(

@@ -13,6 +13,8 @@ Source: the prompt templates v2 and v3.llama3 of functionary.
 
 from __future__ import annotations
 
+import re
+
 from callgate.models.dialects.cursor import Cursor, NoCall
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
@@ -20,18 +22,20 @@ from callgate.models.dialects.shape import Dialect, Reads
 
 __all__ = ["FUNCTIONARY"]
 
+_NAME = re.compile(r"[\w.\-]+")
 _RECIPIENT, _ARROWS = "<|recipient|>", ">>>"
 _ENDS = ("<|stop|>", "<|eot_id|>")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    name = tools.written((yield from cursor.until("\n"))[0])
+    line, _ = yield from cursor.until("\n")
+    name = line if opener == _ARROWS else tools.written(line)
     if opener == _RECIPIENT:
         yield from cursor.white()
         yield from cursor.expect("<|content|>")
     if name == "all":
         return
-    if not name or len(name) > 200 or (opener == _ARROWS and not tools.may_call(name)):
+    if not name or len(name) > 200 or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
         raise NoCall
     yield from cursor.white()
     if (yield from cursor.peek()) != "{":

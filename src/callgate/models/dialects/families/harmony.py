@@ -43,7 +43,7 @@ HARMONY = Dialect(
     name="harmony",
     families="GPT-OSS",
     example='<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>',
-    openers=("<|channel|>", "<|start|>assistant to=functions.", "to="),
+    openers=("<|channel|>", "to="),
     read=_read,
     silent=(
         "<|start|>assistant",

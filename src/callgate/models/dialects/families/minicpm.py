@@ -47,7 +47,7 @@ def _fits(found: Found, schema: Mapping[str, object] | None) -> bool:
     except (ValueError, RecursionError):
         return False
     required = schema.get("required")
-    needed = {*required} if isinstance(required, list) else set()
+    needed = {one for one in required if isinstance(one, str)} if isinstance(required, list) else set()
     return given >= needed and (given <= set(properties) or schema.get("additionalProperties") not in (None, False))
 
 

@@ -27,4 +27,5 @@ PYTHONIC = Dialect(
     openers=("[",),
     read=_read,
     bare=True,
+    read_hinted=_read,
 )

@@ -32,7 +32,7 @@ _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "fin
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.run(_BLANK)
-    if (yield from cursor.peek()) in ("\n", "`", "["):
+    if (yield from cursor.peek()) in ("\n", "[") or (yield from cursor.at("```")):
         yield from _listed(cursor, tools)
         return
     line, _ = yield from cursor.until("\n", end=True)
