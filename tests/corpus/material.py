@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["build", "most_ms", "rows", "same"]
+__all__ = ["build", "found_rows", "most_ms", "rows", "same"]
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -22,6 +22,14 @@ def rows(name: str, **wanted: str) -> list[Any]:
         return [pytest.param({}, marks=pytest.mark.skip(reason=f"the input folder is absent ({name})"))]
     found = [row for row in _read(path) if all(row.get(key) == value for key, value in wanted.items())]
     return [pytest.param(row, id=str(row.get("id", row.get("name", index)))) for index, row in enumerate(found)]
+
+
+def found_rows(name: str) -> list[dict[str, Any]]:
+    """All rows of a file; the test is skipped where the folder is absent."""
+    path = FOLDER / name
+    if not path.exists():
+        pytest.skip(f"the input folder is absent ({name})")
+    return list(_read(path))
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:

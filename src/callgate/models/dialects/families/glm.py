@@ -33,6 +33,7 @@ class PairReader:
         self._end = end
 
     def __call__(self, cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+        spaced = yield from cursor.at(" ")
         yield from cursor.white()
         name = tools.written((yield from cursor.run(_NAME)))
         yield from cursor.white()
@@ -55,6 +56,8 @@ class PairReader:
                 cursor.unread(mark)
             members[key.strip()] = typed(text, parameter_schema(root, key.strip()), root)
             yield from cursor.white()
+        if not members and (spaced or not tools.may_call(name)):
+            raise NoCall
         if (yield from cursor.take(self._end)):
             yield Found(name=name, arguments=as_object(members))
         elif members and not cursor.cut and not (yield from cursor.peek()):
