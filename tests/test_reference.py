@@ -17,6 +17,7 @@ from callgate.events import KINDS
 from callgate.models.http import Timeouts
 from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
+from callgate.models.dialects import DIALECTS
 from callgate.policy.facts import FACTS
 from callgate.policy.rules import _RULE_KEYS, _TESTS
 from callgate.tools.registry import _EFFECT_OF
@@ -136,6 +137,15 @@ def split(cell: str) -> list[str]:
 def test_exit_codes() -> None:
     shown = {row[0].strip("`"): int(code) for code, row in table("docs/reference/exit-codes.md", "# Exit codes").items()}
     assert shown == {name: getattr(_exits, name) for name in _exits.__all__}
+
+
+def test_dialects() -> None:
+    shown = {name: (families, opener.strip("` ").replace("\\|", "|")) for name, (families, opener) in dialect_rows().items()}
+    assert shown == {one.name: (one.families, one.openers[0].strip("` ")) for one in DIALECTS.values()}
+
+
+def dialect_rows() -> dict[str, tuple[str, ...]]:
+    return table("docs/reference/dialects.md", "## Dialects")
 
 
 def test_the_architecture_names_every_room_in_its_layer() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from callgate._json import decode, json_text
 from callgate.calls import Part, RawCall, Text, ToolResult
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "ToolCall",
     "ToolMessage",
     "UserMessage",
+    "fallback_call",
+    "fallback_result",
     "function_response",
     "history_entry",
     "openai_message",
@@ -135,6 +138,27 @@ def history_entry(raw: RawCall, result: ToolResult, arguments: object = None) ->
 def openai_message(result: ToolResult) -> dict[str, object]:
     """The result as a `tool` message of an OpenAI chat request."""
     return {"role": "tool", "tool_call_id": result.id, "content": result.text}
+
+
+def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:
+    """The call as an assistant message of a model without structured calls: JSON text of `tool`, `parameters` and `reasoning`."""
+    content = {"tool": raw.name, "parameters": _parameters(raw), "reasoning": reasoning}
+    return {"role": "assistant", "content": json_text(content)}
+
+
+def fallback_result(result: ToolResult) -> dict[str, object]:
+    """The result as a user message of a model without structured calls: a line that names the tool, then JSON."""
+    return {"role": "user", "content": f"[TOOL RESULT: {result.name}]\n{json_text(_payload(result))}"}
+
+
+def _parameters(raw: RawCall) -> object:
+    """The arguments as an object; what is no JSON, as the text that it is."""
+    if isinstance(raw.arguments, Mapping):
+        return dict(raw.arguments)
+    try:
+        return decode(raw.arguments)
+    except ValueError:
+        return raw.arguments if isinstance(raw.arguments, str) else raw.arguments.decode("utf-8", "replace")
 
 
 def _payload(result: ToolResult) -> object:

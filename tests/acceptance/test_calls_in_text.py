@@ -1,0 +1,71 @@
+"""Models without structured calls: their text is read, its call takes the route, and the history is text again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from callgate import Engine, RawCall, tool
+from callgate.messages import fallback_call, fallback_result
+from callgate.models.dialects import Found, read_text
+from tests.door import said
+
+
+@tool
+def look(at: str) -> dict[str, str]:
+    """Look."""
+    return {"seen": at}
+
+
+SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
+WRITTEN = [
+    '{"tool": "look", "parameters": {"at": "sky"}, "reasoning": "it may rain"}',
+    'I look.\n```json\n{"tool": "look", "arguments": {"at": "sky"}, "reasoning": "it may rain"}\n```',
+]
+
+
+def only_call(text: str) -> Found:
+    (found,) = read_text(text, {"look": SCHEMA}).calls
+    return found
+
+
+def as_raw(found: Found) -> RawCall:
+    return RawCall(name=found.name, arguments=found.arguments, closed=found.closed)
+
+
+@pytest.mark.parametrize("text", WRITTEN, ids=["bare", "fenced"])
+async def test_a_strict_json_object_in_the_text_is_a_call(text: str) -> None:
+    """The fallback format: JSON in the assistant message's content, as the system prompt asks for it."""
+    found = only_call(text)
+    async with Engine([look]) as engine:
+        result = await said(engine, as_raw(found))
+    assert result.data == {"seen": "sky"}
+    assert found.reasoning == "it may rain"
+
+
+@pytest.mark.parametrize("text", ['{"tool": "look", "parameters": {"at": "s', '{"tool": look, parameters: at the sky}'])
+def test_what_is_not_strict_json_is_text(text: str) -> None:
+    """The fallback format is strict: cut off or invented, it is an answer."""
+    assert read_text(text, {"look": SCHEMA}).calls == ()
+
+
+async def test_the_history_of_the_fallback_has_the_call_as_json_and_the_result_as_a_marked_user_message() -> None:
+    found = only_call(WRITTEN[0])
+    async with Engine([look]) as engine:
+        result = await said(engine, as_raw(found))
+    spoken, answered = fallback_call(as_raw(found), found.reasoning), fallback_result(result)
+    assert spoken["role"] == "assistant"
+    assert json.loads(str(spoken["content"])) == {"tool": "look", "parameters": {"at": "sky"}, "reasoning": "it may rain"}
+    assert only_call(str(spoken["content"])).arguments == '{"at":"sky"}'
+    line, _, rest = str(answered["content"]).partition("\n")
+    assert (answered["role"], line, json.loads(rest)) == ("user", "[TOOL RESULT: look]", {"seen": "sky"})
+
+
+async def test_a_result_in_the_history_makes_no_call() -> None:
+    """A failed call is marked in the same way."""
+    async with Engine([look]) as engine:
+        answered = fallback_result(await said(engine, RawCall(name="look", arguments="{}")))
+    line, _, rest = str(answered["content"]).partition("\n")
+    assert line == "[TOOL RESULT: look]"
+    assert json.loads(rest)["status"] == "error"
