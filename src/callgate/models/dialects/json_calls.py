@@ -222,7 +222,7 @@ def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
     text = yield from cursor.value()
     texts = [text] if text.startswith("{") else pieces(text)
     found = [call for one in texts for call in _explicit(one, tools)]
-    if not found:
+    if not found and text.strip("[] \t\r\n"):
         raise NoCall
     return found
 
@@ -236,7 +236,7 @@ def _explicit(text: str, tools: ToolNames) -> Iterator[Found]:
         return
     if not call.arguments:
         call = Call(name=call.name, arguments=_rest(text), id=call.id, reasoning=call.reasoning)
-    if call.name and call.arguments.startswith("{"):
+    if call.name:
         yield call.found(tools)
 
 

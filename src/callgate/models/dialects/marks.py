@@ -23,10 +23,18 @@ OBSERVATION = "Observation:"
 END = "</s>"
 """Ends a message, and strikes out text on a page: it is nothing only directly behind a call."""
 SENTENCE_ENDS = ".!?"
-"""What directly follows these starts something new, as at the start of a line."""
+"""What follows these, at once or behind one space, starts something new, as at the start of a line."""
 WRAPPERS = {"<response>": "</response>", "<answer>": "</answer>"}
 """What some put around an answer that follows a thought."""
-_SILENT = ("<|im_end|>", "<|im_start|>assistant", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|start_header_id|>", END)
+_SILENT = (
+    "<|im_end|>",
+    "<|im_start|>assistant",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|end_of_text|>",
+    "<|start_header_id|>assistant<|end_header_id|>",
+    END,
+)
 _THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"))
 
 
@@ -36,20 +44,23 @@ class Marks:
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self.dialects: dict[str, list[Dialect]] = {}
         self.silent = set(_SILENT)
-        self.thoughts: dict[str, str] = dict(_THOUGHTS)
+        self.thoughts: dict[str, frozenset[str]] = {}
+        pairs = [*_THOUGHTS]
         bare = {FENCE, ANSWER, OBSERVATION}
         for dialect in dialects:
             for opener in dialect.openers:
                 self.dialects.setdefault(opener, []).append(dialect)
             self.silent.update(dialect.silent)
-            self.thoughts.update(dialect.thoughts)
+            pairs += dialect.thoughts
             bare.update(dialect.openers if dialect.bare else ())
-        self.closers = frozenset(self.thoughts.values())
+        for opener, closer in pairs:
+            self.thoughts[opener] = self.thoughts.get(opener, frozenset()) | {closer}
+        self.closers = frozenset(closer for _, closer in pairs)
         self.bare = frozenset(literal for literal in bare if all(one.bare for one in self.dialects.get(literal, ())))
         everything = {*self.dialects, *self.silent, *self.thoughts, *self.closers, *self.bare, *WRAPPERS, *WRAPPERS.values()}
         anywhere = everything - self.bare
         self.anywhere = re.compile(_alternatives(_shortest(anywhere)))
-        self.at_line = re.compile(rf"(?:\n[ \t]*|[{SENTENCE_ENDS}])({_alternatives(_shortest(self.bare))})")
+        self.at_line = re.compile(rf"(?:\n[ \t]*|[{SENTENCE_ENDS}] ?)({_alternatives(_shortest(self.bare))})")
         self.here = re.compile(rf"\s*({_alternatives(_shortest(self.bare))})")
         self.unfinished = _beginnings(anywhere)
         self.unfinished_at_line = _beginnings(self.bare)

@@ -24,7 +24,7 @@ __all__ = ["TextReader", "read_text"]
 
 _INFO = re.compile(r"[^\s`]*")
 _QUOTES = frozenset("\"'\u2018\u201c\u00ab")
-_STARTS = frozenset(SENTENCE_ENDS)
+_SENTENCE = re.compile(rf"[{SENTENCE_ENDS}] ?\Z")
 _PATIENCE, _PER_CHARACTER = 65_536, 8
 """How many characters may be read in vain: some at first, and some more for each that has been read for good."""
 
@@ -53,7 +53,8 @@ class TextReader:
         """Whether nothing but white space stands on this line yet."""
         self._in_code = False
         """Whether an odd number of backticks stands on this line."""
-        self._last = ""
+        self._tail = ""
+        """The last two characters."""
         self._after_call = False
         self._wrapper = ""
         """What closes what the answer is wrapped in."""
@@ -130,7 +131,7 @@ class TextReader:
         if at_line is not None:
             places.append((at_line.start(1), 1, at_line[1]))
         here = marks.here.match(self._cursor.text, pos) if self._starts() else None
-        if here is not None and (self._blank or here.start(1) == pos):
+        if here is not None and (self._blank or _SENTENCE.search(self._tail + self._cursor.text[pos : here.start(1)])):
             places.append((here.start(1), 1, here[1]))
         if not places:
             return None
@@ -138,8 +139,8 @@ class TextReader:
         return start, literal
 
     def _starts(self) -> bool:
-        """Whether something new may start here: a line, or what directly follows a sentence."""
-        return self._blank or self._last in _STARTS
+        """Whether something new may start here: a line, or what follows a sentence."""
+        return self._blank or _SENTENCE.search(self._tail) is not None
 
     def _searched(self, name: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """The next match from here on; searched for once."""
@@ -164,7 +165,7 @@ class TextReader:
     def _blank_at(self, place: int) -> bool:
         before = self._cursor.text[self._cursor.pos : place]
         _, line, after = before.rpartition("\n")
-        return ((bool(line) or self._blank) and not after.strip()) or (before[-1:] or self._last) in _STARTS
+        return ((bool(line) or self._blank) and not after.strip()) or _SENTENCE.search((self._tail + before)[-2:]) is not None
 
     def _show(self, end: int) -> None:
         """Release the text up to `end`."""
@@ -176,7 +177,7 @@ class TextReader:
         line = text.rpartition("\n")
         self._blank = (bool(line[1]) or self._blank) and not line[2].strip()
         self._in_code = (not line[1] and self._in_code) != bool(line[2].count("`") % 2)
-        self._last = text[-1]
+        self._tail = (self._tail + text)[-2:]
         if self._closers:
             self._emit(Thought(text=text))
             return
@@ -203,7 +204,7 @@ class TextReader:
             return False
         if literal == FENCE and not self._closers:
             return self._blank
-        return not self._in_code and not self._fence and not (self._last in _QUOTES and not self._blank)
+        return not self._in_code and not self._fence and not (self._tail[-1:] in _QUOTES and not self._blank)
 
     def _mark(self, literal: str) -> Wait[bool]:
         """Read what a mark stands for; False if it is text."""
@@ -229,7 +230,7 @@ class TextReader:
             return False
         if literal in marks.thoughts:
             self._skip(literal)
-            self._closers, self._has_thought = frozenset({marks.thoughts[literal]}), True
+            self._closers, self._has_thought = marks.thoughts[literal], True
             return True
         if literal in marks.silent and (literal != END or self._after_call):
             self._skip(literal)
@@ -247,7 +248,7 @@ class TextReader:
 
     def _is_mentioned(self, literal: str) -> Wait[bool]:
         """Whether a mark stands like a word between words."""
-        return self._last == " " and (yield from self._cursor.at(f"{literal} "))
+        return self._tail.endswith(" ") and (yield from self._cursor.at(f"{literal} "))
 
     def _words(self, literal: str) -> Wait[bool]:
         """What agents' prompts and code blocks have for marks."""
@@ -280,7 +281,7 @@ class TextReader:
         self._fresh()
 
     def _fresh(self) -> None:
-        self._blank, self._in_code, self._last, self._after_call = True, False, "", True
+        self._blank, self._in_code, self._tail, self._after_call = True, False, "", True
 
     # --- calls
 

@@ -42,8 +42,8 @@ class Tags(Struct, frozen=True, kw_only=True):
     """Names come behind the name of a group and a dot."""
 
 
-def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags) -> Wait[Found]:
-    """Read one call, from behind the opening of its tag to its end."""
+def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: str) -> Wait[Found]:
+    """Read one call, from behind the opening of its tag to its end, or to what closes all calls."""
     header, _ = yield from cursor.until(">")
     name = tools.written(_name(header))
     name = _within(name, tools) if tags.grouped else name
@@ -60,12 +60,19 @@ def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags) -> Wait[Found]:
         if (yield from cursor.take(*tags.parameter)):
             key, value = yield from _parameter(cursor, tools, tags, name)
             members[key] = value
-        elif (yield from cursor.take(*tags.end)):
+        elif (yield from cursor.take(*tags.end)) or (yield from _closes(cursor, closers)):
             return Found(name=name, arguments=_unwrapped(members, tools.schema(name)))
         elif (yield from cursor.peek()) == "" and members and not cursor.cut:
             return Found(name=name, arguments=_unwrapped(members, tools.schema(name)), closed="finished")
         else:
             raise NoCall
+
+
+def _closes(cursor: Cursor, closers: tuple[str, ...]) -> Wait[bool]:
+    """Whether one of these comes next. It is not read."""
+    closer = yield from cursor.take(*closers)
+    cursor.unread(closer)
+    return bool(closer)
 
 
 def _within(name: str, tools: ToolNames) -> str:
@@ -80,7 +87,7 @@ def read_tagged_calls(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: st
     while True:
         yield from cursor.white()
         if (yield from cursor.take(*tags.call)):
-            yield (yield from read_tagged(cursor, tools, tags))
+            yield (yield from read_tagged(cursor, tools, tags, *closers))
             count += 1
         elif (yield from cursor.take(*closers)) or count:
             return

@@ -21,6 +21,7 @@ from callgate.models.dialects.typed import as_object, parameter_schema, typed
 
 __all__ = ["GLM", "PairReader"]
 
+_WORD = re.compile(r"[\w.\-]+")
 _NAME = re.compile(r"[^<{\n]*")
 
 
@@ -48,15 +49,16 @@ class PairReader:
         members: dict[str, str] = {}
         root = tools.schema(name)
         while (yield from cursor.take(self._key)):
-            key, _ = yield from cursor.until(self._end_key)
-            yield from cursor.white()
-            yield from cursor.expect(self._value)
-            text, mark = yield from cursor.until(self._end_value, self._end)
-            if mark == self._end:
+            key, mark = yield from cursor.until(self._end_key, self._value)
+            if mark == self._end_key:
+                yield from cursor.white()
+                yield from cursor.expect(self._value)
+            text, mark = yield from cursor.until(self._end_value, self._key, self._end)
+            if mark != self._end_value:
                 cursor.unread(mark)
             members[key.strip()] = typed(text, parameter_schema(root, key.strip()), root)
             yield from cursor.white()
-        if not members and (spaced or not tools.may_call(name)):
+        if not members and (spaced or not (tools.has(name) or (tools.unknown and _WORD.fullmatch(name)))):
             raise NoCall
         if (yield from cursor.take(self._end)):
             yield Found(name=name, arguments=as_object(members))

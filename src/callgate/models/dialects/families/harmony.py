@@ -53,5 +53,8 @@ HARMONY = Dialect(
         "<|channel|>final<|message|>",
         "<|channel|>commentary<|message|>",
     ),
-    thoughts=(("<|channel|>analysis<|message|>", "<|end|>"),),
+    thoughts=(
+        ("<|channel|>analysis<|message|>", "<|end|>"),
+        ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    ),
 )
