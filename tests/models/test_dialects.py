@@ -177,6 +177,25 @@ def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one
     assert read_text('{"name": "Ann", "age": 3}', NOBODY_SAID).calls == ()
 
 
+def test_a_call_may_follow_a_sentence() -> None:
+    """As models write that do not break the line; what goes on behind it is a sentence about it."""
+    text = 'I look it up. {"tool": "search", "parameters": {"query": "x"}}'
+    assert read_text(text, TOOLS).content == "I look it up. "
+    assert len(read_text(text, TOOLS).calls) == 1
+    assert read_text(f"{text} is what I write.", TOOLS).calls == ()
+
+
+def test_what_a_channel_says_to_the_user_is_shown() -> None:
+    """Harmony: a preamble is no thought, and analysis is."""
+    start = "<|start|>assistant<|channel|>"
+    text = f"<|channel|>analysis<|message|>hm<|end|>{start}commentary<|message|>I look.<|end|>{start}final<|message|>Done<|return|>"
+    assert read_text(text, TOOLS) == Reading(calls=(), content="I look.Done", reasoning="hm")
+
+
+def test_an_open_backtick_in_a_thought_does_not_keep_it_open() -> None:
+    assert read_text("<think>the `name</think>Hello", TOOLS).content == "Hello"
+
+
 def test_markers_make_a_call_of_a_tool_that_does_not_exist() -> None:
     """The engine answers it with the names there are."""
     reading = read_text('<tool_call>{"name": "dance", "arguments": {}}</tool_call>', TOOLS)

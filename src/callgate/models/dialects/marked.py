@@ -36,6 +36,5 @@ class Marked:
             yield from cursor.run(_STRAY)
             yield from cursor.take("```")
             yield from cursor.white()
-            yield from cursor.take("<|tool_call|>", "[TOOL_CALLS]") if opener in ("<|tool_call|>", "[TOOL_CALLS]") else cursor.take("\0")
         if self._closers:
             yield from cursor.take(*self._closers)

@@ -15,15 +15,13 @@ from msgspec.structs import replace
 from callgate.models.dialects.families import ALL
 from callgate.models.dialects.shape import Dialect
 
-__all__ = ["ANSWER", "END", "FENCE", "OBSERVATION", "SENTENCE_ENDS", "WRAPPERS", "Marks", "marks_for"]
+__all__ = ["ANSWER", "END", "FENCE", "OBSERVATION", "WRAPPERS", "Marks", "marks_for"]
 
 FENCE = "```"
 ANSWER = "Final Answer:"
 OBSERVATION = "Observation:"
 END = "</s>"
 """Ends a message, and strikes out text on a page: it is nothing only directly behind a call."""
-SENTENCE_ENDS = ".!?"
-"""What follows these, at once or behind one space, starts something new, as at the start of a line."""
 WRAPPERS = {"<response>": "</response>", "<answer>": "</answer>"}
 """What some put around an answer that follows a thought."""
 _SILENT = (
@@ -60,7 +58,7 @@ class Marks:
         everything = {*self.dialects, *self.silent, *self.thoughts, *self.closers, *self.bare, *WRAPPERS, *WRAPPERS.values()}
         anywhere = everything - self.bare
         self.anywhere = re.compile(_alternatives(_shortest(anywhere)))
-        self.at_line = re.compile(rf"(?:\n[ \t]*|[{SENTENCE_ENDS}] ?)({_alternatives(_shortest(self.bare))})")
+        self.at_line = re.compile(rf"(?:\n[ \t]*|[.!?] ?)({_alternatives(_shortest(self.bare))})")
         self.here = re.compile(rf"\s*({_alternatives(_shortest(self.bare))})")
         self.unfinished = _beginnings(anywhere)
         self.unfinished_at_line = _beginnings(self.bare)

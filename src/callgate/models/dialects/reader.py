@@ -15,16 +15,15 @@ from collections.abc import Generator, Mapping
 from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.marks import ANSWER, END, FENCE, OBSERVATION, SENTENCE_ENDS, WRAPPERS, marks_for
+from callgate.models.dialects.flow import Flow
+from callgate.models.dialects.marks import ANSWER, END, FENCE, OBSERVATION, WRAPPERS, marks_for
 from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found, Part, Reading, Shown, Thought, gather
+from callgate.models.dialects.parts import Part, Reading, gather
 from callgate.models.dialects.shape import Dialect
 
 __all__ = ["TextReader", "read_text"]
 
 _INFO = re.compile(r"[^\s`]*")
-_QUOTES = frozenset("\"'\u2018\u201c\u00ab")
-_SENTENCE = re.compile(rf"[{SENTENCE_ENDS}] ?\Z")
 _PATIENCE, _PER_CHARACTER = 65_536, 8
 """How many characters may be read in vain: some at first, and some more for each that has been read for good."""
 
@@ -43,28 +42,19 @@ class TextReader:
         self._tools = ToolNames(tools)
         self._marks = marks_for(dialect)
         self._cursor = Cursor()
-        self._out: list[Part] = []
-        self._held: list[Part] = []
-        """What a thought has said since a call in it."""
+        self._flow = Flow()
+        self._flow.thinking = thinking
         self._closers: frozenset[str] = self._marks.closers if thinking else frozenset()
         """What ends the thought that the text is in."""
         self._has_thought = thinking
-        self._blank = True
-        """Whether nothing but white space stands on this line yet."""
-        self._in_code = False
-        """Whether an odd number of backticks stands on this line."""
-        self._tail = ""
-        """The last two characters."""
-        self._after_call = False
         self._wrapper = ""
         """What closes what the answer is wrapped in."""
         self._fence: str | None = None
         """The language of the code block that the text is in."""
-        self._acted = self._answered = self._dropping = False
+        self._acted = self._answered = False
         self._vain = 0
         self._next: dict[str, tuple[int, re.Match[str] | None]] = {}
         self._run = self._read()
-        self._closed = False
 
     @property
     def work(self) -> int:
@@ -75,7 +65,7 @@ class TextReader:
         """Take in the next piece of the message; what is certain by now comes back."""
         self._cursor.arrive(text)
         next(self._run, None)
-        return self._taken()
+        return self._flow.taken()
 
     def close(self, *, cut: bool = False) -> list[Part]:
         """End the message, and get the rest of it.
@@ -85,13 +75,8 @@ class TextReader:
         """
         self._cursor.cut, self._cursor.final = cut, True
         next(self._run, None)
-        if self._held:
-            self._release(as_thought=cut)
-        return self._taken()
-
-    def _taken(self) -> list[Part]:
-        out, self._out = self._out, []
-        return out
+        self._flow.release(as_thoughts=cut)
+        return self._flow.taken()
 
     def _read(self) -> Generator[None, None, None]:
         while True:
@@ -130,17 +115,13 @@ class TextReader:
         at_line = self._searched("at_line", marks.at_line)
         if at_line is not None:
             places.append((at_line.start(1), 1, at_line[1]))
-        here = marks.here.match(self._cursor.text, pos) if self._starts() else None
-        if here is not None and (self._blank or _SENTENCE.search(self._tail + self._cursor.text[pos : here.start(1)])):
+        here = marks.here.match(self._cursor.text, pos) if self._flow.starts() else None
+        if here is not None and self._flow.starts(self._cursor.text[pos : here.start(1)]):
             places.append((here.start(1), 1, here[1]))
         if not places:
             return None
         start, _, literal = min(places)
         return start, literal
-
-    def _starts(self) -> bool:
-        """Whether something new may start here: a line, or what follows a sentence."""
-        return self._blank or _SENTENCE.search(self._tail) is not None
 
     def _searched(self, name: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """The next match from here on; searched for once."""
@@ -158,53 +139,31 @@ class TextReader:
         size = len(cursor.text)
         for start in range(max(cursor.pos, size - marks.longest), size):
             end = cursor.text[start:]
-            if end in marks.unfinished or (end in marks.unfinished_at_line and self._blank_at(start)):
+            if end in marks.unfinished or (end in marks.unfinished_at_line and self._starts_at(start)):
                 return start
         return size
 
-    def _blank_at(self, place: int) -> bool:
-        before = self._cursor.text[self._cursor.pos : place]
-        _, line, after = before.rpartition("\n")
-        return ((bool(line) or self._blank) and not after.strip()) or _SENTENCE.search((self._tail + before)[-2:]) is not None
+    def _starts_at(self, place: int) -> bool:
+        _, line, before = self._cursor.text[self._cursor.pos : place].rpartition("\n")
+        return (bool(line) and not before.strip()) or self._flow.starts(self._cursor.text[self._cursor.pos : place])
 
     def _show(self, end: int) -> None:
-        """Release the text up to `end`."""
+        """Let text through, up to `end`."""
         cursor = self._cursor
-        text = cursor.text[cursor.pos : end]
+        self._flow.text(cursor.text[cursor.pos : end])
         cursor.pos = end
-        if not text:
-            return
-        line = text.rpartition("\n")
-        self._blank = (bool(line[1]) or self._blank) and not line[2].strip()
-        self._in_code = (not line[1] and self._in_code) != bool(line[2].count("`") % 2)
-        self._tail = (self._tail + text)[-2:]
-        if self._closers:
-            self._emit(Thought(text=text))
-            return
-        if self._after_call:
-            text = text.lstrip()
-            self._after_call = not text
-        if text and not self._dropping:
-            self._emit(Shown(text=text))
-
-    def _emit(self, part: Part) -> None:
-        """Hand a part out, or hold it; text joins the text before it."""
-        out = self._held if self._held else self._out
-        last = out[-1] if out else None
-        if isinstance(part, Shown) and isinstance(last, Shown):
-            out[-1] = Shown(text=last.text + part.text)
-        else:
-            out.append(part)
 
     # --- marks
 
     def _may_stand(self, literal: str) -> bool:
         """Whether a mark means something here: not in quotes, code and what is dropped."""
-        if self._dropping:
+        if self._flow.dropping:
             return False
-        if literal == FENCE and not self._closers:
-            return self._blank
-        return not self._in_code and not self._fence and not (self._tail[-1:] in _QUOTES and not self._blank)
+        if self._closers:
+            return not self._flow.in_code or any(closer.startswith(literal) for closer in self._closers)
+        if literal == FENCE:
+            return self._flow.blank
+        return not self._flow.in_code and not self._fence and not self._flow.quotes()
 
     def _mark(self, literal: str) -> Wait[bool]:
         """Read what a mark stands for; False if it is text."""
@@ -217,45 +176,51 @@ class TextReader:
         return False
 
     def _means(self, literal: str) -> Wait[bool]:
-        marks = self._marks
         if literal in self._closers:
             self._skip(literal)
-            self._release(as_thought=True)
             self._closers = frozenset()
+            self._flow.turn(thinking=False)
             return True
-        for dialect in marks.dialects.get(literal, ()):
+        for dialect in self._marks.dialects.get(literal, ()):
             if self._may_call(dialect) and (yield from self._try(dialect, literal)):
                 return True
         if self._closers:
             return False
+        if literal in self._marks.closers and literal not in self._marks.silent:
+            return (yield from self._recalls(literal))
+        return self._passes(literal) or (yield from self._words(literal))
+
+    def _recalls(self, literal: str) -> Wait[bool]:
+        """Whether the end of a thought that never began shows that everything was one. Not if it stands like a word between words."""
+        if self._has_thought or (self._flow.spaced() and (yield from self._cursor.at(f"{literal} "))):
+            return False
+        self._skip(literal)
+        self._has_thought = True
+        self._flow.recall()
+        return True
+
+    def _passes(self, literal: str) -> bool:
+        """Whether a mark is passed over: it opens a thought, wraps an answer or says nothing."""
+        marks = self._marks
         if literal in marks.thoughts:
             self._skip(literal)
             self._closers, self._has_thought = marks.thoughts[literal], True
+            self._flow.turn(thinking=True)
             return True
-        if literal in marks.silent and (literal != END or self._after_call):
-            self._skip(literal)
-            return True
-        if literal in marks.closers and not self._has_thought and not (yield from self._is_mentioned(literal)):
-            self._skip(literal)
-            self._has_thought = True
-            self._emit(Thought(text="", recalled=True))
-            return True
-        if literal == self._wrapper or (literal in WRAPPERS and self._has_thought and self._after_call):
+        wraps = literal == self._wrapper or (literal in WRAPPERS and self._has_thought and self._flow.after_mark)
+        if wraps:
             self._wrapper = WRAPPERS.get(literal, "")
+        if wraps or (literal in marks.silent and (literal != END or self._flow.after_mark)):
             self._skip(literal)
             return True
-        return (yield from self._words(literal))
-
-    def _is_mentioned(self, literal: str) -> Wait[bool]:
-        """Whether a mark stands like a word between words."""
-        return self._tail.endswith(" ") and (yield from self._cursor.at(f"{literal} "))
+        return False
 
     def _words(self, literal: str) -> Wait[bool]:
         """What agents' prompts and code blocks have for marks."""
-        if not self._blank:
+        if not self._flow.blank:
             return False
         if literal == OBSERVATION and self._acted:
-            self._dropping = True
+            self._flow.dropping = True
         elif literal == ANSWER:
             self._answered = True
         elif literal == FENCE:
@@ -273,15 +238,12 @@ class TextReader:
         size = cursor.offset - start
         cursor.rewind()
         self._show(cursor.pos + size)
-        self._in_code = False
+        self._flow.in_code = False
 
     def _skip(self, literal: str) -> None:
-        """Pass over a mark; what follows starts a line."""
+        """Pass over a mark."""
         self._cursor.pos += len(literal)
-        self._fresh()
-
-    def _fresh(self) -> None:
-        self._blank, self._in_code, self._tail, self._after_call = True, False, "", True
+        self._flow.mark()
 
     # --- calls
 
@@ -289,7 +251,7 @@ class TextReader:
         """Whether a dialect may be tried here."""
         if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
             return False
-        return not dialect.bare or (self._starts() and not self._answered and not self._closers)
+        return not dialect.bare or (self._flow.starts() and not self._answered and not self._closers)
 
     def _try(self, dialect: Dialect, opener: str) -> Wait[bool]:
         """Whether a dialect finds something here. What it has read since its last find is text again if it stops."""
@@ -303,7 +265,8 @@ class TextReader:
                     yield
                     continue
                 count += 1
-                self._call(replace(found, dialect=dialect.name, source=cursor.source()))
+                self._acted = self._acted or dialect.name == "react"
+                self._flow.call(replace(found, dialect=dialect.name, source=cursor.source()))
                 cursor.begin()
                 start = cursor.offset
         except NoCall:
@@ -311,22 +274,8 @@ class TextReader:
             cursor.rewind()
             return count > 0
         if not count:
-            self._fresh()
+            self._flow.mark()
         return True
-
-    def _call(self, found: Found) -> None:
-        self._acted = self._acted or found.dialect == "react"
-        if self._closers and not self._held:
-            self._held.append(found)
-        else:
-            self._emit(found)
-        self._fresh()
-
-    def _release(self, *, as_thought: bool) -> None:
-        """Let go of what was held in a thought."""
-        held, self._held = self._held, []
-        for part in held:
-            self._emit(Thought(text=part.source) if as_thought and isinstance(part, Found) else part)
 
 
 def read_text(text: str, tools: Mapping[str, Mapping[str, object] | None], *, dialect: str | None = None, partial: bool = False) -> Reading:

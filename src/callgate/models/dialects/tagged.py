@@ -22,7 +22,7 @@ from callgate.models.dialects.typed import as_object, parameter_schema, quoted, 
 
 __all__ = ["Tags", "read_tagged", "read_tagged_calls"]
 
-_ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _WRAPPERS = frozenset({"arguments", "parameters", "properties"})
 
@@ -99,7 +99,7 @@ def _name(header: str) -> str:
     """The name in a tag: its attribute, or what stands behind the equals sign."""
     for attribute in _ATTRIBUTE.finditer(header):
         if attribute[1].endswith("name") or attribute[1] in ("tool", "key"):
-            return attribute[2] if attribute[2] is not None else attribute[3]
+            return next(group for group in attribute.groups()[1:] if group is not None)
     bare = header.strip().rstrip("/").strip()
     return "" if "=" in bare and '"' in bare else bare.strip("\"'= ")
 
@@ -115,8 +115,7 @@ def _json_body(cursor: Cursor, tags: Tags, name: str) -> Wait[Found]:
 def _parameter(cursor: Cursor, tools: ToolNames, tags: Tags, name: str) -> Wait[tuple[str, str]]:
     """The name and the value, as JSON, of one parameter."""
     header, _ = yield from cursor.until(">")
-    cdata = yield from cursor.take("<![CDATA[") if tags.markup else cursor.take("\0")
-    if cdata:
+    if tags.markup and (yield from cursor.take("<![CDATA[")):
         text, _ = yield from cursor.until("]]>")
         yield from cursor.until(*tags.end_parameter)
     else:

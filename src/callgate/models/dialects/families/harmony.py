@@ -27,7 +27,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     header, mark = yield from cursor.until(_MESSAGE, "\n")
     if mark != _MESSAGE:
         raise NoCall
-    to = _TO.search(f"to={header}" if opener == "to=" else header)
+    to = _TO.search(opener + header)
     if to is None:
         return
     yield from cursor.white()
@@ -43,7 +43,7 @@ HARMONY = Dialect(
     name="harmony",
     families="GPT-OSS",
     example='<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>',
-    openers=("<|channel|>", "to="),
+    openers=("<|channel|>", "to=", "commentary to=", "analysis to="),
     read=_read,
     silent=(
         "<|start|>assistant",

@@ -1,0 +1,105 @@
+"""What comes out of a message, and what its last line looks like from where the reader stands.
+
+Knows the text that was let through and nothing of what comes: whether a new line, a sentence or code stands here decides what a mark may
+mean. Pieces of text are joined once, when they are handed out. Knows no dialect.
+"""
+
+from __future__ import annotations
+
+import re
+
+from callgate.models.dialects.parts import Found, Part, Shown, Thought
+
+__all__ = ["Flow"]
+
+_SENTENCE = re.compile(r"[.!?] ?\Z")
+"""What follows a sentence, at once or behind one space, starts something new, as at the start of a line."""
+_QUOTES = frozenset("\"'\u2018\u201c\u00ab")
+
+
+class Flow:
+    """The parts of one message, in the order in which they come out."""
+
+    def __init__(self) -> None:
+        self.thinking = False
+        """Whether text is a thought."""
+        self.dropping = False
+        """Whether text is nothing any more."""
+        self.blank = True
+        """Whether nothing but white space stands on this line yet."""
+        self.in_code = False
+        """Whether an odd number of backticks stands on this line."""
+        self.after_mark = False
+        """Whether nothing but white space has come since the last mark or call."""
+        self._tail = ""
+        self._out: list[Part] = []
+        self._held: list[Part] = []
+        self._pieces: list[str] = []
+
+    def text(self, text: str) -> None:
+        """Let text through."""
+        if not text:
+            return
+        _, line, last = text.rpartition("\n")
+        self.blank = (bool(line) or self.blank) and not last.strip()
+        self.in_code = (not line and self.in_code) != bool(last.count("`") % 2)
+        self._tail = (self._tail + text)[-2:]
+        if self.after_mark and not self.thinking:
+            text = text.lstrip()
+        self.after_mark = self.after_mark and not text.strip()
+        if not self.dropping:
+            self._pieces.append(text)
+
+    def mark(self) -> None:
+        """A mark or a call stood here: what follows starts a line."""
+        self._join()
+        self.blank, self.in_code, self.after_mark, self._tail = True, False, True, ""
+
+    def turn(self, *, thinking: bool) -> None:
+        """A thought starts or ends here. A call in a thought that ends was only a thought."""
+        self.mark()
+        if not thinking:
+            self.release(as_thoughts=True)
+        self.thinking = thinking
+
+    def recall(self) -> None:
+        """All that was shown was a thought, and it ends here."""
+        self.mark()
+        self._out.append(Thought(text="", recalled=True))
+
+    def call(self, found: Found) -> None:
+        """A call. In a thought it is held, with what follows it."""
+        self.mark()
+        (self._held if self.thinking else self._out).append(found)
+
+    def release(self, *, as_thoughts: bool) -> None:
+        """Let go of the calls that a thought holds."""
+        self._join()
+        held, self._held = self._held, []
+        self._out += [Thought(text=part.source) if as_thoughts and isinstance(part, Found) else part for part in held]
+
+    def taken(self) -> list[Part]:
+        """What has come out since the last time."""
+        self._join()
+        out, self._out = self._out, []
+        return out
+
+    def _join(self) -> None:
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        if text and self.thinking:
+            (self._held or self._out).append(Thought(text=text))
+        elif text:
+            self._out.append(Shown(text=text))
+
+    def starts(self, between: str = "") -> bool:
+        """Whether something new may start here, or behind this text on the same line."""
+        return (self.blank and not between.strip()) or _SENTENCE.search((self._tail + between)[-2:]) is not None
+
+    def quotes(self) -> bool:
+        """Whether an opening quote stands directly before."""
+        return self._tail[-1:] in _QUOTES and not self.blank
+
+    def spaced(self) -> bool:
+        """Whether a space stands directly before."""
+        return self._tail.endswith(" ")
