@@ -158,6 +158,7 @@ NO_CALLS = {
     "other calls": "[dance(how='well')]",
     "a tag": "Put it into <tool_call> and </tool_call>.",
     "XML of others": '<function name="dance"><param name="how">well</param></function>',
+    "XML without an end": '<function name="search"><param name="query">x</param>',
     "XML that does not fit": '<function name="search"><param name="colour">red</param></function>',
 }
 

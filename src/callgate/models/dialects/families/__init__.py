@@ -14,6 +14,7 @@ from callgate.models.dialects.families.glm import GLM
 from callgate.models.dialects.families.granite import GRANITE
 from callgate.models.dialects.families.harmony import HARMONY
 from callgate.models.dialects.families.hermes import HERMES
+from callgate.models.dialects.families.hunyuan import HUNYUAN
 from callgate.models.dialects.families.inkling import INKLING
 from callgate.models.dialects.families.internlm import INTERNLM
 from callgate.models.dialects.families.jamba import JAMBA
@@ -47,6 +48,7 @@ ALL: tuple[Dialect, ...] = (
     GLM,
     GRANITE,
     JAMBA,
+    HUNYUAN,
     MISTRAL,
     DEEPSEEK,
     DEEPSEEK_DSML,

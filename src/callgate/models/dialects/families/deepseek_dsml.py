@@ -1,4 +1,4 @@
-"""DeepSeek V3.2 and V4: tags with a token in their names, and a word on whether a value is text.
+"""DeepSeek V3.2 to V4.1: tags with a token in their names, and a word on whether a value is text.
 
     <｜DSML｜function_calls>
     <｜DSML｜invoke name="get_weather">
@@ -18,14 +18,15 @@ from callgate.models.dialects.tagged import Tags, read_tagged_calls
 
 __all__ = ["DEEPSEEK_DSML"]
 
-_BARS = ("｜DSML｜", "|DSML|")
+_BARS = ("｜DSML｜", "|DSML|", "｜DSML｜ ", "|DSML| ")
+"""Version 4.1 puts a space into every tag."""
 _TAGS = Tags(
     call=tuple(f"<{bar}invoke " for bar in _BARS),
     end=tuple(f"</{bar}invoke>" for bar in _BARS),
     parameter=tuple(f"<{bar}parameter " for bar in _BARS),
     end_parameter=tuple(f"</{bar}parameter>" for bar in _BARS),
 )
-_SECTIONS = ("function_calls", "tool_calls")
+_SECTIONS = ("function_calls", "tool_calls", "calls")
 _CLOSERS = tuple(f"</{bar}{section}>" for bar in _BARS for section in _SECTIONS)
 
 
@@ -37,7 +38,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
 
 DEEPSEEK_DSML = Dialect(
     name="deepseek-dsml",
-    families="DeepSeek V3.2, V4",
+    families="DeepSeek V3.2, V4, V4.1",
     example=(
         '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Paris'
         "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"

@@ -35,8 +35,8 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     if (yield from cursor.take("{")):
         arguments = yield from _object(cursor, 0)
         yield from cursor.white()
-        ended = yield from cursor.take(*_ENDS)
-        yield Found(name=name, arguments=arguments, closed="sealed" if ended else "finished")
+        yield from cursor.take(*_ENDS)
+        yield Found(name=name, arguments=arguments)
     else:
         yield from cursor.expect(*_ENDS)
         yield Found(name=name, arguments="{}")

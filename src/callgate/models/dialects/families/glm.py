@@ -26,17 +26,19 @@ _NAME = re.compile(r"[^<{\n]*")
 
 
 class PairReader:
-    """Reads keys and values whose tags begin with a prefix of the family's own."""
+    """Reads keys and values whose tags begin, or end, with something of the family's own."""
 
-    def __init__(self, prefix: str, end: str) -> None:
-        self._key, self._end_key = f"<{prefix}arg_key>", f"</{prefix}arg_key>"
-        self._value, self._end_value = f"<{prefix}arg_value>", f"</{prefix}arg_value>"
+    def __init__(self, end: str, *, prefix: str = "", suffix: str = "") -> None:
+        self._key, self._end_key = f"<{prefix}arg_key{suffix}>", f"</{prefix}arg_key{suffix}>"
+        self._value, self._end_value = f"<{prefix}arg_value{suffix}>", f"</{prefix}arg_value{suffix}>"
         self._end = end
+        self._separator = f"<tool_sep{suffix}>"
 
     def __call__(self, cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         spaced = yield from cursor.at(" ")
         yield from cursor.white()
         name = tools.written((yield from cursor.run(_NAME)))
+        yield from cursor.take(self._separator)
         yield from cursor.white()
         if not name or len(name) > 200:
             raise NoCall
@@ -73,6 +75,6 @@ GLM = Dialect(
     families="GLM 4.5 to 4.7, Ling 3, Poolside",
     example="<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     openers=("<tool_call>",),
-    read=PairReader("", "</tool_call>"),
+    read=PairReader("</tool_call>"),
     silent=("<|observation|>", "<|role_end|>"),
 )

@@ -1,4 +1,4 @@
-"""Jamba, Hunyuan, Apriel, MiniMax M1: a list, or one object a line, in one pair of tags.
+"""Jamba, Hunyuan A13B, Apriel, MiniMax M1: a list, or one object a line, in one pair of tags.
 
     <tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>
 
@@ -14,7 +14,7 @@ __all__ = ["JAMBA"]
 
 JAMBA = Dialect(
     name="jamba",
-    families="Jamba, Hunyuan, Apriel 1.5, MiniMax M1",
+    families="Jamba, Hunyuan A13B, Apriel 1.5, MiniMax M1",
     example='<tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>',
     openers=("<tool_calls>",),
     read=Marked("</tool_calls>"),

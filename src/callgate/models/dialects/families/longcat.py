@@ -16,7 +16,7 @@ from callgate.models.dialects.shape import Dialect, Reads
 __all__ = ["LONGCAT"]
 
 _END = "</longcat_tool_call>"
-_JSON, _PAIRS = Marked(_END), PairReader("longcat_", _END)
+_JSON, _PAIRS = Marked(_END), PairReader(_END, prefix="longcat_")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:

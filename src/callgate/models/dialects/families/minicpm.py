@@ -2,7 +2,8 @@
 
     <function name="get_weather"><param name="city">Paris</param></function>
 
-Such tags are found in ordinary text, too. So the tool has to exist, and the parameters have to be those of its schema.
+Such tags are found in ordinary text, too. So the tool has to exist, the parameters have to be those of its schema, and the last
+tag has to be there.
 
 Source: the chat template of MiniCPM5-1B.
 """
@@ -32,7 +33,7 @@ _TAGS = Tags(
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     found = yield from read_tagged(cursor, tools, _TAGS)
-    if not tools.may_call(found.name) or not _fits(found, tools.schema(found.name)):
+    if found.closed != "sealed" or not tools.may_call(found.name) or not _fits(found, tools.schema(found.name)):
         raise NoCall
     yield found
 

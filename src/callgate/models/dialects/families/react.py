@@ -19,8 +19,9 @@ from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.json_calls import argument_text, calls_of
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
+from callgate.models.dialects.python_values import python_to_json
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, quoted
+from callgate.models.dialects.typed import as_object, json_kind, quoted
 
 __all__ = ["REACT"]
 
@@ -54,7 +55,8 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
 def _input(cursor: Cursor, tools: ToolNames, name: str) -> Wait[str]:
     """The arguments; bare text is the value of a tool's only parameter, if that is text."""
     if (yield from cursor.peek()) == "{":
-        return (yield from cursor.value())
+        text = yield from cursor.value()
+        return text if json_kind(text) else _as_json(text)
     if (yield from cursor.peek()) == '"':
         line, _ = yield from cursor.until("\n", end=True)
         text = argument_text(line.strip())
@@ -72,6 +74,14 @@ def _input(cursor: Cursor, tools: ToolNames, name: str) -> Wait[str]:
     if not isinstance(inner, Mapping) or inner.get("type") != "string":
         raise NoCall
     return as_object({key: quoted(bare)})
+
+
+def _as_json(text: str) -> str:
+    """What a model wrote as Python writes it; what is neither, as it is."""
+    try:
+        return python_to_json(text)
+    except ValueError:
+        return text
 
 
 def _listed(cursor: Cursor, tools: ToolNames) -> Reads:

@@ -1,0 +1,47 @@
+"""Hunyuan 3 and 4: keys and values in turn, in a section, with a suffix that each release chooses for all its tags.
+
+    <tool_calls><tool_call>get_weather<tool_sep><arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>
+
+Source: the chat templates of Hy3-preview and Hy4-preview. Hunyuan A13B writes as Jamba does.
+"""
+
+from __future__ import annotations
+
+import re
+
+from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.families.glm import PairReader
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.shape import Dialect, Reads
+
+__all__ = ["HUNYUAN"]
+
+_SUFFIX = re.compile(r"\w{0,40}")
+
+
+def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    suffix = ""
+    if opener.endswith(":"):
+        suffix, _ = yield from cursor.until(">")
+        if not _SUFFIX.fullmatch(suffix):
+            raise NoCall
+        suffix = f":{suffix}"
+    read = PairReader(f"</tool_call{suffix}>", suffix=suffix)
+    count = 0
+    yield from cursor.white()
+    while (yield from cursor.take(f"<tool_call{suffix}>")):
+        yield from read(cursor, tools, opener)
+        count += 1
+        yield from cursor.white()
+    if not count:
+        raise NoCall
+    yield from cursor.take(f"</tool_calls{suffix}>")
+
+
+HUNYUAN = Dialect(
+    name="hunyuan",
+    families="Hunyuan 3 and 4",
+    example=("<tool_calls><tool_call>get_weather<tool_sep><arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>"),
+    openers=("<tool_calls>", "<tool_calls:"),
+    read=_read,
+)
