@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.json_calls import argument_text
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
@@ -54,31 +54,32 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     if not opener.startswith("<"):
         cursor.unread(opener)
     yield from cursor.white()
-    if not (yield from cursor.take(*_STEP.call)):
+    header = ""
+    if not (yield from cursor.at(_STEP.call[0])):
         header, mark = yield from cursor.until(*_SEPARATOR, *_END, "\n")
         if mark not in _SEPARATOR:
             raise NoCall
         yield from cursor.white()
-        step = yield from cursor.take(*_STEP.call)
+    if (yield from cursor.take(*_STEP.call)):
+        yield (yield from read_tagged(cursor, tools, _STEP))
     else:
-        header, step = "", "step"
-    if step:
-        found = yield from read_tagged(cursor, tools, _STEP)
-    else:
-        name = header.strip()
-        if name in ("function", ""):
-            name = (yield from cursor.run(_NAME)).strip()
-        yield from cursor.white()
-        yield from cursor.take("```json", "```")
-        yield from cursor.white()
-        if (yield from cursor.peek()) != "{" or not name:
-            raise NoCall
-        found = Found(name=tools.written(name), arguments=argument_text((yield from cursor.value())))
-        yield from cursor.white()
-        yield from cursor.take("```")
-    yield found
+        yield (yield from _json(cursor, tools, header.strip()))
     yield from cursor.white()
     yield from cursor.take(*_END)
+
+
+def _json(cursor: Cursor, tools: ToolNames, header: str) -> Wait[Found]:
+    """The name, unless it came before the separator, and the arguments."""
+    name = (yield from cursor.run(_NAME)).strip() if header in ("function", "") else header
+    yield from cursor.white()
+    yield from cursor.take("```json", "```")
+    yield from cursor.white()
+    if (yield from cursor.peek()) != "{" or not name:
+        raise NoCall
+    text = yield from cursor.value()
+    yield from cursor.white()
+    yield from cursor.take("```")
+    return Found(name=tools.written(name), arguments=argument_text(text))
 
 
 DEEPSEEK = Dialect(

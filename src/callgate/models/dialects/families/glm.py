@@ -11,8 +11,9 @@ Source: the chat template of GLM-4.5.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.json_calls import argument_text
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
@@ -21,6 +22,7 @@ from callgate.models.dialects.typed import as_object, parameter_schema, typed
 
 __all__ = ["GLM", "PairReader"]
 
+Schema = Mapping[str, object]
 _WORD = re.compile(r"[\w.\-]+")
 _NAME = re.compile(r"[^<{\n]*")
 
@@ -43,23 +45,9 @@ class PairReader:
         if not name or len(name) > 200:
             raise NoCall
         if (yield from cursor.peek()) == "{":
-            text = yield from cursor.value()
-            yield from cursor.white()
-            yield from cursor.expect(self._end)
-            yield Found(name=name, arguments=argument_text(text))
+            yield (yield from self._json(cursor, name))
             return
-        members: dict[str, str] = {}
-        root = tools.schema(name)
-        while (yield from cursor.take(self._key)):
-            key, mark = yield from cursor.until(self._end_key, self._value)
-            if mark == self._end_key:
-                yield from cursor.white()
-                yield from cursor.expect(self._value)
-            text, mark = yield from cursor.until(self._end_value, self._key, self._end)
-            if mark != self._end_value:
-                cursor.unread(mark)
-            members[key.strip()] = typed(text, parameter_schema(root, key.strip()), root)
-            yield from cursor.white()
+        members = yield from self._members(cursor, tools.schema(name))
         if not members and (spaced or not (tools.has(name) or (tools.unknown and _WORD.fullmatch(name)))):
             raise NoCall
         if (yield from cursor.take(self._end)):
@@ -68,6 +56,27 @@ class PairReader:
             yield Found(name=name, arguments=as_object(members), closed="finished")
         else:
             raise NoCall
+
+    def _json(self, cursor: Cursor, name: str) -> Wait[Found]:
+        text = yield from cursor.value()
+        yield from cursor.white()
+        yield from cursor.expect(self._end)
+        return Found(name=name, arguments=argument_text(text))
+
+    def _members(self, cursor: Cursor, schema: Schema | None) -> Wait[dict[str, str]]:
+        """The keys and their values as JSON. Of two equal keys the last one counts; a tag that is not closed ends at the next."""
+        members: dict[str, str] = {}
+        while (yield from cursor.take(self._key)):
+            key, mark = yield from cursor.until(self._end_key, self._value)
+            if mark == self._end_key:
+                yield from cursor.white()
+                yield from cursor.expect(self._value)
+            text, mark = yield from cursor.until(self._end_value, self._key, self._end)
+            if mark != self._end_value:
+                cursor.unread(mark)
+            members[key.strip()] = typed(text, parameter_schema(schema, key.strip()), schema)
+            yield from cursor.white()
+        return members
 
 
 GLM = Dialect(
