@@ -185,7 +185,7 @@ class TextReader:
             if self._may_call(dialect) and (yield from self._try(dialect, literal)):
                 return True
         if self._closers:
-            return False
+            return self._is_silent(literal)
         if literal in self._marks.closers and literal not in self._marks.silent:
             return (yield from self._recalls(literal))
         return self._passes(literal) or (yield from self._words(literal))
@@ -210,10 +210,15 @@ class TextReader:
         wraps = literal == self._wrapper or (literal in WRAPPERS and self._has_thought and self._flow.after_mark)
         if wraps:
             self._wrapper = WRAPPERS.get(literal, "")
-        if wraps or (literal in marks.silent and (literal != END or self._flow.after_mark)):
             self._skip(literal)
-            return True
-        return False
+        return wraps or self._is_silent(literal)
+
+    def _is_silent(self, literal: str) -> bool:
+        """Whether a mark says nothing; it is then passed over."""
+        silent = literal in self._marks.silent and (literal != END or self._flow.after_mark)
+        if silent:
+            self._skip(literal)
+        return silent
 
     def _words(self, literal: str) -> Wait[bool]:
         """What agents' prompts and code blocks have for marks."""
