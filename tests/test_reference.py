@@ -14,10 +14,10 @@ from callgate import Limits, RetryPolicy, Tool, errors, testing
 from callgate.cli import _exits
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
+from callgate.models.dialects import DIALECTS
 from callgate.models.http import Timeouts
 from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
-from callgate.models.dialects import DIALECTS
 from callgate.policy.facts import FACTS
 from callgate.policy.rules import _RULE_KEYS, _TESTS
 from callgate.tools.registry import _EFFECT_OF

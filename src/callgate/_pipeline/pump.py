@@ -2,7 +2,8 @@
 
 A task for every call would cost more than most calls do. One task runs call after call for as long as none of them waits; the moment one
 does, the event loop comes to the spare task, which goes on with the next. So calls start in order, none waits for another, and a call
-that waits has its task to itself. Must not know what a call is.
+that waits has its task to itself. A single call that nothing has begun yet needs no task at all: whoever waits for it runs it. Must not
+know what a call is.
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ class Pump:
         self._context: Context = copy_context()
         self._spare = False
         """Whether a task has been made that has not begun."""
+        self._soon: asyncio.Handle | None = None
+        """Makes the first task as soon as the event loop comes round."""
 
     def add(self, work: Work) -> None:
         self._waiting.append(work)
-        if not self._spare:
+        if self._spare or self._soon is not None:
+            return
+        if self._tasks:
             self._make_spare()
+        else:
+            self._soon = asyncio.get_running_loop().call_soon(self._make_spare)
 
     def _make_spare(self) -> None:
+        self._soon = None
         self._spare = True
         self._tasks.add(asyncio.get_running_loop().create_task(self._work(), context=self._context.copy()))
 
@@ -48,6 +56,13 @@ class Pump:
 
     async def ended(self) -> None:
         """Wait for all that was added. Raises what a run raised: a bug of ours must not hide in a task."""
+        if self._soon is not None:
+            self._soon.cancel()
+            if len(self._waiting) == 1:
+                self._soon = None
+                await self._waiting.popleft()()
+            else:
+                self._make_spare()
         failed: BaseException | None = None
         while self._tasks:
             done, _ = await asyncio.wait(self._tasks)

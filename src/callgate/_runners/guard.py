@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from callgate._runners.alarms import Alarms
-from callgate._runners.inline import Drive, _first_step, _go_inside
+from callgate._runners.inline import Drive, _first_step
 from callgate._runners.strays import Strays
 from callgate._signals import AbortSignal
 from callgate.protocols import Execution, RunRequest
@@ -52,8 +52,7 @@ class Guards:
         """What `coro` returns, or None where `kill` or the time ended it first; what it raises, it must hand out as a value."""
         request = cast("RunRequest", _Guard(kill, grace_s, _Named(name), timeout_s))
         context = copy_context()
-        context.run(_go_inside, request)
-        begun = context.run(_first_step, coro)
+        begun = context.run(_first_step, request, coro)
         execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._alarms)
         return cast("_T", execution.value) if execution.status == "returned" else None
 

@@ -125,6 +125,8 @@ class _Reading:
             if isinstance(piece, Shown):
                 self._out.text(piece.text)
             elif isinstance(piece, Thought):
+                if piece.recalled:
+                    self._out.recall()
                 self._out.reasoning(piece.text)
             elif self._hold:
                 self._found.append(piece)

@@ -191,7 +191,7 @@ class _Pass:
             )
             retryable = fault.retryable if fault is not None else True
             return StreamResult(status="error", text=text, finish=end.reason, usage=end.usage, reason=why, retryable=retryable)
-        calls = end.message.calls
+        calls, text = end.message.calls, end.message.text
         return StreamResult(
             status="function_call" if calls else "completed" if text.strip() or end.reason == "pause" else "empty_response",
             text=text,

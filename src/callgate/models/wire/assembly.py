@@ -128,6 +128,12 @@ class Assembly:
             last.pieces.append(text)
             self.events.append(TextDelta(text))
 
+    def recall(self) -> None:
+        """All text so far turns out to have been a thought: in the message it is one, whatever was shown meanwhile."""
+        for part in self._parts:
+            if isinstance(part, _Words):
+                part.kind = Reasoning
+
     def reasoning(self, text: str = "", *, opaque: Mapping[str, object] | None = None, fresh: bool = False) -> None:
         """Take a piece of reasoning.
 
