@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.calls import HookedCalls, ParallelCalls, SerialCalls, WaitingCalls
 from bench.imports import Imports
+from bench.loop import FirstRun, Iterations, StreamedTurns
 from bench.measure import QUICK, Bench, Counts, Row, run_rounds
 from bench.peers import PEER_NAMES, Peer
 from bench.processes import Processes
@@ -27,6 +28,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "processes": (Processes,),
     "record": (Chain, Redaction, Disk),
     "streams": (Streams, Arguments),
+    "loop": (Iterations, StreamedTurns),
 }
 _README = Path(__file__).with_name("README.md")
 
@@ -47,7 +49,7 @@ async def measure(arguments: argparse.Namespace) -> None:
     chosen = set(arguments.only.split(",")) if arguments.only else {*GROUPS, "imports", "peers"}
     benches: list[Bench] = [make() for group, makers in GROUPS.items() if group in chosen for make in makers]
     peers = [Peer(name, arguments.peers) for name in PEER_NAMES] if "peers" in chosen else []
-    imports: list[Bench] = [Imports()] if "imports" in chosen else []
+    imports: list[Bench] = [Imports(), FirstRun(arguments.peers)] if "imports" in chosen else []
     await run_rounds([*benches, *peers], counts, rounds, _say)
     await run_rounds(imports, counts, arguments.rounds or counts.imports, _say)
     rows: list[Row] = [row for bench in (*benches, *imports, *peers) for row in bench.rows]

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,19 +23,14 @@ from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._runners.guard import Guards
 from callgate._signals import is_own_failure
 from callgate.agent.account import Account
-from callgate.agent.bios import bios as bios_text
-from callgate.agent.compaction import Compaction, Compactor
 from callgate.agent.conversations import Conversations, Place
-from callgate.agent.deliberate import Deliberate, Deliberation, Exposure
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.feed import Feed
 from callgate.agent.history import History
-from callgate.agent.output import OutputInvalid, OutputType
 from callgate.agent.restart import ContextRestarts, Enrichment
 from callgate.agent.results import Pending, RunResult
 from callgate.agent.settings import PRESETS, PresetName, Settings
 from callgate.agent.stuck import StuckGuard, StuckLimits
-from callgate.agent.text_calls import TextCalls
 from callgate.agent.turn import Turn
 from callgate.calls import Scope
 from callgate.decide import RUN_STATUS, Ending
@@ -48,6 +43,11 @@ from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.protocols import Policy, RestartHandler
 from callgate.stream import StreamLimits
 from callgate.tools import Tool
+
+if TYPE_CHECKING:  # loaded when first used: most agents need none of these
+    from callgate.agent.compaction import Compaction, Compactor
+    from callgate.agent.deliberate import Deliberate, Deliberation, Exposure
+    from callgate.agent.output import OutputType
 
 __all__ = ["Agent"]
 
@@ -116,7 +116,8 @@ class Agent:
         dialect: str | None = None,
         bios: bool | None = None,
     ) -> None:
-        self.model = _reading_text(_model(model), text_calls, dialect)
+        given = _model(model)
+        self.model = _reading_text(given, text_calls, dialect)
         self.settings = settings or PRESETS[preset]
         self._own_engine = engine is None
         if engine is not None and (*tools, *policies, *([restart] if restart is not None else ())):
@@ -127,13 +128,15 @@ class Agent:
         self.engine = engine or Engine(tools, policies=policies, limits=limits, restart=restart)
         self.conversations = Conversations()
         self._instructions = instructions
-        self._bios = (preset == "worker" or isinstance(self.model, TextCalls)) if bios is None else bios
+        self._bios = (preset == "worker" or self.model is not given) if bios is None else bios
         self._exits = {tool.name: tool for tool in exit_tools}
         self._check_exits()
         self._limits = stream_limits or StreamLimits(idle_s=silence_from_environment())
         self._stuck = stuck
-        self._output = None if output is None or output is str else OutputType(output)
-        self._deliberation = Deliberation(deliberate or Deliberate(active=False), self.engine.tools)
+        self._output = None if output is None or output is str else _output_type(output)
+        self._deliberation: Deliberation | None = None
+        if deliberate is not None or any(bound.tool.triggers for bound in self.engine.tools):
+            self._planner(deliberate)
         self._compaction = compact
         self._request = ModelRequest(
             model=self.model.name,
@@ -197,7 +200,7 @@ class Agent:
         async with self.conversations.turn(waiting.conversation) as place:
             history = self._remembered(waiting.conversation) or History(waiting.messages)
             scope = Scope(run=waiting.run, conversation=waiting.conversation)
-            exposure = self._deliberation.resumed(waiting.pending.exposed, leaves_trace=waiting.conversation != waiting.run)
+            exposure = self._planner().resumed(waiting.pending.exposed, leaves_trace=waiting.conversation != waiting.run)
             return await self._run(place, history, scope, on_event, exposure, waiting=waiting, pending=waiting.pending)
 
     def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
@@ -355,6 +358,8 @@ class Agent:
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
         """Read the answer as its type; one that is not goes back to the model, a few times."""
+        from callgate.agent.output import OutputInvalid
+
         assert self._output is not None
         for attempt in range(self.settings.output_retries + 1):
             result = turn.result(ending)
@@ -375,15 +380,27 @@ class Agent:
         own = given(left) if callable(given) else given
         if not self._bios:
             return own
+        from callgate.agent.bios import bios as bios_text
+
         has_tools = offers_tools and not (left == 0 and self.settings.when_spent == "answer")
         exits = tuple(self._exits.values())
         text = bios_text(at_ns=self.engine.clock.wall_ns(), left=left, name=self.model.name, exits=exits, has_tools=has_tools)
         return f"{text}\n\n{own}" if own else text
 
     def _exposure(self, message: UserMessage, history: History, scope: Scope, mode: _Mode, *, leaves_trace: bool) -> Exposure | None:
-        return self._deliberation.begin(
+        if self._deliberation is None and not mode.deliberate and not mode.expose:
+            return None
+        return self._planner().begin(
             message, history.messages, scope, active=mode.deliberate, expose=mode.expose, leaves_trace=leaves_trace
         )
+
+    def _planner(self, deliberate: Deliberate | None = None) -> Deliberation:
+        """Deliberate mode's planner, made when it is first needed."""
+        if self._deliberation is None:
+            from callgate.agent.deliberate import Deliberate, Deliberation
+
+            self._deliberation = Deliberation(deliberate or Deliberate(active=False), self.engine.tools)
+        return self._deliberation
 
     def _enrichment(self, waiting: RunResult | None) -> Enrichment:
         owner = self.engine.restart if isinstance(self.engine.restart, ContextRestarts) else None
@@ -393,6 +410,8 @@ class Agent:
     def _compactor(self, conversation: str) -> Compactor | None:
         if self._compaction is None:
             return None
+        from callgate.agent.compaction import Compactor
+
         return Compactor(self._compaction, self.engine.control.signal(conversation), self._guards, conversation)
 
     def _specs(self, scope: Scope) -> tuple[ToolSpec, ...]:
@@ -442,9 +461,17 @@ def _model(model: Model | str) -> Model:
     return from_name(model)
 
 
+def _output_type(kind: Any) -> OutputType:
+    from callgate.agent.output import OutputType
+
+    return OutputType(kind)
+
+
 def _reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model:
     if mode == "never" or (mode == "auto" and model.native_tools):
         return model
+    from callgate.agent.text_calls import TextCalls
+
     return TextCalls(model, teach=not model.native_tools, dialect=dialect)
 
 

@@ -9,14 +9,12 @@ Every pass of the model and every call has its place in the record and the histo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from msgspec.structs import replace
 
 from callgate._runners.guard import Guards
 from callgate.agent.account import Account
-from callgate.agent.compaction import Compactor
-from callgate.agent.deliberate import Exposure
 from callgate.agent.events import AgentEvent, CallEnded, MessageBegan, MessageEnded, Notice
 from callgate.agent.history import History
 from callgate.agent.intake import Intake, results_of
@@ -33,6 +31,10 @@ from callgate.models.events import ModelEvent
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import PassStatus, StreamLimits, StreamResult, stream_once
+
+if TYPE_CHECKING:
+    from callgate.agent.compaction import Compactor
+    from callgate.agent.deliberate import Exposure
 
 __all__ = ["Conversation", "Turn"]
 

@@ -5,10 +5,14 @@ model = ScriptedModel([["Let me look. ", Call("search", {"query": "books"})], "T
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from callgate.testing.clock import ManualClock
 from callgate.testing.models import Recording, ReplayModel, ScriptedModel
 from callgate.testing.script import Beat, Call, End, Fail, Item, Pause, Raise, Thought
-from callgate.testing.server import Drop, Piece, Raw, Received, Reply, ScriptedServer
+
+if TYPE_CHECKING:
+    from callgate.testing.server import Drop, Piece, Raw, Received, Reply, ScriptedServer
 
 __all__ = [
     "Beat",
@@ -30,3 +34,13 @@ __all__ = [
     "ScriptedServer",
     "Thought",
 ]
+
+_SERVER = frozenset({"Drop", "Piece", "Raw", "Received", "Reply", "ScriptedServer"})
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SERVER:
+        raise AttributeError(f"module 'callgate.testing' has no attribute '{name}'")
+    from callgate.testing import server
+
+    return getattr(server, name)
