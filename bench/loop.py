@@ -56,9 +56,15 @@ async def run(iterations: int, model: ScriptedModel | None = None) -> None:
         raise RuntimeError(f"the run that is measured does not work: {result.turn_status} {result.reason}")
 
 
-async def bare_loop(iterations: int) -> list[object]:
+Answers = list[tuple[str, str] | str]
+
+
+def answers_of(iterations: int) -> Answers:
+    return [*(("no_op", arguments(day)) for day in range(iterations)), "done"]
+
+
+async def bare_loop(answers: Answers) -> list[object]:
     """The loop and nothing but: ask the model, parse, call, keep."""
-    answers: list[tuple[str, str] | str] = [*(("no_op", arguments(day)) for day in range(iterations)), "done"]
 
     async def model(messages: list[object]) -> tuple[str, str] | str:
         return answers[len(messages) // 2]
@@ -95,9 +101,11 @@ class Iterations:
 
     async def round(self, counts: Counts) -> None:
         iterations = counts.tasks
-        floor = await cpu(lambda: bare_loop(iterations), iterations)
-        short = await cpu(lambda: run(1))
-        long = await cpu(lambda: run(iterations + 1))
+        answers = answers_of(iterations)
+        floor = await cpu(lambda: bare_loop(answers), iterations)
+        models = scripted(1), scripted(iterations + 1)
+        short = await cpu(lambda: run(1, models[0]))
+        long = await cpu(lambda: run(iterations + 1, models[1]))
         self.one.ratio((long - short) / iterations, floor)
         self.growth.samples.append(await _growth(counts.calls // 2 or 1))
 

@@ -14,6 +14,7 @@ import threading
 from asyncio import get_running_loop
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -61,6 +62,7 @@ log = logging.getLogger("callgate")
 _NOWHERE = Scope()
 _DEFAULTS = Limits()
 _BLOB_BYTES = 268_435_456
+_WORDS = attrgetter("run", "conversation", "tick", "principal", "actor", "workspace", "locale", "provider")
 
 
 class Engine:
@@ -420,6 +422,9 @@ def _recordable(scope: Scope) -> Scope:
     Raises:
         UsageError: One of them is no valid Unicode.
     """
+    with suppress(TypeError):  # a word that is none is the host's own, and is not recorded as text
+        if "".join(_WORDS(scope)).isascii():
+            return scope
     for name in scope.__struct_fields__:
         value = getattr(scope, name)
         if isinstance(value, str) and not value.isascii() and valid_text(value) != value:

@@ -6,7 +6,7 @@ runner's drive, for callers that run no tool. Must not know what the coroutine d
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import Any, TypeVar, cast
 
@@ -47,13 +47,27 @@ class Guards:
         self._alarms = Alarms()
 
     async def run(
-        self, coro: Coroutine[Any, Any, _T], kill: AbortSignal, *, grace_s: float, name: str, timeout_s: float = _FOREVER_S
+        self,
+        coro: Coroutine[Any, Any, _T],
+        kill: AbortSignal,
+        *,
+        grace_s: float,
+        name: str,
+        timeout_s: float = _FOREVER_S,
+        on_wait: Callable[[], None] | None = None,
     ) -> _T | None:
-        """What `coro` returns, or None where `kill` or the time ended it first; what it raises, it must hand out as a value."""
+        """What `coro` returns, or None where `kill` or the time ended it first; what it raises, it must hand out as a value.
+
+        `on_wait` is told when the coroutine waits for the first time; one that never does needs no timer.
+        """
         request = cast("RunRequest", _Guard(kill, grace_s, _Named(name), timeout_s))
         context = copy_context()
         begun = context.run(_first_step, request, coro)
-        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._alarms)
+        if isinstance(begun, Execution):
+            return cast("_T", begun.value)
+        if on_wait is not None:
+            on_wait()
+        execution = await Drive(request, *begun, context, self._strays, self._alarms)
         return cast("_T", execution.value) if execution.status == "returned" else None
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ class Account:
 
     __slots__ = (
         "_began",
+        "_boundless",
         "_budget",
         "_clock",
         "_prices",
@@ -32,6 +33,8 @@ class Account:
         before = before or Spent()
         self._budget = budget
         self._prices = prices
+        limits = (budget.input_tokens, budget.output_tokens, budget.cost, budget.wall_s)
+        self._boundless = all(limit is None for limit in limits)
         self._clock = clock
         self._began = clock.monotonic() - before.wall_s
         self.iterations = before.iterations
@@ -72,6 +75,8 @@ class Account:
     def over(self) -> str | None:
         """What is used up, so that no further pass may begin; None if nothing is."""
         budget = self._budget
+        if self._boundless:
+            return None
         used = (
             ("input tokens", self.input_tokens, budget.input_tokens),
             ("output tokens", self.output_tokens, budget.output_tokens),

@@ -5,14 +5,12 @@ First the result carries a hint, then the call is refused, then the turn ends. A
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode
 from callgate.calls import Text, ToolResult
 from callgate.errors import CallDenied
 from callgate.messages import ToolCall
@@ -33,6 +31,8 @@ class StuckLimits(Struct, frozen=True, kw_only=True):
     """Different calls that are kept in mind, the oldest going first."""
 
 
+_Asked = tuple[str, str]
+"""A call: name and arguments, as the model wrote them."""
 _Said = tuple[str, str | None, str]
 """A result as the model sees it: status, code, text."""
 
@@ -50,13 +50,13 @@ class StuckGuard:
 
     def __init__(self, limits: StuckLimits) -> None:
         self._limits = limits
-        self._seen: OrderedDict[bytes, _Seen] = OrderedDict()
+        self._seen: OrderedDict[_Asked, _Seen] = OrderedDict()
         self.gave_up = ""
         """Why the turn should end; empty while it need not."""
 
     def refusal(self, call: ToolCall) -> CallDenied | None:
         """Why this call is not run: it has been, with the same result, too often."""
-        seen = self._seen.get(_key(call))
+        seen = self._seen.get((call.name, call.arguments))
         if seen is None or seen.times < self._limits.refuse - 1:
             return None
         return CallDenied(
@@ -70,11 +70,14 @@ class StuckGuard:
         return [None if result is None else self._note(call, result) for call, result in zip(calls, results, strict=True)]
 
     def _note(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        key = _key(call)
-        seen = self._seen.setdefault(key, _Seen())
-        self._seen.move_to_end(key)
-        if len(self._seen) > self._limits.remembered:
-            self._seen.popitem(last=False)
+        asked = (call.name, call.arguments)
+        seen = self._seen.get(asked)
+        if seen is None:
+            seen = self._seen[asked] = _Seen()
+            if len(self._seen) > self._limits.remembered:
+                self._seen.popitem(last=False)
+        else:
+            self._seen.move_to_end(asked)
         if result.code != "stuck_loop":
             said = (result.status, result.code, result.text)
             seen.times = seen.times if seen.said == said else 0
@@ -86,14 +89,6 @@ class StuckGuard:
             return result
         hint = f"This is the {_ordinal(seen.times)} time that {call.name} was called with these arguments, and the result is the same."
         return replace(result, content=(*result.content, Text(text=f"{hint} Calling it again will not change that.")))
-
-
-def _key(call: ToolCall) -> bytes:
-    try:
-        arguments = canonical(decode(call.arguments)) if call.arguments.strip() else b"{}"
-    except (ValueError, RecursionError):
-        arguments = call.arguments.encode("utf-8", "surrogatepass")
-    return hashlib.sha256(call.name.encode("utf-8", "surrogatepass") + b"\0" + arguments).digest()
 
 
 def _ordinal(number: int) -> str:

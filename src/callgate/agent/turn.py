@@ -285,12 +285,13 @@ class Turn:
     async def _calls(self, result: StreamResult, intake: Intake) -> Ending | None:
         message = result.message
         assert message is not None
-        normal = sum(call.name not in self._exits for call in message.calls)
+        calls = result.calls
+        normal = len(calls) if not self._exits else sum(call.name not in self._exits for call in calls)
         if normal and self.account.iterations_left == 0:
             await intake.drop("no iteration is left")
             self.account.give_back(intake.taken)
             return self._out_of_iterations(message)
-        outcomes = await intake.outcomes(message.calls, result.closed)
+        outcomes = await intake.outcomes(calls, result.closed)
         self.signals += intake.signals
         if not normal:  # exit calls only: the message was the last
             self.history.answer(message)

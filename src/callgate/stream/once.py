@@ -68,7 +68,9 @@ async def stream_once(
     one.enter()
     try:
         name = f"pass of {context.conversation or model.name}"
-        failure = await (guards or Guards()).run(one.read(model, request), one.abort.signal, grace_s=limits.grace_s, name=name)
+        failure = await (guards or Guards()).run(
+            one.read(model, request), one.abort.signal, grace_s=limits.grace_s, name=name, on_wait=one.wait
+        )
     finally:
         one.leave()
     if failure is not None:
@@ -118,6 +120,9 @@ class _Pass:
         self._context.abort_signal = self.abort.signal
         self._context.on_progress = self._beat
         self._control.enter_pass(self._context.conversation, self._interrupt)
+
+    def wait(self) -> None:
+        """The model waits for something: from now on its silence is watched."""
         self._timer = self._loop.call_at(self._until, self._look)
 
     def leave(self) -> None:
@@ -196,6 +201,7 @@ class _Pass:
             status="function_call" if calls else "completed" if text.strip() or end.reason == "pause" else "empty_response",
             text=text,
             message=end.message,
+            calls=calls,
             closed=tuple(self._closed[index].closed for index in range(len(calls))),
             finish=end.reason,
             usage=end.usage,

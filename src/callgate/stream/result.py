@@ -23,6 +23,8 @@ class StreamResult(Struct, frozen=True, kw_only=True):
     """The visible text, as far as it came; empty where a follow-up interrupted it, since nobody asked for it any more."""
     message: AssistantMessage | None = None
     """The whole message, where it ended as one."""
+    calls: tuple[ToolCall, ...] = ()
+    """The message's calls, in its order."""
     closed: tuple[Literal["sealed", "finished", "cut"], ...] = ()
     """What proved the arguments of each of the message's calls complete, in their order."""
     finish: FinishReason | None = None
@@ -35,9 +37,4 @@ class StreamResult(Struct, frozen=True, kw_only=True):
     @property
     def data(self) -> ToolCall | None:
         """The payload of a `function_call`: the first of the message's calls."""
-        calls = self.calls
-        return calls[0] if calls else None
-
-    @property
-    def calls(self) -> tuple[ToolCall, ...]:
-        return self.message.calls if self.message is not None else ()
+        return self.calls[0] if self.calls else None
