@@ -7,11 +7,14 @@ import inspect
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import callgate
 from callgate import Limits, RetryPolicy, Tool, errors, testing
+from callgate.agent import PRESETS, Budget, Settings
+from callgate.agent.stuck import StuckLimits
 from callgate.cli import _exits
+from callgate.decide import RUN_STATUS
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
 from callgate.models.dialects import DIALECTS
@@ -20,6 +23,7 @@ from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
 from callgate.policy.facts import FACTS
 from callgate.policy.rules import _RULE_KEYS, _TESTS
+from callgate.stream import PassStatus
 from callgate.tools.registry import _EFFECT_OF
 from tests.acceptance.test_payload_and_context import CONTEXT
 
@@ -63,6 +67,25 @@ def test_what_there_is_for_tests() -> None:
 
 def test_model_apis() -> None:
     assert set(table("docs/reference/models.md", "# Model APIs")) == set(known_apis())
+
+
+def test_the_agent_loop() -> None:
+    page = "docs/reference/agent.md"
+    ends = {name: row[0].strip("`") for name, row in table(page, "## How a turn ends").items()}
+    assert ends == dict(RUN_STATUS)
+    assert set(table(page, "## How a pass ends")) == set(get_args(PassStatus))
+    assert set(table(page, "## Presets")) == set(PRESETS)
+    settings = {name: row[0] for name, row in table(page, "## Settings").items()}
+    assert list(settings) == list(Settings.__struct_fields__)
+    plain = {name: value for name, value in settings.items() if name not in ("budget", "rules")}
+    defaults = {name: getattr(Settings(), name) for name in plain}
+    assert plain == {name: "none" if value is None else f"`{value}`" for name, value in defaults.items()}
+    assert {name: row[0] for name, row in table(page, "## Budget").items()} == {
+        name: f"`{getattr(Budget(), name)}`" for name in Budget.__struct_fields__
+    }
+    assert {name: row[0] for name, row in table(page, "## Going round in circles").items()} == {
+        name: f"`{getattr(StuckLimits(), name)}`" for name in StuckLimits.__struct_fields__
+    }
 
 
 def test_failure_classes() -> None:
