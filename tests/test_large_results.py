@@ -226,3 +226,20 @@ def test_an_excerpt_of_text_never_tears_a_character(text: str, budget: int) -> N
     head, _, tail = shown.partition("\n... ")
     assert text.startswith(head)
     assert text.endswith(tail.partition(" ...\n")[2])
+
+
+async def test_what_a_tool_says_beside_its_data_is_bounded_too() -> None:
+    """Every buffer has a written bound; what is left out is noted."""
+
+    @tool(effect="none")
+    async def chatty() -> dict[str, object]:
+        """Say a lot."""
+        return {"success": True, "data": 1, "message": "m" * 10_000, "image_metadata": {"pixels": "p" * 20_000}}
+
+    async with Engine([chatty]) as engine:
+        result = await said(engine, call("chatty"))
+    assert result.message is not None
+    assert len(result.message) <= engine.limits.error_bytes + len(" [cut]")
+    assert result.image_metadata is None
+    assert any("image_metadata has" in note.text for note in result.metadata.notes)
+    assert result.data == 1

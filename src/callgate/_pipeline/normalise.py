@@ -62,6 +62,8 @@ class Normaliser:
         return canonical(replace(result, structured=None))
 
     def _shaped(self, approved: ApprovedCall, checked: Checked) -> ToolResult:
+        if checked.message is not None or checked.image_metadata is not None:
+            checked = self._beside(checked)
         call, value = approved.call, checked.value
         notes = call.notes + checked.notes
         if checked.status != "ok":
@@ -93,6 +95,16 @@ class Normaliser:
                 notes=notes,
             ),
         )
+
+    def _beside(self, checked: Checked) -> Checked:
+        """What a tool says beside its data, within bounds: none of it has a place where the whole is kept."""
+        message, picture, notes = checked.message, checked.image_metadata, checked.notes
+        if message is not None:
+            message = _bounded(message, self._limits.error_bytes)
+        if picture is not None and (size := len(plain_bytes(picture))) > self._limits.content_bytes:
+            said = f"The result's image_metadata has {size} bytes; {self._limits.content_bytes} is the limit. It was left out."
+            picture, notes = None, (*notes, Note(kind="dropped", text=said))
+        return replace(checked, message=message, image_metadata=picture, notes=notes)
 
     def _content(self, raw: bytes, value: object) -> tuple[tuple[Part, ...], str | None]:
         """What the model sees, and the hash of the whole where that is more."""
