@@ -15,11 +15,11 @@ from callgate.agent.settings import Prices
 from callgate.agent.stuck import StuckLimits
 from callgate.calls import Answered, Text
 from callgate.decide import CallEnd, LoopRules, check_loop_continuation
-from callgate.errors import UsageError
+from callgate.errors import ModelUnreachable, UsageError
 from callgate.messages import AssistantMessage, ToolMessage, UserMessage
 from callgate.models.events import Usage
 from callgate.models.wire.request import ToolSpec
-from callgate.protocols import Ask, Deny, Verdict
+from callgate.protocols import Allow, Ask, Deny, Verdict
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Gate, Script, call, ends, says, tool_texts
 
@@ -363,8 +363,6 @@ async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(b
 
     class AskOnce:
         async def decide(self, call: ValidatedCall) -> Verdict:
-            from callgate.protocols import Allow
-
             return Ask(question=f"May it change {call.arguments['what']}?") if call.tool.name == "change" else Allow()
 
     asked = says("Both.", call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1))
@@ -560,3 +558,27 @@ async def test_an_answered_outcome_is_what_the_tool_gave(board: Board) -> None:
     async with Agent(Script(LOOK, says("x")), tools=board.tools()) as agent:
         await agent.run("Go.", on_event=lambda event: outcomes.append(getattr(event, "outcome", None)))
     assert any(isinstance(outcome, Answered) for outcome in outcomes)
+
+
+async def test_a_resumed_run_goes_on_for_the_same_workspace_actor_and_principal(board: Board) -> None:
+    """An approval is bound to all three: were one of them lost, the same question would be asked for ever."""
+
+    class AskForChanges:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask(question="May it?") if call.tool.name == "change" else Allow()
+
+    scope = Scope(workspace="/srv", actor="ada", principal="bob")
+    model = Script(says(call("change", {"what": "b"}, id="1")), LOOK, says("Done."))
+    async with Agent(model, tools=board.tools(), policies=[AskForChanges()]) as agent:
+        waiting = await agent.run("Change b.", scope=scope)
+        assert waiting.pending is not None
+        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert (result.status, board.done) == ("completed", ["change b", "look a"])
+    seen = board.contexts[0].scope
+    assert (seen.workspace, seen.actor, seen.principal, seen.provider) == ("/srv", "ada", "bob", "scripted")
+
+
+async def test_what_our_own_errors_say_reaches_the_caller_as_a_sentence(board: Board) -> None:
+    result, _ = await run(board, [ModelUnreachable("x could not be reached. Check the network.", provider="x")])
+    assert (result.status, result.reason) == ("failed", "x could not be reached. Check the network.")

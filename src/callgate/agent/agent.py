@@ -35,7 +35,7 @@ from callgate.agent.turn import Turn
 from callgate.calls import Scope
 from callgate.decide import RUN_STATUS, Ending
 from callgate.engine import Engine
-from callgate.errors import UsageError
+from callgate.errors import CallgateError, UsageError
 from callgate.events import Event, Progress
 from callgate.messages import Message, UserMessage
 from callgate.models.model import Model, StreamingContext
@@ -199,8 +199,8 @@ class Agent:
             raise UsageError(f"Run '{waiting.run}' does not wait for anybody: it ended '{waiting.turn_status}'.")
         async with self.conversations.turn(waiting.conversation) as place:
             history = self._remembered(waiting.conversation) or History(waiting.messages)
-            scope = Scope(run=waiting.run, conversation=waiting.conversation)
             exposure = self._planner().resumed(waiting.pending.exposed, leaves_trace=waiting.conversation != waiting.run)
+            scope = waiting.pending.scope
             return await self._run(place, history, scope, on_event, exposure, waiting=waiting, pending=waiting.pending)
 
     def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
@@ -309,7 +309,8 @@ class Agent:
             result = await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
             log.exception("The run failed")
-            result = turn.result(Ending("error", f"{type(error).__name__}: {error}"))
+            said = f"{error}" if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
+            result = turn.result(Ending("error", said))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise

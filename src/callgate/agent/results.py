@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from callgate.agent.exposed import Exposed
-from callgate.calls import Part, Suspended, ToolResult
+from callgate.calls import Part, Scope, Suspended, ToolResult
 from callgate.decide import RunStatus, TurnStatus
 from callgate.messages import AssistantMessage, Message
 
@@ -50,6 +50,9 @@ class Pending(Struct, frozen=True, kw_only=True):
     closed: tuple[str, ...]
     iteration: int
     approvals: tuple[Suspended, ...]
+    """One for each of the calls, in order."""
+    scope: Scope = Scope()
+    """Of the turn: an approval is for the same principal, actor and workspace only."""
     exposed: Exposed | None = None
     """What deliberate mode offers in the turn; None where it is off."""
     added: tuple[Part, ...] = ()

@@ -337,6 +337,7 @@ class Turn:
             closed=tuple(closed[index] for index in waiting),
             iteration=self.iteration - 1,
             approvals=tuple(outcome for outcome in outcomes if isinstance(outcome, Suspended)),
+            scope=self._scope,
             exposed=self._exposure.exposed if self._exposure is not None else None,
             added=self._enrichment.parts,
             restarted=self._enrichment.disabled,
