@@ -8,6 +8,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from itertools import pairwise
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from callgate import Engine, RawCall
@@ -73,6 +75,22 @@ async def failing_group() -> str:
     except ExceptionGroup:
         return "handled"
     return "?"
+
+
+@tool
+async def foreign_group() -> str:
+    """Let a task group of another library end itself from one of its tasks, as a connection to the first address that answers does."""
+    async with anyio.create_task_group() as group:
+
+        async def answer() -> None:
+            await asyncio.sleep(0)
+            group.cancel_scope.cancel()
+
+        group.start_soon(answer)
+        with anyio.move_on_after(HANGS_S):
+            await anyio.sleep(HANGS_S)
+    await anyio.lowlevel.checkpoint()
+    return "connected"
 
 
 @tool
@@ -181,6 +199,24 @@ async def test_a_task_group_inside_the_tool_is_the_tools_own_business(kit: Kit) 
     execution = await kit.runner.run(Made(failing_group).request)
     assert (execution.status, execution.value) == ("returned", "handled")
     assert _cancelling() == 0
+
+
+async def test_another_librarys_cancel_scope_knows_its_own_cancel(kit: Kit) -> None:
+    """It goes by what is said with the cancel: HTTP clients connect like this."""
+    execution = await kit.runner.run(Made(foreign_group).request)
+    assert (execution.status, execution.value) == ("returned", "connected")
+    assert _cancelling() == 0
+
+
+async def test_a_cancel_scope_of_the_host_is_left_where_it_stands(kit: Kit) -> None:
+    made = Made(swallows, grace_s=0.05)
+    with anyio.CancelScope() as scope:
+        asyncio.get_running_loop().call_later(0.01, scope.cancel)
+        await kit.runner.run(made.request)
+    assert scope.cancelled_caught
+    assert _cancelling() == 0
+    released.append(True)
+    assert await soon(lambda: kit.late)
 
 
 @pytest.mark.parametrize("depth", [1, 3])

@@ -129,6 +129,7 @@ class Drive:
         "_handle",
         "_loop",
         "_request",
+        "_said",
         "_strays",
         "_task",
         "_task_context",
@@ -154,6 +155,8 @@ class Drive:
         self._cancels = 0
         self._why: Literal["timed_out", "killed", "cancelled"] | None = None
         self._throw = False
+        self._said: tuple[object, ...] = ()
+        """What whoever cancels says with it: cancel scopes of other libraries know their own cancels by it."""
         self._given_up = False
         self._handle: asyncio.Handle | None = None
         self._wake: Callable[[Any], object] | None = None
@@ -188,7 +191,7 @@ class Drive:
                     self._waiting = self._context.run(self._coro.send, None)
                 else:
                     self._throw = False
-                    self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError())
+                    self._waiting = self._context.run(self._coro.throw, problem or asyncio.CancelledError(*self._said))
             except StopIteration as end:
                 return Execution(status="returned", value=end.value)
             except BaseException as error:
@@ -222,6 +225,7 @@ class Drive:
         return None
 
     def cancel(self, msg: object = None) -> bool:
+        self._said = () if msg is None else (msg,)
         if asyncio.current_task(self._loop) is self._task:
             # The tool cancelled the task it runs in: its own failure, not the host's wish. The innermost drive takes it back, once.
             if not isinstance(self._waiting, Drive):
@@ -251,12 +255,15 @@ class Drive:
         if self._why is not None:
             return
         self._why = why
+        self._why = why
+        if why != "cancelled":
+            self._said = ()
         self._alarms.take_off(self._alarm)
         self._alarm = self._alarms.set(self._request.grace_s, self._give_up)
         self._interrupt()
 
     def _interrupt(self) -> None:
-        self._throw = self._waiting is None or not self._waiting.cancel()
+        self._throw = self._waiting is None or not self._waiting.cancel(*self._said)
 
     def _give_up(self) -> None:
         """The grace is over: let a task of its own go on with the coroutine."""
@@ -282,5 +289,5 @@ class Drive:
             if execution.status == "returned":
                 self._strays.came_late(self._request.context.uid, execution)
         if self._why == "cancelled":
-            raise asyncio.CancelledError
+            raise asyncio.CancelledError(*self._said)
         return overdue(self._request, self._why == "killed", abandoned=execution is None)

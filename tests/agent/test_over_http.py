@@ -1,0 +1,74 @@
+"""The loop with a model behind HTTP: real connections, opened and broken inside a pass."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from callgate import tool
+from callgate.agent import Agent
+from callgate.agent.events import AgentEvent, CallStarted, MessageEnded
+from callgate.models.http import Retries
+from callgate.models.providers import model
+from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
+
+
+@tool(effect="none")
+async def look(what: str) -> str:
+    """Look at something."""
+    return f"{what} is fine"
+
+
+LOOK: list[Item] = ["I look. ", Call("look", {"what": "a"})]
+
+
+async def test_a_pass_opens_its_own_connection_and_the_result_is_in_the_next_request() -> None:
+    async with ScriptedServer([LOOK, "It is fine."]) as server:
+        over_http = model("openai-compatible:any", base_url=server.url)
+        async with Agent(over_http, tools=[look]) as agent:
+            result = await agent.run("Look at a.")
+        await over_http.close()
+        assert (result.status, result.text) == ("completed", "It is fine.")
+        sent: Any = server.requests[1].body_json["messages"]
+        assert sent[-1] == {"role": "tool", "tool_call_id": "call_1", "content": "a is fine"}
+
+
+async def test_a_read_starts_while_the_rest_of_its_message_is_still_on_the_way() -> None:
+    """The server sends the end of the message only once the call has begun."""
+    events: list[AgentEvent] = []
+    begun = Pause(asyncio.Event())
+
+    def hear(event: AgentEvent) -> None:
+        events.append(event)
+        if isinstance(event, CallStarted):
+            begun.until.set()  # type: ignore[union-attr]
+
+    async with ScriptedServer([[*LOOK, begun, Call("look", {"what": "b"})], "Both are fine."]) as server:
+        over_http = model("openai-compatible:any", base_url=server.url)
+        async with Agent(over_http, tools=[look]) as agent:
+            result = await agent.run("Look.", on_event=hear)
+        await over_http.close()
+    assert (result.status, len(result.results)) == ("completed", 2)
+    kinds = [type(event) for event in events]
+    assert kinds.index(CallStarted) < kinds.index(MessageEnded)
+
+
+async def test_a_message_that_breaks_off_leaves_no_call_behind_and_is_said() -> None:
+    async with ScriptedServer([[*LOOK, Drop()]]) as server:
+        over_http = model("openai-compatible:any", base_url=server.url, retries=Retries(most=0))
+        async with Agent(over_http, tools=[look]) as agent:
+            result = await agent.run("Look.")
+        await over_http.close()
+    assert (result.status, result.turn_status, result.results) == ("failed", "error", ())
+    assert "broke off" in result.reason
+
+
+async def test_a_key_that_is_refused_says_which_one_it_was() -> None:
+    async with ScriptedServer([Reply(turn=Fail("invalid_api_key", "Incorrect API key provided."), status=401)]) as server:
+        over_http = model("openai:any", base_url=server.url, api_key="sk-test-000")
+        async with Agent(over_http) as agent:
+            result = await agent.run("Hi.")
+        await over_http.close()
+    assert result.status == "failed"
+    assert "Check the key in OPENAI_API_KEY" in result.reason
+    assert "sk-test-000" not in result.reason
