@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from callgate import tool
 from callgate.agent import Agent
 from callgate.agent.events import AgentEvent, CallStarted, MessageEnded
 from callgate.models.http import Retries
 from callgate.models.providers import model
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
+from tests.patience import PATIENCE_S, soon
 
 
 @tool(effect="none")
@@ -51,6 +54,26 @@ async def test_a_read_starts_while_the_rest_of_its_message_is_still_on_the_way()
     assert (result.status, len(result.results)) == ("completed", 2)
     kinds = [type(event) for event in events]
     assert kinds.index(CallStarted) < kinds.index(MessageEnded)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_a_pass_that_is_stopped_or_killed_closes_its_connection_and_ends_as_that(how: str) -> None:
+    said = asyncio.Event()
+    async with ScriptedServer([["Half", Pause(asyncio.Event())]]) as server:
+        over_http = model("openai-compatible:any", base_url=server.url)
+        async with Agent(over_http) as agent:
+            running = asyncio.ensure_future(agent.run("Hi.", conversation="c", on_event=lambda event: said.set()))
+            await asyncio.wait_for(server_has(server, said), PATIENCE_S)
+            getattr(agent, how)("c", "enough")
+            result = await asyncio.wait_for(running, PATIENCE_S)
+        await asyncio.wait_for(server.requests[0].gone.wait(), PATIENCE_S)
+        await over_http.close()
+    assert (result.status, result.turn_status, result.reason) == ("stopped", "stopped_by_user", "enough")
+
+
+async def server_has(server: ScriptedServer, said: asyncio.Event) -> None:
+    assert await soon(lambda: server.requests)
+    await said.wait()
 
 
 async def test_a_message_that_breaks_off_leaves_no_call_behind_and_is_said() -> None:

@@ -255,7 +255,6 @@ class Drive:
         if self._why is not None:
             return
         self._why = why
-        self._why = why
         if why != "cancelled":
             self._said = ()
         self._alarms.take_off(self._alarm)

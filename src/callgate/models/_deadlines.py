@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from functools import partial
 from typing import Literal, TypeVar
 
 from msgspec import Struct
@@ -94,7 +96,8 @@ class Watch:
 
     def __enter__(self) -> Watch:
         if self._signal is not None:
-            self._remove = self._signal.on_abort(self._aborted)
+            # In the waiter's own context: whoever drives its task tells by it whose cancel this is.
+            self._remove = self._signal.on_abort(partial(copy_context().run, self._aborted))
         return self
 
     def __exit__(self, *_: object) -> None:
