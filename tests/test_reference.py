@@ -14,6 +14,9 @@ from callgate import Limits, RetryPolicy, Tool, errors, testing
 from callgate.agent import PRESETS, Budget, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.cli import _exits
+from callgate.cli._run import _CODES
+from callgate.cli._run_events import TOLD, Told
+from callgate.cli._run_words import run
 from callgate.decide import RUN_STATUS
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
@@ -169,6 +172,20 @@ def test_dialects() -> None:
 
 def dialect_rows() -> dict[str, tuple[str, ...]]:
     return table("docs/reference/dialects.md", "## Dialects")
+
+
+def test_options_and_events_of_a_run() -> None:
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(run).parameters if name != "task"}
+    assert set(table("docs/reference/run.md", "## Options")) == options
+    shown = {name: re.findall(r"`(\w+)`", row[0]) for name, row in table("docs/reference/run.md", "## Events").items()}
+    assert shown == {kind.__struct_config__.tag: list(kind.__struct_fields__) for kind in TOLD}
+    assert {*get_args(Told)} == {*TOLD}
+
+
+def test_the_ways_a_run_ends_have_exit_codes() -> None:
+    shown = table("docs/reference/exit-codes.md", "## Of `callgate run`")
+    assert [row[0].strip("`") for row in shown.values()] == ["0", "1", "4", "5", "130"]
+    assert [name.split(":")[0] for name in shown][:4] == sorted(_CODES, key=_CODES.__getitem__)
 
 
 def test_the_architecture_names_every_room_in_its_layer() -> None:

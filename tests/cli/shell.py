@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -64,13 +65,17 @@ tool = "odd_text"
 """
 
 
+_CHOOSES = re.compile(r"CALLGATE_\w+|COLUMNS|\w+_API_KEY|\w+_BASE_URL|\w+_MODEL|HF_TOKEN")
+"""Variables that would make a command do something else on somebody's machine, as asking a real model."""
+
+
 class Ended:
     """How a command ended."""
 
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.code = done.returncode
-        self.out = done.stdout
-        self.err = done.stderr
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
 
     @property
     def json(self) -> Any:
@@ -88,7 +93,7 @@ def command(words: Iterable[str]) -> list[str]:
 
 def environment(**more: str) -> dict[str, str]:
     source = str(Path(callgate.__file__).parent.parent)
-    passed = {name: value for name, value in os.environ.items() if name not in ("CALLGATE_JOURNAL", "COLUMNS")}
+    passed = {name: value for name, value in os.environ.items() if not _CHOOSES.fullmatch(name)}
     return passed | {"PYTHONPATH": source} | more
 
 
@@ -98,7 +103,7 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
         command(words), cwd=folder, input=stdin, capture_output=True, text=True, timeout=COMMAND_S, env=environment(**more)
     )
     assert "Traceback" not in done.stderr, done.stderr
-    return Ended(done)
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 def write_tools(folder: Path) -> None:

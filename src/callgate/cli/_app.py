@@ -14,21 +14,22 @@ import callgate
 from callgate.cli import _exits
 from callgate.cli._consoles import say
 from callgate.cli._record import default_journal
-from callgate.cli._specs import FORMS
+from callgate.cli._run_words import run as run_words
 from callgate.cli._streams import guarded
+from callgate.cli._words import AsJson, Journal, Kind, Run, ToolName, Tools
 from callgate.errors import CallgateError
 
 __all__ = ["app", "run"]
 
 _EXITS = """
-Exit codes: 0 ok · 1 the call failed, or what was checked does not hold · 2 wrong usage · 3 the outcome is unknown, check before you
-repeat it · 4 a human has to decide · 130 interrupted.
+Exit codes: 0 ok · 1 the call or run failed, or what was checked does not hold · 2 wrong usage · 3 the outcome is unknown, check before
+you repeat it · 4 a human has to decide · 5 the run's budget is used up · 130 interrupted.
 """
 
 app = App(
     name="callgate",
     help="The tool-call engine for LLM agents: every call checked, stoppable, never twice, all on record.\n\n"
-    "Begin with `callgate demo`, then `callgate call list_files`, then `callgate log list`.",
+    "Begin with `callgate demo`, then `callgate call list_files`, `callgate run TASK`, then `callgate log list`.",
     help_epilogue=_EXITS,
     version=callgate.__version__,
     default_parameter=Parameter(show_default=False),
@@ -39,15 +40,7 @@ log_app = App(name="log", help="What happened: the journal's calls and events. R
 app.command(tools_app)
 app.command(log_app)
 
-Journal = Annotated[
-    str | None,
-    Parameter(help="The journal's file; `:memory:` keeps none. Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."),
-]
-Tools = Annotated[list[str] | None, Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
-AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
-Run = Annotated[str | None, Parameter(help="Only this run.")]
-Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls that have one, as `call.started`.")]
-ToolName = Annotated[str | None, Parameter(help="Only calls of this tool.")]
+app.command(run_words, name="run")
 
 
 def run(words: list[str]) -> int:

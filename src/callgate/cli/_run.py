@@ -1,0 +1,307 @@
+"""`callgate run`: an agent at the terminal. A task, a model and a folder; text as it streams, calls as they run, questions as they come.
+
+Puts the parts together and waits: the loop is the agent's, every call is the engine's. Ctrl-C lets what runs finish, twice ends it now.
+Without rules of their own, people are asked before anything has an effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate.agent import PRESETS, Agent, RunResult, Settings
+from callgate.agent.settings import PresetName
+from callgate.calls import Scope
+from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._consoles import print_json, say
+from callgate.cli._person import Person
+from callgate.cli._record import Record
+from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
+from callgate.cli._run_screen import RunScreen
+from callgate.cli._specs import load_tools
+from callgate.engine import Engine
+from callgate.errors import UsageError
+from callgate.models.http_model import HttpModel
+from callgate.models.providers import PROVIDERS
+from callgate.models.providers import model as provider_model
+from callgate.policy import Rules
+from callgate.tools import Tool
+
+__all__ = ["RunOptions", "TextCallWord", "run_task"]
+
+TextCallWord = Literal["auto", "fallback", "always", "never"]
+
+CAREFUL = """
+# Rules of a run that is given none: reading is free, the rest is asked about.
+default = "ask"
+
+[[rule]]
+id = "reads"
+verdict = "allow"
+when = { effect = "none" }
+
+[[rule]]
+id = "pages"
+verdict = "ask"
+tool = "fetch_url"
+reason = "Ask the network for this address?"
+"""
+_MODELS = "Give one as provider:model, such as openai:gpt-5, or a URL with --base-url."
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """Everything that was typed about one run."""
+
+    task: str
+    words: tuple[str, ...]
+    """The command line as it was typed, to show it again."""
+    model: str
+    base_url: str
+    tools: tuple[str, ...]
+    workspace: str
+    rules: str
+    journal: str
+    system: str
+    preset: PresetName
+    max_iterations: int | None
+    text_calls: TextCallWord
+    yes: bool
+    json: bool
+
+
+def run_task(options: RunOptions) -> int:
+    """Carry out one run; the exit code."""
+    task, system = _task(options.task), _system(options.system)
+    workspace = Path(options.workspace)
+    if not workspace.is_dir():
+        raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
+    policies = _policies(options)
+    model = _model(options)
+    settings = _settings(options)
+    record = Record.open(options.journal)
+    tools = load_tools(options.tools, record.blobs)
+    return asyncio.run(_Run(options, task, system, model, record, tools, policies, settings).whole())
+
+
+def _task(given: str) -> str:
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if given == "-" else given
+    refuse_odd_text(task=text)
+    if not text.strip():
+        raise UsageError('The task is empty. Say what is to be done: callgate run "...", or - to read it from standard input.')
+    return text
+
+
+def _system(given: str) -> str:
+    if not given.startswith("@"):
+        refuse_odd_text(system=given)
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"The system prompt's file {given[1:]} cannot be read: {reason}. Give another with --system @FILE.") from error
+
+
+def _policies(options: RunOptions) -> tuple[Rules, ...]:
+    if options.rules:
+        return (Rules.load(options.rules),)
+    return () if options.yes else (Rules.parse(CAREFUL, where="without --rules"),)
+
+
+def _model(options: RunOptions) -> HttpModel:
+    name = options.model.strip()
+    if not name:
+        raise UsageError(f"No model is named. {_MODELS} CALLGATE_MODEL is used where --model is not given.")
+    if options.base_url and name.partition(":")[0].lower() not in PROVIDERS:
+        name = f"openai-compatible:{name}"
+    return provider_model(name, base_url=options.base_url or None, native_tools=options.text_calls != "always")
+
+
+def _settings(options: RunOptions) -> Settings:
+    settings = PRESETS[options.preset]
+    if options.max_iterations is None:
+        return settings
+    if options.max_iterations < 0:
+        raise UsageError(f"--max-iterations is {options.max_iterations}; it must be 0 or more.")
+    return replace(settings, budget=replace(settings.budget, iterations=options.max_iterations))
+
+
+class _Run:
+    """One task, from its first word to its end, with the questions in between."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        task: str,
+        system: str,
+        model: HttpModel,
+        record: Record,
+        tools: Sequence[Tool],
+        policies: tuple[Rules, ...],
+        settings: Settings,
+    ) -> None:
+        self._options = options
+        self._task = task
+        self._model = model
+        self._record = record
+        self._workspace = str(Path(options.workspace).resolve())
+        self._person = Person(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
+        self._run = f"run-{SystemClock().new_id()}"
+        self._engine = Engine(
+            tools,
+            policies=(*policies, self._person),
+            journal=record.journal,
+            blobs=record.blobs,
+            limits=Limits(dangerous_per_tick=settings.dangerous_per_tick),
+            repair=True,
+            run=self._run,
+        )
+        self._agent = Agent(
+            model,
+            self._engine,
+            instructions=system,
+            settings=settings,
+            preset=options.preset,
+            text_calls="auto" if options.text_calls == "always" else options.text_calls,
+        )
+        self._screen = None if options.json else RunScreen()
+        self._tell = print_json if self._screen is None else self._screen.show
+        self._interrupts = 0
+
+    async def whole(self) -> int:
+        listening = Listening(self._engine.bus, self._tell)
+        try:
+            async with self._engine:
+                self._tell(self._began())
+                result = await self._until_decided(listening)
+                self._tell(self._over(result, listening.failed))
+        finally:
+            listening.close()
+            if self._screen is not None:
+                self._screen.close()
+            await self._agent.close()
+            await self._model.close()
+        self._say_where(result)
+        return self._code(result)
+
+    async def _until_decided(self, listening: Listening) -> RunResult:
+        """Run, put the questions, go on; until nothing is open or nobody answers."""
+        scope = Scope(run=self._run, workspace=self._workspace)
+        with self._interruptible():
+            result = await self._agent.run(self._task, conversation=self._run, scope=scope, on_event=listening.agent)
+        while result.pending is not None and self._answered(result):
+            self._person.forget()
+            with self._interruptible():
+                result = await self._agent.resume(result, on_event=listening.agent)
+        return result
+
+    def _answered(self, result: RunResult) -> bool:
+        """Put every question; tells whether all of them have an answer."""
+        assert result.pending is not None
+        answers: list[bool] = []
+        for call, approval in zip(result.pending.message.calls, result.pending.approvals, strict=True):
+            arguments = self._person.final_arguments(approval.uid)
+            question = approval.question
+            self._tell(Question(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
+            allowed = self._allowed(call.name, question, arguments)
+            if allowed is None:
+                continue
+            answers.append(allowed)
+            by = "--yes" if self._options.yes else "the person at the terminal"
+            self._engine.answer(approval.approval_id, allow=allowed, by=by)
+            if not allowed:
+                self._person.refuse(call)
+            self._tell(QuestionAnswered(approval=approval.approval_id, allowed=allowed, by=by))
+            if self._interrupts:
+                return False
+        return len(answers) == len(result.pending.approvals)
+
+    def _allowed(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
+        if self._options.yes:
+            return True
+        if not self._person.here or self._interrupts:
+            return None
+        allowed = self._person.asked(tool, question, arguments)
+        self._interrupts += allowed is None
+        return allowed
+
+    # Ctrl-C
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        try:
+            yield
+        finally:
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(signal.SIGINT)
+
+    def _interrupt(self) -> None:
+        self._interrupts += 1
+        if self._interrupts == 1:
+            self._tell(Interrupted(how="stop"))
+            self._agent.stop(self._run, "stopped at the terminal")
+        else:
+            self._tell(Interrupted(how="kill"))
+            self._agent.kill(self._run, "killed at the terminal")
+
+    # The two ends
+
+    def _began(self) -> Told:
+        return RunBegan(
+            run=self._run,
+            model=f"{self._model.provider}:{self._model.name}",
+            tools=tuple(self._engine.tools.names()),
+            workspace=self._workspace,
+            record=str(self._record.path or ""),
+        )
+
+    def _over(self, result: RunResult, failed: int) -> Told:
+        spent = result.spent
+        return RunOver(
+            status=result.status,
+            turn_status=result.turn_status,
+            reason=result.reason,
+            text=result.text,
+            iterations=spent.iterations,
+            calls=spent.calls,
+            failed=failed,
+            input_tokens=spent.input_tokens,
+            output_tokens=spent.output_tokens,
+            seconds=round(spent.wall_s, 3),
+            run=self._run,
+            record=str(self._record.path or ""),
+        )
+
+    def _say_where(self, result: RunResult) -> None:
+        if self._screen is None:
+            return
+        if result.status == "waiting" and not self._interrupts:
+            again = shlex.join(("callgate", "run", *self._options.words))
+            say("Nothing that was asked about has run. Say yes or no at a terminal, or allow it in a file of rules (--rules):", "cyan")
+            say(f"  {again}")
+        if self._record.path is not None:
+            say(f"  record  {self._record.path}", "dim")
+        say(f"  more    {self._record.show_command(self._run)}", "dim")
+
+    def _code(self, result: RunResult) -> int:
+        if self._interrupts and result.status in ("stopped", "waiting"):
+            return _exits.INTERRUPTED
+        return _CODES[result.status]
+
+
+_CODES = {"completed": _exits.OK, "failed": _exits.FAILED, "waiting": _exits.NEEDS_HUMAN, "stopped": _exits.STOPPED}

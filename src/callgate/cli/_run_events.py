@@ -1,0 +1,282 @@
+"""What `callgate run` tells, event by event: one table for the screen and for `--json`.
+
+Put together from two sources: what the agent tells (text, passes, notices) and what the engine's bus tells of calls, each the moment it
+happens. Decides nothing, draws nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from callgate._summary import body_of
+from callgate.agent.events import AgentEvent, MessageBegan, MessageEnded, Notice
+from callgate.calls import ToolResult
+from callgate.events import Bus, Event, Progress
+from callgate.models.events import CallOpened, Finished, ReasoningDelta, TextDelta
+
+__all__ = [
+    "TOLD",
+    "CallAnswered",
+    "CallBegun",
+    "CallCame",
+    "CallOutput",
+    "CallRetried",
+    "Interrupted",
+    "Listening",
+    "Noticed",
+    "PassBegan",
+    "PassEnded",
+    "Question",
+    "QuestionAnswered",
+    "RunBegan",
+    "RunOver",
+    "Said",
+    "Thought",
+    "Told",
+    "Writing",
+]
+
+
+class RunBegan(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_began"):
+    run: str
+    model: str
+    tools: tuple[str, ...]
+    workspace: str
+    record: str
+
+
+class PassBegan(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_began"):
+    iteration: int
+
+
+class Said(Struct, frozen=True, kw_only=True, tag_field="event", tag="text"):
+    text: str
+
+
+class Thought(Struct, frozen=True, kw_only=True, tag_field="event", tag="reasoning"):
+    text: str
+
+
+class Writing(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_opened"):
+    """The model has begun to write a call."""
+
+    tool: str
+    id: str
+
+
+class CallCame(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_received"):
+    """The engine has the call; arguments as the model wrote them."""
+
+    call: str
+    id: str
+    tool: str
+    arguments: str
+
+
+class CallBegun(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_started"):
+    call: str
+    tool: str
+    attempt: int
+    early: bool
+    """While the model still streams the rest of its message."""
+
+
+class CallOutput(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_progress"):
+    call: str
+    stream: str
+    text: str
+
+
+class CallRetried(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_retried"):
+    call: str
+    attempt: int
+    reason: str
+
+
+class CallAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_ended"):
+    call: str
+    tool: str
+    status: str
+    """`ok`, `error`, `unknown`, `aborted`, or `asked`: it waits for a human."""
+    ms: float = 0.0
+    early: bool = False
+    attempts: int = 0
+    failure_class: str | None = None
+    code: str | None = None
+    reason: str | None = None
+    text: str = ""
+    """What the model gets."""
+
+
+class PassEnded(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_ended"):
+    iteration: int
+    status: str
+    reason: str
+
+
+class Noticed(Struct, frozen=True, kw_only=True, tag_field="event", tag="notice"):
+    kind: str
+    text: str
+
+
+class Question(Struct, frozen=True, kw_only=True, tag_field="event", tag="question"):
+    call: str
+    tool: str
+    approval: str
+    question: str
+    arguments: dict[str, object]
+    """As the tool would get them."""
+
+
+class QuestionAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="question_answered"):
+    approval: str
+    allowed: bool
+    by: str
+
+
+class Interrupted(Struct, frozen=True, kw_only=True, tag_field="event", tag="interrupted"):
+    how: str
+    """`stop` or `kill`."""
+
+
+class RunOver(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_ended"):
+    status: str
+    turn_status: str
+    reason: str
+    text: str
+    iterations: int
+    calls: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    seconds: float
+    run: str
+    record: str
+
+
+TOLD: tuple[type[Any], ...] = (
+    RunBegan,
+    PassBegan,
+    Said,
+    Thought,
+    Writing,
+    CallCame,
+    CallBegun,
+    CallOutput,
+    CallRetried,
+    CallAnswered,
+    PassEnded,
+    Noticed,
+    Question,
+    QuestionAnswered,
+    Interrupted,
+    RunOver,
+)
+Told = (
+    RunBegan
+    | PassBegan
+    | Said
+    | Thought
+    | Writing
+    | CallCame
+    | CallBegun
+    | CallOutput
+    | CallRetried
+    | CallAnswered
+    | PassEnded
+    | Noticed
+    | Question
+    | QuestionAnswered
+    | Interrupted
+    | RunOver
+)
+
+
+class Listening:
+    """One run's events, from the agent and from the bus, told in one order.
+
+    Args:
+        bus: The engine's. It is listened to until `close`.
+        tell: Takes what happens; must not raise.
+    """
+
+    def __init__(self, bus: Bus, tell: Callable[[Told], None]) -> None:
+        self._tell = tell
+        self._tools: dict[str, str] = {}
+        self._early: set[str] = set()
+        self._streaming = False
+        self.failed = 0
+        """Calls that ended without success."""
+        self.close = bus.subscribe(
+            self._hear,
+            *("call.received", "call.started", "call.progress", "call.attempt_failed", "call.suspended", "call.aborted", "tool.completed"),
+        )
+
+    def agent(self, event: AgentEvent) -> None:
+        """Take what the agent tells."""
+        match event:
+            case TextDelta(text=text):
+                self._tell(Said(text=text))
+            case ReasoningDelta(text=text):
+                self._tell(Thought(text=text))
+            case CallOpened(id=id, name=name):
+                self._tell(Writing(tool=name, id=id))
+            case MessageBegan(iteration=iteration):
+                self._streaming = True
+                self._tell(PassBegan(iteration=iteration))
+            case Finished():
+                self._streaming = False
+            case MessageEnded(iteration=iteration, status=status, reason=reason):
+                self._streaming = False
+                self._tell(PassEnded(iteration=iteration, status=status, reason=reason))
+            case Notice(kind=kind, text=text, hidden=False):
+                self._tell(Noticed(kind=kind, text=text))
+
+    def _hear(self, topic: str, item: object) -> None:
+        if isinstance(item, Progress):
+            self._tell(CallOutput(call=item.call, stream=item.stream, text=item.text))
+        elif isinstance(item, ToolResult):
+            self._tell(self._answered(item))
+        elif isinstance(item, Event):
+            told = self._event(topic, item, body_of(item))
+            if told is not None:
+                self._tell(told)
+
+    def _event(self, topic: str, event: Event, body: dict[str, Any]) -> Told | None:
+        call = event.call
+        match topic:
+            case "call.received":
+                self._tools[call] = str(body.get("name", ""))
+                return CallCame(call=call, id=str(body.get("id", "")), tool=self._tools[call], arguments=str(body.get("arguments", "")))
+            case "call.started":
+                self._tools[call] = str(body.get("tool", ""))
+                if self._streaming:
+                    self._early.add(call)
+                return CallBegun(call=call, tool=self._tools[call], attempt=event.attempt, early=self._streaming)
+            case "call.attempt_failed":
+                return CallRetried(call=call, attempt=event.attempt, reason=str(body.get("error", "")))
+            case "call.suspended" | "call.aborted":
+                status = "asked" if topic == "call.suspended" else "aborted"
+                return CallAnswered(call=call, tool=self._tools.pop(call, ""), status=status, reason=str(body.get("reason", "")))
+        return None
+
+    def _answered(self, result: ToolResult) -> CallAnswered:
+        self.failed += not result.success
+        self._tools.pop(result.uid, None)
+        early = result.uid in self._early
+        self._early.discard(result.uid)
+        return CallAnswered(
+            call=result.uid,
+            tool=result.name,
+            status=result.status,
+            ms=round(result.metadata.duration_ms, 1),
+            early=early,
+            attempts=result.metadata.attempts,
+            failure_class=result.failure_class,
+            code=result.code,
+            reason=result.error,
+            text=result.text,
+        )

@@ -1,0 +1,267 @@
+"""A run on the terminal: the model's text on standard output as it comes, everything about it on standard error.
+
+At a terminal, what runs now is drawn below the last line and goes away; elsewhere each start and each end is one plain line. Draws what
+it is told and nothing else. All of it comes from models and tools, so all of it is made printable first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from callgate._printable import one_line, printable
+from callgate.cli._consoles import STYLES, console
+from callgate.cli._run_events import (
+    CallAnswered,
+    CallBegun,
+    CallCame,
+    CallOutput,
+    CallRetried,
+    Interrupted,
+    Noticed,
+    PassBegan,
+    PassEnded,
+    QuestionAnswered,
+    RunBegan,
+    RunOver,
+    Said,
+    Thought,
+    Told,
+    Writing,
+)
+
+__all__ = ["RunScreen"]
+
+_SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…"}
+_RUN_STYLES = {"completed": "green", "waiting": "cyan", "stopped": "yellow", "failed": "bold red"}
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PLAIN_FRAMES = "|/-\\"
+_ARGUMENTS = 72
+_REASON = 600
+_PIECE = 400
+
+
+class RunScreen:
+    """Shows one run."""
+
+    def __init__(self) -> None:
+        self._console = console()
+        self._lively = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._live: Live | None = None
+        self._waiting = ""
+        """What is waited for where no call runs: the model."""
+        self._since = 0.0
+        self._calls: dict[str, str] = {}
+        self._running: dict[str, float] = {}
+        self._output: dict[str, str] = {}
+        self._line_open = False
+        self._held = ""
+
+    def show(self, told: Told) -> None:
+        """Take what happened next."""
+        match told:
+            case RunBegan():
+                tools = f"{len(told.tools)} tools" if len(told.tools) != 1 else "1 tool"
+                self._say(f"callgate run · {told.model} · {tools} · {told.workspace}", "dim")
+            case PassBegan():
+                self._wait_for("the model answers")
+            case Said(text=text):
+                self._write(text)
+            case Thought():
+                self._wait_for("the model thinks")
+            case Writing(tool=tool):
+                self._end_line()
+                self._wait_for(f"the model writes a call of {one_line(tool, 40)}")
+            case CallCame():
+                self._calls[told.call] = _line(told.tool, told.arguments)
+            case CallBegun():
+                self._begin(told)
+            case CallOutput():
+                self._progress(told.call, told.text)
+            case CallRetried():
+                self._say(f"  attempt {told.attempt} failed: {one_line(told.reason)}; it is tried again", "yellow")
+            case CallAnswered():
+                self._end(told)
+            case PassEnded():
+                self._end_line()
+                self._wait_for("")
+            case Noticed(text=text):
+                self._say(f"  {one_line(text)}", "yellow")
+            case QuestionAnswered(allowed=False):
+                self._say("  It does not run.", "dim")
+            case Interrupted(how="stop"):
+                self._say("Stopping: what runs now is the last. Ctrl-C again ends it at once.", "yellow")
+            case Interrupted():
+                self._say("Killed: what runs is being ended.", "yellow")
+            case RunOver():
+                self._sum_up(told)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._still()
+        self._end_line()
+
+    # Text
+
+    def _write(self, text: str) -> None:
+        self._still()
+        self._waiting = ""
+        text, self._held = self._held + text, ""
+        if text.endswith("\r"):  # perhaps half of a line's end
+            text, self._held = text[:-1], "\r"
+        if text:
+            sys.stdout.write(printable(text))
+            sys.stdout.flush()
+            self._line_open = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._held:
+            self._held = ""
+            self._line_open = True
+        if self._line_open:
+            self._still()
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            self._line_open = False
+            self._move()
+
+    # Calls
+
+    def _begin(self, told: CallBegun) -> None:
+        self._running[told.call] = time.monotonic()
+        if not self._lively and told.attempt == 1:
+            self._say(f"→ {self._calls.get(told.call, one_line(told.tool))}{'  early' if told.early else ''}")
+        self._move()
+
+    def _progress(self, call: str, text: str) -> None:
+        *lines, rest = (self._output.pop(call, "") + text).split("\n")
+        if len(rest) > _PIECE:
+            lines, rest = [*lines, rest], ""
+        if rest:
+            self._output[call] = rest
+        for line in lines:
+            self._said(line)
+
+    def _said(self, line: str) -> None:
+        if line.strip():
+            self._say(f"  │ {printable(line.expandtabs(4).rstrip())}", "dim", cut=True)
+
+    def _end(self, told: CallAnswered) -> None:
+        self._said(self._output.pop(told.call, ""))
+        self._running.pop(told.call, None)
+        line = self._calls.pop(told.call, one_line(told.tool))
+        if told.status == "asked":  # the question comes with the end of the message
+            self._move()
+            return
+        took = f"  {told.ms:,.0f} ms" if told.attempts else ""
+        tries = f"  {told.attempts} attempts" if told.attempts > 1 else ""
+        early = "  early" if told.early else ""
+        why = f"  {told.failure_class}" if told.failure_class else ""
+        tail = f"{took}{tries}{early}{why}"
+        room = max(12, self._console.width - len(tail) - 2)
+        self._print(
+            Text.assemble((_SIGNS.get(told.status, "·"), STYLES.get(told.status, "")), f" {one_line(line, room)}", (tail, "dim")), cut=True
+        )
+        if told.reason and told.status != "ok":
+            self._say(f"  {one_line(told.reason, _REASON)}", STYLES.get(told.status, ""))
+        self._move()
+
+    # The end
+
+    def _sum_up(self, told: RunOver) -> None:
+        self._wait_for("")
+        failed = f" ({told.failed} failed)" if told.failed else ""
+        facts = [
+            _count(told.iterations, "round"),
+            f"{_count(told.calls, 'call')}{failed}",
+            f"{told.input_tokens:,} tokens in, {told.output_tokens:,} out",
+            f"{told.seconds:.1f} s",
+        ]
+        self._end_line()
+        self._print(Text.assemble((told.status, _RUN_STYLES.get(told.status, "")), f" · {' · '.join(facts)}"))
+        if told.reason and told.status != "completed":
+            self._say(f"  {printable(told.reason)}", _RUN_STYLES.get(told.status, ""))
+
+    # What runs now
+
+    def _wait_for(self, what: str) -> None:
+        if what != self._waiting:
+            self._waiting, self._since = what, time.monotonic()
+        self._move()
+
+    def _move(self) -> None:
+        """Draw what runs, where there is something and no line of text is open."""
+        if not self._lively or self._line_open:
+            return
+        if not self._running and not self._waiting:
+            self._still()
+        elif self._live is None:
+            rows = _Running(self)
+            self._live = Live(
+                get_renderable=lambda: rows,
+                console=self._console,
+                transient=True,
+                refresh_per_second=8,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+
+    def _still(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def rows(self) -> list[tuple[str, float]]:
+        """What runs now, and for how many seconds."""
+        now = time.monotonic()
+        running = [(self._calls.get(call, call), now - since) for call, since in [*self._running.items()]]
+        return running or ([(self._waiting, now - self._since)] if self._waiting else [])
+
+    # Lines
+
+    def _say(self, line: str, style: str = "", *, cut: bool = False) -> None:
+        self._print(Text(printable(line), style=style), cut=cut)
+
+    def _print(self, line: Text, *, cut: bool = False) -> None:
+        self._end_line()
+        if cut:
+            line.truncate(max(1, self._console.width), overflow="ellipsis")
+        self._console.print(line)
+
+
+class _Running:
+    """The rows of what runs, each cut to the width of the terminal; drawn anew several times a second."""
+
+    def __init__(self, screen: RunScreen) -> None:
+        self._screen = screen
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        frames = _PLAIN_FRAMES if options.ascii_only else _FRAMES
+        sign = frames[int(time.monotonic() * 8) % len(frames)]
+        for line, seconds in self._screen.rows()[: max(1, options.max_height - 2)]:
+            tail = f"  {seconds:.0f} s" if seconds >= 1 else ""
+            text = Text(f"{sign} {one_line(line, max(8, options.max_width - len(tail) - 3))}{tail}", style="dim", no_wrap=True)
+            text.truncate(options.max_width, overflow="ellipsis")
+            yield text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _line(tool: str, arguments: str) -> str:
+    """A call in a few words."""
+    try:
+        value = json.loads(arguments) if arguments.strip() else {}
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        return f"{one_line(tool, 64)} {one_line(arguments, _ARGUMENTS)}"
+    words = (f"{key}={item if isinstance(item, str) else json.dumps(item, ensure_ascii=False)}" for key, item in value.items())
+    return f"{one_line(tool, 64)} {one_line(' '.join(words), _ARGUMENTS)}".rstrip()

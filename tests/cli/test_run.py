@@ -1,0 +1,365 @@
+"""`callgate run`: the real command against a provider on the loopback interface, as a person or a program uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from callgate.models.events import Usage
+from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
+from callgate.testing.server import Script
+from tests.cli.shell import Ended, command, environment, shell
+from tests.patience import COMMAND_S
+
+TASK = ("run", "Do it.", "--model", "any")
+REFUSED = Reply(turn=Fail("invalid_api_key", "Incorrect API key provided."), status=401)
+CRM = ("--tools", "crm.py")
+LOOK: list[Item] = [
+    "I look. ",
+    Call("odd_text"),
+    Call("refund", {"order": "A7", "cents": "12"}),
+    Usage(input_tokens=1200, output_tokens=34),
+]
+DONE: list[Item] = ["Paid", ".", Usage(input_tokens=1300, output_tokens=2)]
+PAYS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
+WAITS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
+
+
+class Running:
+    """The command while it runs, with a provider to talk to."""
+
+    def __init__(self, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
+        self.process = process
+        self.server = server
+
+    async def line(self, words: str) -> str:
+        """The next line on standard error that has these words."""
+        assert self.process.stderr is not None
+        while line := (await self.process.stderr.readline()).decode():
+            if words in line:
+                return line
+        raise AssertionError(f"{words!r} never came")
+
+    async def end(self) -> tuple[int, str, str]:
+        out, err = await asyncio.wait_for(self.process.communicate(), COMMAND_S)
+        assert self.process.returncode is not None
+        assert b"Traceback" not in err
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@asynccontextmanager
+async def running(folder: Path, turns: Sequence[Script], *words: str, stdin: Any = None, **more: str) -> AsyncIterator[Running]:
+    async with ScriptedServer(turns) as server:
+        process = await asyncio.create_subprocess_exec(
+            *command((*TASK, "--base-url", server.url, *words)),
+            cwd=folder,
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(**more),
+        )
+        try:
+            yield Running(process, server)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def ran(folder: Path, turns: Sequence[Script], *words: str, **more: str) -> Ended:
+    """The command to its end, without a terminal."""
+    async with running(folder, turns, *words, **more) as run:
+        return Ended(*await run.end())
+
+
+def paid(folder: Path) -> list[str]:
+    ledger = folder / "paid.txt"
+    return ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
+
+
+async def test_a_task_with_two_calls_is_shown_as_it_happens_and_summed_up(folder: Path) -> None:
+    done = await ran(folder, [LOOK, DONE], *CRM, "--yes")
+    assert (done.code, done.out) == (0, "I look. \nPaid.\n")
+    assert paid(folder) == ["A7 12"]
+    assert re.search(r"✓ odd_text  [\d,]+ ms", done.err)
+    assert re.search(r"✓ refund order=A7 cents=12  [\d,]+ ms", done.err)
+    assert re.search(r"completed · 1 round · 2 calls · 2,500 tokens in, 36 out · [\d.]+ s", done.err)
+    assert "record  .callgate/journal.db" in done.err
+    run = re.search(r"callgate log show (run-\w+)", done.err)
+    assert run is not None
+    assert "call.completed" in shell(folder, "log", "show", run[1]).out
+
+
+async def test_what_is_piped_has_no_colours_and_no_spinners(folder: Path) -> None:
+    done = await ran(folder, [LOOK, DONE], *CRM, "--yes", COLUMNS="40", FORCE_COLOR="")
+    assert "\x1b" not in done.out + done.err
+    assert "\r" not in done.out + done.err
+    assert max(len(line) for line in done.err.splitlines() if line.startswith(("→", "✓"))) <= 40
+
+
+async def test_json_is_one_event_a_line_in_order_and_nothing_else(folder: Path) -> None:
+    done = await ran(folder, [LOOK, DONE], *CRM, "--yes", "--json")
+    assert (done.code, done.err) == (0, "")
+    names = [line["event"] for line in done.lines]
+    assert names[:2] == ["run_began", "message_began"]
+    assert names[-1] == "run_ended"
+    assert "".join(line["text"] for line in done.lines if line["event"] == "text") == "I look. Paid."
+    ended = {line["tool"]: line for line in done.lines if line["event"] == "call_ended"}
+    assert {tool: line["status"] for tool, line in ended.items()} == {"odd_text": "ok", "refund": "ok"}
+    assert ended["refund"]["text"] == "paid 12 for A7"
+    last = done.lines[-1]
+    assert (last["status"], last["text"], last["calls"], last["input_tokens"]) == ("completed", "Paid.", 2, 2500)
+
+
+async def test_a_call_that_started_early_is_marked(folder: Path) -> None:
+    """The provider sends the rest only once the call has begun, so it began before the message's end."""
+    begun = asyncio.Event()
+    turns: list[Script] = [["I look. ", Call("list_files", {"path": "."}), Pause(begun), "And on."], DONE]
+    async with running(folder, turns) as run:
+        await run.line("→ list_files path=.  early")
+        begun.set()
+        code, _, err = await run.end()
+    assert code == 0
+    assert re.search(r"✓ list_files path=\.  [\d,]+ ms  early", err)
+
+
+async def test_text_of_a_model_or_a_tool_cannot_speak_to_the_terminal(folder: Path) -> None:
+    turns: list[Script] = [["a\x1b[31m", "b\r", "\nc\u202e", Call("odd\x1b]0;x\x07_text", '{"\x1b[2J": 1}')], [Call("odd_text"), "\x9bd"]]
+    done = await ran(folder, [*turns, "e"], *CRM)
+    assert done.out == "a\\x1b[31mb\nc\\u202e\n\\x9bd\ne\n"
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.out + done.err)
+
+
+async def test_a_failed_call_says_why_and_the_run_goes_on(folder: Path) -> None:
+    done = await ran(folder, [[Call("broken")], "It is broken."], *CRM, "--yes")
+    assert done.code == 0
+    assert re.search(r"✗ broken  [\d,]+ ms  exception\n.*no such thing", done.err)
+    assert "1 call (1 failed)" in done.err
+
+
+@pytest.mark.process
+async def test_ctrl_c_lets_what_runs_finish_and_starts_nothing_more(folder: Path) -> None:
+    (folder / "short.py").write_text(SHORT, encoding="utf-8")
+    turns: list[Script] = [["I work.", Call("work")], "Never asked."]
+    async with running(folder, turns, "--tools", "short.py", "--yes") as run:
+        await run.line("begun")
+        run.process.send_signal(signal.SIGINT)
+        await run.line("Stopping")
+        (folder / "go").touch()
+        code, out, err = await run.end()
+        assert len(run.server.requests) == 1
+    assert (code, out) == (130, "I work.\n")
+    assert "stopped · 0 rounds" in err or "stopped · 1 round" in err
+    assert (folder / "done").exists()
+
+
+SHORT = '''
+import os, time
+from callgate import ToolContext, tool
+
+@tool(runner="process")
+def work(context: ToolContext) -> str:
+    """Work until told to go."""
+    context.progress("begun\\n")
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    open("done", "w").close()
+    return "done"
+'''
+
+
+@pytest.mark.process
+async def test_ctrl_c_twice_ends_what_runs(folder: Path) -> None:
+    async with running(folder, [WAITS], *CRM, "--yes") as run:
+        pid = int((await run.line("begun")).split()[-1])
+        assert psutil.pid_exists(pid)
+        run.process.send_signal(signal.SIGINT)
+        await run.line("Stopping")
+        run.process.send_signal(signal.SIGINT)
+        await run.line("Killed")
+        code, _, err = await run.end()
+    assert code == 130
+    assert "■ wait seconds=600" in err
+    assert not psutil.pid_exists(pid)
+
+
+async def test_ctrl_c_ends_a_pass_of_the_model_at_once(folder: Path) -> None:
+    async with running(folder, [["I think", Pause(asyncio.Event())]], *CRM) as run:
+        assert run.process.stdout is not None
+        await run.process.stdout.readexactly(len("I think"))
+        run.process.send_signal(signal.SIGINT)
+        code, _, err = await run.end()
+        await asyncio.wait_for(run.server.requests[0].gone.wait(), COMMAND_S)
+    assert code == 130
+    assert "stopped at the terminal" in err
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "effects"),
+    [("y", "Paid", ["A7 12"]), ("n", "The person at the terminal said no", []), ("x\ny", "Paid", ["A7 12"])],
+    ids=["yes", "no", "neither, then yes"],
+)
+async def test_at_a_terminal_a_person_decides_and_the_run_goes_on(folder: Path, answer: str, told: str, effects: list[str]) -> None:
+    """A no is a denial that the model reads; either way the run ends completed."""
+    ours, theirs = pty.openpty()
+    async with ScriptedServer([PAYS, DONE]) as server:
+        words = command((*TASK, "--base-url", server.url, *CRM))
+        process = await asyncio.create_subprocess_exec(
+            *words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="xterm", COLUMNS="60")
+        )
+        os.close(theirs)
+        seen = await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
+        assert b'"order": "A7"' in seen
+        for line in answer.split("\n"):
+            os.write(ours, line.encode() + b"\n")
+        await asyncio.to_thread(read_until, ours, b"callgate log show")
+        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
+        sent: Any = server.requests[1].body_json["messages"]
+    os.close(ours)
+    assert paid(folder) == effects
+    assert (told in json.dumps(sent)) or told == "Paid"
+
+
+async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    async with ScriptedServer([PAYS]) as server:
+        process = await asyncio.create_subprocess_exec(
+            *command((*TASK, "--base-url", server.url, *CRM)),
+            cwd=folder,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment(TERM="dumb"),
+        )
+        os.close(theirs)
+        await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
+        process.send_signal(signal.SIGINT)
+        await asyncio.to_thread(read_until, ours, b"callgate log show")
+        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 130
+    os.close(ours)
+    assert paid(folder) == []
+
+
+def read_until(terminal: int, words: bytes) -> bytes:
+    seen = b""
+    while words not in seen:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError as error:
+            raise AssertionError(f"{words!r} never came: {seen.decode()}") from error
+    return seen
+
+
+async def test_where_nobody_can_be_asked_the_run_waits_and_says_how_to_decide(folder: Path) -> None:
+    done = await ran(folder, [PAYS], *CRM)
+    assert (done.code, paid(folder)) == (4, [])
+    assert "waiting · 1 round" in done.err
+    assert "callgate run 'Do it.' --model any" in done.err
+    machine = await ran(folder, [PAYS], *CRM, "--json")
+    (question,) = [line for line in machine.lines if line["event"] == "question"]
+    assert (machine.code, question["tool"], question["arguments"]) == (4, "refund", {"order": "A7", "cents": 12})
+
+
+async def test_rules_decide_instead_of_the_careful_default(folder: Path) -> None:
+    done = await ran(folder, [[Call("odd_text")], "Denied."], *CRM, "--rules", "rules.toml")
+    assert done.code == 0
+    assert re.search(r"✗ odd_text  denied\n", done.err)
+
+
+async def test_without_rules_what_has_an_effect_is_asked_about(folder: Path) -> None:
+    done = await ran(folder, [[Call("fetch_url", {"url": "https://example.com/"})]])
+    assert (done.code, "Ask the network for this address?" in done.err) == (4, True)
+
+
+async def test_a_budget_that_is_used_up_has_an_exit_code_of_its_own(folder: Path) -> None:
+    done = await ran(folder, [[Call("odd_text")], [Call("odd_text")]], *CRM, "--max-iterations", "1")
+    assert done.code == 5
+    assert "stopped · 1 round" in done.err
+
+
+async def test_the_task_and_the_instructions_may_come_from_elsewhere(folder: Path) -> None:
+    (folder / "system.txt").write_text("Be brief.", encoding="utf-8")
+    (folder / "task.txt").write_text("Count.", encoding="utf-8")
+    async with ScriptedServer(["One."]) as server:
+        with (folder / "task.txt").open() as task:
+            process = await asyncio.create_subprocess_exec(
+                *command(("run", "-", "--base-url", server.url, "--system", "@system.txt")),
+                cwd=folder,
+                stdin=task,
+                stdout=asyncio.subprocess.PIPE,
+                env=environment(CALLGATE_MODEL="qwen3:8b"),
+            )
+            out, _ = await process.communicate()
+        sent: Any = server.requests[0].body_json
+    assert (process.returncode, out) == (0, b"One.\n")
+    assert [message["content"] for message in sent["messages"]] == ["Be brief.", "Count."]
+    assert sent["model"] == "qwen3:8b"
+
+
+async def test_a_model_that_takes_no_tools_is_taught_them_as_text(folder: Path) -> None:
+    async with running(folder, ["Nothing to do."], *CRM, "--text-calls", "always") as run:
+        code, _, _ = await run.end()
+        sent: Any = run.server.requests[0].body_json
+    assert code == 0
+    assert "tools" not in sent
+    assert "odd_text" in json.dumps(sent["messages"])
+
+
+async def test_a_provider_that_drops_the_connection_mid_answer_is_said_in_one_sentence(folder: Path) -> None:
+    done = await ran(folder, [["Half an ans", Call("refund", {"order": "A7", "cents": 1}), Drop()]], *CRM, "--yes")
+    assert (done.code, done.out) == (1, "Half an ans\n")
+    assert "broke off" in done.err
+    assert paid(folder) == []
+
+
+async def test_a_key_that_is_refused_is_said_with_the_next_step_and_never_shown(folder: Path) -> None:
+    async with ScriptedServer([REFUSED]) as server:
+        words = ("run", "Hi.", "--model", "openai:any", "--base-url", server.url)
+        done = await asyncio.to_thread(shell, folder, *words, OPENAI_API_KEY="sk-test-000")
+    assert (done.code, done.out) == (1, "")
+    assert "answered 401" in done.err
+    assert "Check the key in OPENAI_API_KEY" in done.err
+    assert "sk-test-000" not in done.err
+
+
+def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> None:
+    done = shell(folder, *TASK, "--base-url", "http://127.0.0.1:9/v1")
+    assert done.code == 1
+    assert "could not be reached at http://127.0.0.1:9" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run",), "TASK"),
+        (("run", " ", "--model", "openai:x"), "The task is empty"),
+        (("run", "x"), "No model is named"),
+        (("run", "x", "--model", "nobody:x"), "No provider is called 'nobody'"),
+        (("run", "x", "--model", "openai"), "names no model"),
+        (("run", "x", "--model", "openai:x"), "Set OPENAI_API_KEY"),
+        (("run", "x", "--model", "openai-compatible:x"), "has no address"),
+        ((*TASK, "--base-url", "http://[", "--tools", "none.py"), "There is no file none.py"),
+        ((*TASK, "--base-url", "http://x", "--workspace", "nowhere"), "no folder nowhere"),
+        ((*TASK, "--base-url", "http://x", "--rules", "none.toml"), "none.toml cannot be read"),
+        ((*TASK, "--base-url", "http://x", "--record", "/proc/none/j.db"), "cannot be written"),
+        ((*TASK, "--base-url", "http://x", "--system", "@none.txt"), "none.txt cannot be read"),
+        ((*TASK, "--base-url", "http://x", "--max-iterations", "-1"), "--max-iterations is -1"),
+        ((*TASK, "--base-url", "http://x", "--preset", "wild"), "wild"),
+        ((*TASK, "--base-url", "http://x", "--text-calls", "often"), "often"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong_and_asks_no_model(folder: Path, words: tuple[str, ...], told: str) -> None:
+    done = shell(folder, *words)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
