@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import shutil
@@ -15,6 +16,7 @@ import apsw
 import pytest
 
 from callgate.demo import DEMOS, verify_repair
+from callgate.testing import Call, Item, Received, ScriptedServer
 from tests.cli.shell import command, environment, shell
 from tests.patience import COMMAND_S
 
@@ -33,7 +35,7 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_main_demonstration_repairs_the_repository_and_proves_it(repaired: dict[str, Any]) -> None:
     assert (repaired["ok"], repaired["problems"]) == (True, [])
-    assert len(repaired["proven"]) == 13
+    assert len(repaired["proven"]) == 15
     ended = [(call["tool"], call["failure_class"] or call["status"]) for call in repaired["calls"]]
     assert ended[4:] == [
         ("run_command", "ok"),
@@ -99,9 +101,21 @@ def never_red(root: Path) -> None:
     connection.close()
 
 
+def a_result_never_told(root: Path) -> None:
+    change(root / "requests.jsonl", '"tool_call_id": "call_b1"', '"tool_call_id": "call_x1"')
+
+
+def nothing_early(root: Path) -> None:
+    connection = apsw.Connection(str(root / "journal.db"))
+    connection.execute("UPDATE events SET kind = 'call.late' WHERE kind = 'call.started' AND position < 12")
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("sabotage", "claim"),
     [
+        (a_result_never_told, "the model was told each result once"),
+        (nothing_early, "a read started while the model still streamed"),
         (an_effect_twice, "every effect happened exactly once"),
         (an_effect_missing, "every effect happened exactly once"),
         (a_process_left, "the tool that hung in C"),
@@ -139,6 +153,34 @@ def test_a_ledger_that_says_otherwise_makes_the_command_fail(tmp_path: Path) -> 
     assert "failed" in err
 
 
+async def test_with_a_server_of_ones_own_the_same_task_is_given_to_its_model(tmp_path: Path) -> None:
+    """Whatever the model does: what is claimed is the end, and that nothing went around the engine."""
+    async with ScriptedServer(repairs) as server:
+        done = await asyncio.to_thread(shell, tmp_path, "demo", "--json", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
+    assert (done.code, done.json["problems"]) == (0, [])
+    assert "the tests are green: exit code 0" in done.json["proven"]
+    assert [call["tool"] for call in done.json["calls"]] == ["read_file", "edit_file", "run_command"]
+
+
+def repairs(received: Received) -> list[Item]:
+    """A model that repairs it at once; the command of the tests stands in its task."""
+    old, new = "int(price_cents * quantity * (1 - discount_percent / 100))", "price_cents * quantity * (100 - discount_percent) // 100"
+    task = next(message["content"] for message in json.loads(received.body)["messages"] if message["role"] == "user")
+    turns: list[list[Item]] = [
+        ["I look. ", Call("read_file", {"path": "shop/prices.py"})],
+        ["I see.", Call("edit_file", {"path": "shop/prices.py", "old": old, "new": new})],
+        [Call("run_command", {"command": json.loads(task[task.index("[") :])})],
+        ["Repaired."],
+    ]
+    return turns[received.number]
+
+
+async def test_a_model_that_does_not_repair_it_makes_the_command_fail(tmp_path: Path) -> None:
+    async with ScriptedServer(["It looks fine to me."]) as server:
+        done = await asyncio.to_thread(shell, tmp_path, "demo", "--json", TMPDIR=str(tmp_path), OPENAI_BASE_URL=server.url)
+    assert (done.code, done.json["problems"]) == (1, ["the tests are green: exit code 1"])
+
+
 @pytest.mark.parametrize("name", [name for name in DEMOS if name not in ("repair", "folder")])
 def test_each_demonstration_proves_what_it_claims(tmp_path: Path, name: str) -> None:
     done = shell(tmp_path, "demo", name, TMPDIR=str(tmp_path))
@@ -172,7 +214,7 @@ def test_demonstrations_are_listed_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("nothing",), "There are: repair, stop, cut-off, side-by-side, large, folder"),
+        (("nothing",), "There are: repair, stop, cut-off, early, side-by-side, large, folder"),
         (("folder",), "callgate demo --dir PATH"),
         (("--dir", "nowhere"), "no folder nowhere"),
         (("stop", "--dir", "."), "brings its own folder"),

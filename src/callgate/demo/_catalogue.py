@@ -12,6 +12,7 @@ from rich.console import Console
 
 from callgate._summary import CallSummary
 from callgate.demo._cut_off import cut_off
+from callgate.demo._early import early
 from callgate.demo._findings import Finding
 from callgate.demo._folder import read_folder
 from callgate.demo._large import large
@@ -34,6 +35,7 @@ DEMOS: dict[str, Demo] = {
     "repair": Demo("A scripted model repairs a small repository, and everything that goes wrong on the way", repair),
     "stop": Demo("A tool can really be stopped: exits, crashes and endless C loops hurt nobody else", stop),
     "cut-off": Demo("Cut-off JSON never runs; what loses nothing is accepted and noted; true is no integer", cut_off),
+    "early": Demo("A read starts while the model still streams the rest of its message", early),
     "side-by-side": Demo("Calls of one message run beside each other where that is safe, and never where it is not", side_by_side),
     "large": Demo("A result of a megabyte costs a small prompt and loses nothing", large),
     "folder": Demo("The read-only part on a folder of your own: callgate demo --dir PATH", None),
@@ -99,14 +101,18 @@ def _show(stage: Stage, outcome: Outcome, findings: list[Finding]) -> None:
     screen.table(outcome.calls)
     screen.timeline(outcome.calls)
     screen.findings(findings)
-    odd = next((call for call in outcome.calls if call.status != "ok"), outcome.calls[-1])
     journal = f"--journal {outcome.journal}"
-    screen.where(
-        [
-            ("journal", str(outcome.journal)),
-            ("ledger", f"{outcome.ledger}" if outcome.ledger.exists() else "nothing had an effect"),
-            ("look", f"callgate log list {journal}"),
-            ("", f"callgate log show {odd.short} {journal}"),
-            ("", f"callgate log verify {journal}"),
-        ]
-    )
+    lines = [
+        ("journal", str(outcome.journal)),
+        ("ledger", f"{outcome.ledger}" if outcome.ledger.exists() else "nothing had an effect"),
+        ("look", f"callgate log list {journal}"),
+    ]
+    if outcome.calls:
+        lines.append(("", f"callgate log show {_odd(outcome.calls)} {journal}"))
+    screen.where([*lines, ("", f"callgate log verify {journal}")])
+
+
+def _odd(calls: list[CallSummary]) -> str:
+    """A call worth looking at, by a name that no other has."""
+    odd = next((call for call in calls if call.status != "ok"), calls[-1])
+    return odd.short if sum(call.short == odd.short for call in calls) == 1 else odd.uid

@@ -1,4 +1,4 @@
-"""The scripted model: its messages, each a choice of an OpenAI chat completion.
+"""The scripts of the demonstrations: a model's messages, each a choice of an OpenAI chat completion.
 
 `{{name}}` in arguments stands for what only this run knows: the Python that runs it, the test command, the hash of an earlier result. A
 real model would have copied these from its prompt.
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate.calls import RawCall
 
-__all__ = ["ORIGIN", "Choice", "calls_of", "script"]
+__all__ = ["ORIGIN", "Choice", "calls_of", "filled", "script"]
 
 ORIGIN = "scripted model"
 
@@ -34,13 +34,14 @@ def calls_of(choice: Choice, known: Mapping[str, str]) -> list[RawCall]:
     message, calls = choice["message"], list[RawCall]()
     for item in message["tool_calls"]:
         function = item["function"]
-        filled = item | {"function": function | {"arguments": _filled(function["arguments"], known)}}
-        raw = RawCall.from_openai(filled, finish_reason=choice["finish_reason"])
+        whole = item | {"function": function | {"arguments": filled(function["arguments"], known)}}
+        raw = RawCall.from_openai(whole, finish_reason=choice["finish_reason"])
         calls.append(replace(raw, origin=ORIGIN, reasoning="" if calls else message["content"]))
     return calls
 
 
-def _filled(text: str, known: Mapping[str, str]) -> str:
+def filled(text: str, known: Mapping[str, str]) -> str:
+    """The text with its placeholders filled in."""
     for name, value in {"python": sys.executable, **known}.items():
         text = text.replace("{{" + name + "}}", value)
     return text

@@ -15,8 +15,10 @@ from rich.text import Text
 
 from callgate._printable import one_line, printable
 from callgate._summary import CallSummary, body_of
+from callgate.agent.events import AgentEvent, MessageBegan, MessageEnded
 from callgate.demo._findings import Finding
 from callgate.events import Bus, Event, Progress
+from callgate.models.events import CallOpened, Finished, TextDelta
 
 __all__ = ["Screen"]
 
@@ -39,12 +41,24 @@ class Screen:
         self._console = console
         self._root = root
         self._message = ""
+        self._told = False
+        """Whether the messages themselves are shown, as they stream."""
+        self._streaming = False
+        self._line_open = False
         self._tools: dict[str, str] = {}
         self._running: dict[str, str] = {}
         self._status: Status | None = console.status("") if console is not None and console.is_terminal else None
 
     def title(self, text: str) -> None:
         self._print(Text(f"callgate demo · {text}", style="bold"))
+
+    @property
+    def lively(self) -> bool:
+        """Whether somebody watches it as it happens."""
+        return self._console is not None and self._console.is_terminal
+
+    def note(self, text: str) -> None:
+        self._print(Text(printable(text), style="dim"))
 
     def watch(self, bus: Bus) -> None:
         if self._console is not None:
@@ -59,11 +73,39 @@ class Screen:
         """One line, cut to the screen's width, or a table."""
         if self._console is None:
             return
+        self._end_line()
         if isinstance(part, Text):
             part.truncate(self._console.width, overflow="ellipsis")
         self._console.print("" if part is None else part, soft_wrap=not isinstance(part, Table))
 
     # As it happens
+
+    def tell(self, event: AgentEvent) -> None:
+        """Take what an agent tells: the model's text is shown piece by piece."""
+        if self._console is None:
+            return
+        match event:
+            case MessageBegan(iteration=iteration):
+                self._told = self._streaming = True
+                self._print()
+                self._piece(f"{iteration + 1}  ")
+            case TextDelta(text=text):
+                self._piece(printable(text))
+            case CallOpened():
+                self._end_line()
+            case Finished() | MessageEnded():
+                self._streaming = False
+                self._end_line()
+
+    def _piece(self, text: str) -> None:
+        assert self._console is not None
+        self._console.print(Text(text, style="bold"), end="")
+        self._line_open = True
+
+    def _end_line(self) -> None:
+        if self._line_open and self._console is not None:
+            self._console.print()
+        self._line_open = False
 
     def _hear(self, topic: str, item: object) -> None:
         if isinstance(item, Progress):
@@ -77,7 +119,7 @@ class Screen:
 
     def _on_received(self, event: Event, body: dict[str, Any]) -> None:
         message = event.call.rpartition("/")[0]
-        if message != self._message:
+        if message != self._message and not self._told:
             self._message = message
             number = int(message.rpartition("/")[2]) + 1
             said = f": {one_line(body['reasoning'])}" if body.get("reasoning") else ""
@@ -109,6 +151,8 @@ class Screen:
         return lines[:end]
 
     def _on_started(self, event: Event, body: dict[str, Any]) -> None:
+        if self._streaming:
+            self._print(Text(f"     {self._tools.get(event.call, '')} starts while the message still streams", style="green"))
         self._running[event.call] = str(body.get("tool", ""))
 
     def _progress(self, piece: Progress) -> None:

@@ -15,11 +15,13 @@ import psutil
 from callgate._journal.rows import verify
 from callgate._summary import CallSummary, summarise
 from callgate.demo._findings import Finding, finding
+from callgate.demo._model import asked
 from callgate.demo._stage import events_in, overlap
 from callgate.demo._witness import Ledger
 from callgate.demo.repair._project import REPAIRED
+from callgate.events import Event
 
-__all__ = ["verify_repair"]
+__all__ = ["nothing_left", "verify_repair"]
 
 _EFFECTS = {"run_command": 3, "edit_file": 1}
 """Two runs of the tests, one that was killed, one edit. Nothing else may have had an effect."""
@@ -37,6 +39,7 @@ def verify_repair(root: Path) -> list[Finding]:
         _files(root / "repository"),
         _effects(calls, ledger),
         _side_by_side(calls),
+        _early(events),
         _repaired(calls),
         _denied(calls),
         _cut(calls),
@@ -44,7 +47,8 @@ def verify_repair(root: Path) -> list[Finding]:
         _exited(calls, ledger),
         _large(calls),
         _killed(calls),
-        _nothing_left(root, ledger),
+        nothing_left(root, ledger),
+        _asked(root, calls),
         finding("the record holds", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
     ]
 
@@ -95,6 +99,26 @@ def _side_by_side(calls: Sequence[CallSummary]) -> Finding:
     pairs = [(one, other) for index, one in enumerate(first) for other in first[index + 1 :]]
     beside = sum(overlap(one, other) for one, other in pairs)
     return finding("the reads of one message ran side by side", beside > 0, f"{beside} of {len(pairs)} pairs of {len(first)} calls")
+
+
+def _early(events: Sequence[Event]) -> Finding:
+    """By the order of the record: the message's end is on it, and so is each start."""
+    whole = next((event for event in events if event.kind == "emission.sealed" and f"{event.run}/0/0" in event.body.decode()), None)
+    early = [event for event in events if whole is not None and event.kind == "call.started" and event.position < whole.position]
+    holds = whole is not None and bool(early)
+    told = [f"event {event.position}" for event in early[:1]] + ([f"the message's end is event {whole.position}"] if whole else [])
+    return finding("a read started while the model still streamed its message", holds, told)
+
+
+def _asked(root: Path, calls: Sequence[CallSummary]) -> Finding:
+    """The provider's word: in the last prompt each call that ended has its one result, right behind its message."""
+    requests = asked(root / "requests.jsonl")
+    messages = requests[-1]["messages"] if requests else []
+    wanted: list[str] = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    given = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
+    ended = [call for call in calls if call.status != "aborted"]
+    holds = bool(given) and wanted == given and len(given) == len(ended)
+    return finding("the model was told each result once, in its place", holds, f"{len(requests)} requests over HTTP, {len(given)} results")
 
 
 def _repaired(calls: Sequence[CallSummary]) -> Finding:
@@ -150,7 +174,7 @@ def _killed(calls: Sequence[CallSummary]) -> Finding:
     return finding("the user's kill ended what was running", holds, (f"{call.tool} after {call.duration_ms:,.0f} ms" for call in killed))
 
 
-def _nothing_left(root: Path, ledger: Ledger) -> Finding:
+def nothing_left(root: Path, ledger: Ledger) -> Finding:
     """No process that was noted, and none that works in the repository."""
     left = [f"{entry.tool} {entry.pid}" for entry in ledger.running()]
     for process in psutil.process_iter(["cwd"]):

@@ -1,0 +1,88 @@
+"""The models of the demonstrations: a scripted one behind HTTP on this machine, or the reader's own.
+
+The scripted one is a server that speaks a real provider's format over a socket of the loopback interface; the client cannot tell. It writes
+down what it was asked, and so is one more witness. Knows no demonstration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from callgate.events import Bus
+from callgate.models.http_model import HttpModel
+from callgate.models.providers import model
+from callgate.testing import Pause, Received, ScriptedServer
+from callgate.testing.server import Script
+
+__all__ = ["asked", "own_model", "scripted_model", "until_called"]
+
+_PATIENCE_S = 20.0
+"""How long a held message waits at most; what should have happened by then has not, and the findings say so."""
+
+
+def own_model(environ: Mapping[str, str] = os.environ) -> HttpModel | None:
+    """The reader's model, where the environment names one: `CALLGATE_MODEL`, `OPENAI_BASE_URL` or `OPENAI_API_KEY`.
+
+    Raises:
+        UsageError: What it names cannot be used.
+    """
+    named, url = environ.get("CALLGATE_MODEL", ""), environ.get("OPENAI_BASE_URL", "")
+    key, name = environ.get("OPENAI_API_KEY", ""), environ.get("OPENAI_MODEL", "")
+    if named:
+        return None if named == "scripted" else model(named, environ=environ)
+    if url:
+        return model(f"openai-compatible:{name or 'default'}", base_url=url, api_key=key, environ=environ)
+    return model(f"openai:{name or 'gpt-5-mini'}", environ=environ) if key else None
+
+
+@asynccontextmanager
+async def scripted_model(
+    turns: Sequence[Script], log: Path, *, pace: Callable[[Received, int], Awaitable[None]] | None = None
+) -> AsyncIterator[HttpModel]:
+    """A model that plays these turns over HTTP.
+
+    Args:
+        turns: In order.
+        log: Where every request is written down.
+        pace: As of `ScriptedServer`.
+    """
+    async with ScriptedServer(turns, pace=pace) as server:
+        over_http = model("openai-compatible:scripted", base_url=server.url, api_key="")
+        try:
+            yield over_http
+        finally:
+            await over_http.close()
+            _write_down(server.requests, log)
+
+
+def _write_down(requests: Sequence[Received], log: Path) -> None:
+    log.write_text("".join(json.dumps({"path": one.path, "body": one.body_json}) + "\n" for one in requests), encoding="utf-8")
+
+
+def asked(log: Path) -> list[dict[str, Any]]:
+    """What a scripted model was asked, request by request."""
+    if not log.exists():
+        return []
+    return [json.loads(line)["body"] for line in log.read_text(encoding="utf-8").splitlines()]
+
+
+def until_called(bus: Bus, topic: str, *, times: int = 1) -> Pause:
+    """A place where a message is held until this has happened to a call so many times."""
+    happened = asyncio.Event()
+    left = [times]
+
+    def hear(_: str, __: object) -> None:
+        left[0] -= 1
+        if left[0] <= 0:
+            happened.set()
+            end()
+
+    end = bus.subscribe(hear, topic)
+    asyncio.get_running_loop().call_later(_PATIENCE_S, happened.set)
+    return Pause(happened)

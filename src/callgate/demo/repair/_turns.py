@@ -1,0 +1,59 @@
+"""The script of the main demonstration as a model's turns: what each message says, calls, and where it is held or cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from callgate.demo._messages import Choice, filled
+from callgate.demo.repair._project import test_command
+from callgate.testing import Call, End, Item, Pause, Received
+from callgate.testing.server import Script
+
+__all__ = ["reading_pace", "turns"]
+
+_WORD_S = 0.03
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+
+
+def turns(choices: list[Choice], held: Pause) -> list[Script]:
+    """One turn per message; the first is held after its first call."""
+    return [partial(_turn, choice, held if number == 0 else None) for number, choice in enumerate(choices)]
+
+
+def _turn(choice: Choice, held: Pause | None, received: Received) -> list[Item]:
+    """What the model sends. Like any model it copies from its prompt: the hash of an earlier result stands there and nowhere else."""
+    known = {"test_command": json.dumps(test_command()), **_hashes(received)}
+    items: list[Item] = [*_words(choice)]
+    for item in choice["message"]["tool_calls"]:
+        items.append(Call(item["function"]["name"], filled(item["function"]["arguments"], known), id=item["id"]))
+        if held is not None:
+            items.append(held)
+            held = None
+    return [*items, End("length")] if choice["finish_reason"] == "length" else items
+
+
+def _words(choice: Choice) -> list[str]:
+    return re.findall(r"\S+\s*", choice["message"]["content"])
+
+
+def _hashes(received: Received) -> dict[str, str]:
+    """By call, the hash that its result names in the prompt."""
+    messages: Any = received.body_json.get("messages", [])
+    results = [message for message in messages if message.get("role") == "tool"]
+    found = ((message["tool_call_id"], _DIGEST.search(str(message["content"]))) for message in results)
+    return {call: match[0] for call, match in found if match is not None}
+
+
+def reading_pace(choices: list[Choice]) -> Callable[[Received, int], Awaitable[None]]:
+    """As fast as one reads, for the words of each message; the calls come at once."""
+
+    async def pace(received: Received, piece: int) -> None:
+        if received.number < len(choices) and piece <= len(_words(choices[received.number])):
+            await asyncio.sleep(_WORD_S)
+
+    return pace
