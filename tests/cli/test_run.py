@@ -272,9 +272,11 @@ async def test_where_nobody_can_be_asked_the_run_waits_and_says_how_to_decide(fo
 
 
 async def test_rules_decide_instead_of_the_careful_default(folder: Path) -> None:
-    done = await ran(folder, [[Call("odd_text")], "Denied."], *CRM, "--rules", "rules.toml")
+    done = await ran(folder, [[Call("odd_text"), Call("broken")], "Denied."], *CRM, "--rules", "rules.toml")
     assert done.code == 0
     assert re.search(r"✗ odd_text  denied\n", done.err)
+    rules = [line["rule"] for line in shell(folder, "log", "list", "--json").lines]
+    assert rules == ["no-odd-text (rules.toml:8)", "default (rules.toml)"]
 
 
 async def test_without_rules_what_has_an_effect_is_asked_about(folder: Path) -> None:

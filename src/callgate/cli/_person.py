@@ -26,7 +26,7 @@ _Key = tuple[str, str, str]
 
 
 class Person:
-    """The last policy of a run: it allows everything but what the person refused.
+    """The first policy of a run: it allows everything but what the person refused; what else is allowed, the others say.
 
     Args:
         here: Whether somebody can be asked.
@@ -45,7 +45,7 @@ class Person:
             self._refused[key] -= 1
             return Deny(reason=NO, rule="the person at the terminal")
         self._final[call.uid] = call.arguments
-        return Allow(rule="default")
+        return Allow()
 
     def final_arguments(self, uid: str) -> dict[str, object]:
         """What the tool of this call would get."""

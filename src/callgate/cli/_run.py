@@ -20,7 +20,8 @@ from msgspec.structs import replace
 
 from callgate._clock import SystemClock
 from callgate._limits import Limits
-from callgate.agent import PRESETS, Agent, RunResult, Settings
+from callgate.agent import PRESETS, Agent, AgentEvent, RunResult, Settings
+from callgate.agent.events import MessageBegan
 from callgate.agent.settings import PresetName
 from callgate.calls import Scope
 from callgate.cli import _exits
@@ -161,7 +162,7 @@ class _Run:
         self._run = f"run-{SystemClock().new_id()}"
         self._engine = Engine(
             tools,
-            policies=(*policies, self._person),
+            policies=(self._person, *policies),
             journal=record.journal,
             blobs=record.blobs,
             limits=Limits(dangerous_per_tick=settings.dangerous_per_tick),
@@ -198,13 +199,18 @@ class _Run:
 
     async def _until_decided(self, listening: Listening) -> RunResult:
         """Run, put the questions, go on; until nothing is open or nobody answers."""
+
+        def hear(event: AgentEvent) -> None:
+            if isinstance(event, MessageBegan):
+                self._person.forget()
+            listening.agent(event)
+
         scope = Scope(run=self._run, workspace=self._workspace)
         with self._interruptible():
-            result = await self._agent.run(self._task, conversation=self._run, scope=scope, on_event=listening.agent)
+            result = await self._agent.run(self._task, conversation=self._run, scope=scope, on_event=hear)
         while result.pending is not None and self._answered(result):
-            self._person.forget()
             with self._interruptible():
-                result = await self._agent.resume(result, on_event=listening.agent)
+                result = await self._agent.resume(result, on_event=hear)
         return result
 
     def _answered(self, result: RunResult) -> bool:

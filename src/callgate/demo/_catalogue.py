@@ -32,7 +32,7 @@ class Demo(Struct, frozen=True):
 
 
 DEMOS: dict[str, Demo] = {
-    "repair": Demo("A scripted model repairs a small repository, and everything that goes wrong on the way", repair),
+    "repair": Demo("An agent repairs a small repository, and everything that goes wrong on the way", repair),
     "stop": Demo("A tool can really be stopped: exits, crashes and endless C loops hurt nobody else", stop),
     "cut-off": Demo("Cut-off JSON never runs; what loses nothing is accepted and noted; true is no integer", cut_off),
     "early": Demo("A read starts while the model still streams the rest of its message", early),
