@@ -231,6 +231,27 @@ async def test_at_a_terminal_a_person_decides_and_the_run_goes_on(folder: Path, 
     assert (told in json.dumps(sent)) or told == "Paid"
 
 
+async def test_a_chat_goes_on_in_one_conversation_until_its_end(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    async with ScriptedServer([[Call("odd_text")], "Hello.", "Once more hello."]) as server:
+        words = command((*TASK, "--base-url", server.url, *CRM, "--chat"))
+        process = await asyncio.create_subprocess_exec(
+            *words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="dumb")
+        )
+        os.close(theirs)
+        await asyncio.to_thread(read_until, ours, b"you> ")
+        os.write(ours, b"Say it again.\n")
+        seen = await asyncio.to_thread(read_until, ours, b"you> ")
+        os.write(ours, b"\x04")
+        await asyncio.to_thread(read_until, ours, b"callgate log show")
+        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
+        sent: Any = server.requests[2].body_json["messages"]
+    os.close(ours)
+    assert b"Once more hello." in seen
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
+    assert sent[-1]["content"] == "Say it again."
+
+
 async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
     ours, theirs = pty.openpty()
     async with ScriptedServer([PAYS]) as server:
@@ -358,6 +379,7 @@ def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> No
         ((*TASK, "--base-url", "http://x", "--system", "@none.txt"), "none.txt cannot be read"),
         ((*TASK, "--base-url", "http://x", "--max-iterations", "-1"), "--max-iterations is -1"),
         ((*TASK, "--base-url", "http://x", "--preset", "wild"), "wild"),
+        ((*TASK, "--base-url", "http://x", "--chat"), "--chat needs a person at a terminal"),
         ((*TASK, "--base-url", "http://x", "--text-calls", "often"), "often"),
     ],
 )

@@ -60,6 +60,20 @@ class Person:
         arguments: object = {"input": call.arguments} if call.custom else call.arguments
         self._refused[_key(call.id, call.name, arguments)] += 1
 
+    def says(self) -> str:
+        """What they say next; empty where they are done."""
+        try:
+            while True:
+                console().print(Text("\nyou> ", style="bold"), end="")
+                said = sys.stdin.readline()
+                if not said or said.strip():
+                    break
+        except KeyboardInterrupt:
+            said = ""
+        if not said:
+            console().print()
+        return said.strip()
+
     def asked(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
         """Put the question; None where they interrupt or go away instead of answering."""
         try:

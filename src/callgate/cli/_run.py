@@ -13,130 +13,43 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._clock import SystemClock
 from callgate._limits import Limits
-from callgate.agent import PRESETS, Agent, AgentEvent, RunResult, Settings
+from callgate.agent import Agent, AgentEvent, RunResult, Settings
 from callgate.agent.events import MessageBegan
-from callgate.agent.settings import PresetName
 from callgate.calls import Scope
 from callgate.cli import _exits
-from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
 from callgate.cli._person import Person
 from callgate.cli._record import Record
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
+from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
 from callgate.cli._specs import load_tools
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
-from callgate.models.providers import PROVIDERS
-from callgate.models.providers import model as provider_model
 from callgate.policy import Rules
 from callgate.tools import Tool
 
-__all__ = ["RunOptions", "TextCallWord", "run_task"]
-
-TextCallWord = Literal["auto", "fallback", "always", "never"]
-
-CAREFUL = """
-# Rules of a run that is given none: reading is free, the rest is asked about.
-default = "ask"
-
-[[rule]]
-id = "reads"
-verdict = "allow"
-when = { effect = "none" }
-
-[[rule]]
-id = "pages"
-verdict = "ask"
-tool = "fetch_url"
-reason = "Ask the network for this address?"
-"""
-_MODELS = "Give one as provider:model, such as openai:gpt-5, or a URL with --base-url."
-
-
-class RunOptions(Struct, frozen=True, kw_only=True):
-    """Everything that was typed about one run."""
-
-    task: str
-    words: tuple[str, ...]
-    """The command line as it was typed, to show it again."""
-    model: str
-    base_url: str
-    tools: tuple[str, ...]
-    workspace: str
-    rules: str
-    journal: str
-    system: str
-    preset: PresetName
-    max_iterations: int | None
-    text_calls: TextCallWord
-    yes: bool
-    json: bool
+__all__ = ["run_task"]
 
 
 def run_task(options: RunOptions) -> int:
     """Carry out one run; the exit code."""
-    task, system = _task(options.task), _system(options.system)
+    if options.chat and (options.json or options.task == "-" or not sys.stdin.isatty()):
+        raise UsageError("--chat needs a person at a terminal: leave out --json and '-', and do not redirect standard input.")
+    task, system = task_of(options.task), system_of(options.system)
     workspace = Path(options.workspace)
     if not workspace.is_dir():
         raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
-    policies = _policies(options)
-    model = _model(options)
-    settings = _settings(options)
+    policies = policies_of(options)
+    model = model_of(options)
+    settings = settings_of(options)
     record = Record.open(options.journal)
     tools = load_tools(options.tools, record.blobs)
     return asyncio.run(_Run(options, task, system, model, record, tools, policies, settings).whole())
-
-
-def _task(given: str) -> str:
-    text = sys.stdin.buffer.read().decode("utf-8", "replace") if given == "-" else given
-    refuse_odd_text(task=text)
-    if not text.strip():
-        raise UsageError('The task is empty. Say what is to be done: callgate run "...", or - to read it from standard input.')
-    return text
-
-
-def _system(given: str) -> str:
-    if not given.startswith("@"):
-        refuse_odd_text(system=given)
-        return given
-    try:
-        return Path(given[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"The system prompt's file {given[1:]} cannot be read: {reason}. Give another with --system @FILE.") from error
-
-
-def _policies(options: RunOptions) -> tuple[Rules, ...]:
-    if options.rules:
-        return (Rules.load(options.rules),)
-    return () if options.yes else (Rules.parse(CAREFUL, where="without --rules"),)
-
-
-def _model(options: RunOptions) -> HttpModel:
-    name = options.model.strip()
-    if not name:
-        raise UsageError(f"No model is named. {_MODELS} CALLGATE_MODEL is used where --model is not given.")
-    if options.base_url and name.partition(":")[0].lower() not in PROVIDERS:
-        name = f"openai-compatible:{name}"
-    return provider_model(name, base_url=options.base_url or None, native_tools=options.text_calls != "always")
-
-
-def _settings(options: RunOptions) -> Settings:
-    settings = PRESETS[options.preset]
-    if options.max_iterations is None:
-        return settings
-    if options.max_iterations < 0:
-        raise UsageError(f"--max-iterations is {options.max_iterations}; it must be 0 or more.")
-    return replace(settings, budget=replace(settings.budget, iterations=options.max_iterations))
 
 
 class _Run:
@@ -159,7 +72,7 @@ class _Run:
         self._record = record
         self._workspace = str(Path(options.workspace).resolve())
         self._person = Person(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
-        self._run = f"run-{SystemClock().new_id()}"
+        self._run = self._conversation = f"run-{SystemClock().new_id()}"
         self._engine = Engine(
             tools,
             policies=(self._person, *policies),
@@ -186,8 +99,10 @@ class _Run:
         try:
             async with self._engine:
                 self._tell(self._began())
-                result = await self._until_decided(listening)
-                self._tell(self._over(result, listening.failed))
+                result = await self._turn(listening, self._task)
+                while self._options.chat and self._interrupts < 2 and (said := self._person.says()):
+                    self._interrupts = 0
+                    result = await self._turn(listening, said)
         finally:
             listening.close()
             if self._screen is not None:
@@ -197,7 +112,14 @@ class _Run:
         self._say_where(result)
         return self._code(result)
 
-    async def _until_decided(self, listening: Listening) -> RunResult:
+    async def _turn(self, listening: Listening, task: str) -> RunResult:
+        listening.failed = 0
+        result = await self._until_decided(listening, task)
+        self._tell(self._over(result, listening.failed))
+        self._run = f"run-{SystemClock().new_id()}" if self._options.chat else self._run
+        return result
+
+    async def _until_decided(self, listening: Listening, task: str) -> RunResult:
         """Run, put the questions, go on; until nothing is open or nobody answers."""
 
         def hear(event: AgentEvent) -> None:
@@ -207,7 +129,7 @@ class _Run:
 
         scope = Scope(run=self._run, workspace=self._workspace)
         with self._interruptible():
-            result = await self._agent.run(self._task, conversation=self._run, scope=scope, on_event=hear)
+            result = await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
         while result.pending is not None and self._answered(result):
             with self._interruptible():
                 result = await self._agent.resume(result, on_event=hear)
@@ -260,10 +182,10 @@ class _Run:
         self._interrupts += 1
         if self._interrupts == 1:
             self._tell(Interrupted(how="stop"))
-            self._agent.stop(self._run, "stopped at the terminal")
+            self._agent.stop(self._conversation, "stopped at the terminal")
         else:
             self._tell(Interrupted(how="kill"))
-            self._agent.kill(self._run, "killed at the terminal")
+            self._agent.kill(self._conversation, "killed at the terminal")
 
     # The two ends
 
@@ -302,7 +224,7 @@ class _Run:
             say(f"  {again}")
         if self._record.path is not None:
             say(f"  record  {self._record.path}", "dim")
-        say(f"  more    {self._record.show_command(self._run)}", "dim")
+        say(f"  more    {self._record.show_command(result.run)}", "dim")
 
     def _code(self, result: RunResult) -> int:
         if self._interrupts and result.status in ("stopped", "waiting"):

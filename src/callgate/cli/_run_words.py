@@ -32,6 +32,7 @@ def run(
     max_iterations: int | None = None,
     text_calls: TextCalls = "auto",
     yes: Annotated[bool, Parameter(negative="")] = False,
+    chat: Annotated[bool, Parameter(negative="")] = False,
     json: AsJson = False,
 ) -> int:
     """Let a model work on a task with tools, and watch: its text as it streams, its calls as they run.
@@ -73,8 +74,11 @@ def run(
         When calls are read from the model's text: `fallback` where a message has none of its own, `always` for models that take no tools.
     yes
         Say yes to every question. What a rule denies stays denied.
+    chat
+        Go on with what you say next, in the same conversation; Ctrl-D ends it.
     """
-    from callgate.cli._run import RunOptions, run_task
+    from callgate.cli._run import run_task
+    from callgate.cli._run_options import RunOptions
 
     return run_task(
         RunOptions(
@@ -91,6 +95,7 @@ def run(
             max_iterations=max_iterations,
             text_calls=text_calls,
             yes=yes,
+            chat=chat,
             json=json,
         )
     )

@@ -1,0 +1,107 @@
+"""What was typed about a run, and what it means: a task, a model, rules, bounds.
+
+Whatever is wrong with it is said here, before a model is asked or a journal is opened.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate.agent import PRESETS, Settings
+from callgate.agent.settings import PresetName
+from callgate.cli._arguments import refuse_odd_text
+from callgate.errors import UsageError
+from callgate.models.http_model import HttpModel
+from callgate.models.providers import PROVIDERS
+from callgate.models.providers import model as provider_model
+from callgate.policy import Rules
+
+__all__ = ["RunOptions", "model_of", "policies_of", "settings_of", "system_of", "task_of"]
+
+TextCallWord = Literal["auto", "fallback", "always", "never"]
+
+CAREFUL = """
+# Rules of a run that is given none: reading is free, the rest is asked about.
+default = "ask"
+
+[[rule]]
+id = "reads"
+verdict = "allow"
+when = { effect = "none" }
+
+[[rule]]
+id = "pages"
+verdict = "ask"
+tool = "fetch_url"
+reason = "Ask the network for this address?"
+"""
+_MODELS = "Give one as provider:model, such as openai:gpt-5, or a URL with --base-url."
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """Everything that was typed about one run."""
+
+    task: str
+    words: tuple[str, ...]
+    """The command line as it was typed, to show it again."""
+    model: str
+    base_url: str
+    tools: tuple[str, ...]
+    workspace: str
+    rules: str
+    journal: str
+    system: str
+    preset: PresetName
+    max_iterations: int | None
+    text_calls: TextCallWord
+    yes: bool
+    chat: bool
+    json: bool
+
+
+def task_of(given: str) -> str:
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if given == "-" else given
+    refuse_odd_text(task=text)
+    if not text.strip():
+        raise UsageError('The task is empty. Say what is to be done: callgate run "...", or - to read it from standard input.')
+    return text
+
+
+def system_of(given: str) -> str:
+    if not given.startswith("@"):
+        refuse_odd_text(system=given)
+        return given
+    try:
+        return Path(given[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"The system prompt's file {given[1:]} cannot be read: {reason}. Give another with --system @FILE.") from error
+
+
+def policies_of(options: RunOptions) -> tuple[Rules, ...]:
+    if options.rules:
+        return (Rules.load(options.rules),)
+    return () if options.yes else (Rules.parse(CAREFUL, where="without --rules"),)
+
+
+def model_of(options: RunOptions) -> HttpModel:
+    name = options.model.strip()
+    if not name:
+        raise UsageError(f"No model is named. {_MODELS} CALLGATE_MODEL is used where --model is not given.")
+    if options.base_url and name.partition(":")[0].lower() not in PROVIDERS:
+        name = f"openai-compatible:{name}"
+    return provider_model(name, base_url=options.base_url or None, native_tools=options.text_calls != "always")
+
+
+def settings_of(options: RunOptions) -> Settings:
+    settings = PRESETS[options.preset]
+    if options.max_iterations is None:
+        return settings
+    if options.max_iterations < 0:
+        raise UsageError(f"--max-iterations is {options.max_iterations}; it must be 0 or more.")
+    return replace(settings, budget=replace(settings.budget, iterations=options.max_iterations))
