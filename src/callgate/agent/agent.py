@@ -301,7 +301,8 @@ class Agent:
         waiting: RunResult | None = None,
         pending: Pending | None = None,
     ) -> RunResult:
-        self.engine.control.end_turn(scope.conversation)
+        if not place.queued:
+            self.engine.control.end_turn(scope.conversation)
         deaf = self._listen(scope, on_event) if on_event is not None else None
         turn = self._turn(place, history, exposure.scope(scope) if exposure is not None else scope, on_event, exposure, waiting)
         try:

@@ -27,6 +27,8 @@ class Place(Struct, frozen=True):
     """The message that the turn answers; None for the turns of a scene, which share their trigger."""
     drained: str = ""
     """Why the turn does not begin after all: the conversation was killed while it waited."""
+    queued: bool = False
+    """Whether it waited for another turn, whose end has cleared the way; what was asked for since then is meant for this one."""
 
 
 class _Line:
@@ -101,15 +103,17 @@ class Conversations:
         """
         line = self._lines.setdefault(conversation, _Line())
         line.join(trigger)
-        drained = ""
+        queued, drained = line.busy, ""
+        has_turn = False
         try:
-            if line.busy:
+            if queued:
                 drained = await self._wait(line, conversation, first)
-            line.busy = line.busy or not drained
-            yield Place(None if trigger in line.scenes else trigger, drained)
+            has_turn = not drained
+            line.busy = line.busy or has_turn
+            yield Place(None if trigger in line.scenes else trigger, drained, queued)
         finally:
             line.leave(trigger)
-            if not drained:
+            if has_turn:
                 self._next(line, conversation)
 
     async def _wait(self, line: _Line, conversation: str, first: bool) -> str:
@@ -120,7 +124,9 @@ class Conversations:
         try:
             return await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and not waiter.result():
+            if waiter in line.waiting:
+                line.waiting.remove(waiter)
+            elif not waiter.cancelled() and not waiter.result():
                 self._next(line, conversation)  # it was this turn's time, and it is gone
             raise
 
