@@ -69,6 +69,7 @@ class Script:
                 elif callable(step):
                     step(context)
                 else:
+                    done = done or isinstance(step, Finished)
                     yield step
             done = True
         finally:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from operator import attrgetter
 
 import pytest
 
-from callgate import tool
-from callgate.agent import Agent
+from callgate import Scope, Tool, ToolContext, tool
+from callgate.agent import Agent, AgentEvent, Budget, Compaction, MessageEnded, Notice, Settings
+from callgate.agent.feed import Feed
+from callgate.agent.output import OutputInvalid, OutputType
 from callgate.calls import Text
 from callgate.errors import UsageError
-from callgate.messages import ToolCall
-from callgate.models.events import CallOpened, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
+from callgate.messages import Message, UserMessage
+from callgate.models.events import CallReopened, CallSealed, ModelEvent, TextDelta
 from callgate.models.model import StreamingContext
-from callgate.models.wire.request import ModelRequest
-from callgate.stream import StreamLimits
-from tests.agent.scripts import Gate, Script, call, ends, says, tool_texts
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.protocols import Allow, Ask, Verdict
+from callgate.route import ValidatedCall
+from tests.agent.scripts import Gate, Script, call, ends, says
 
 
 async def rounds_of_the_loop() -> None:
@@ -83,3 +86,319 @@ async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: 
         assert (await first).text == "one"
         assert (await second).turn_status == "stopped_by_user"
         assert (await agent.run("3", conversation="c")).turn_status == "completed"
+
+
+# Models that lie
+
+
+class Lying:
+    """A model that yields what the test says, one generator a pass."""
+
+    provider = "lying"
+    name = "liar-1"
+    native_tools = True
+
+    def __init__(self, *answers: Callable[[StreamingContext], AsyncIterator[ModelEvent]]) -> None:
+        self._answers = list(answers)
+
+    def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        return self._answers.pop(0)(context)
+
+
+def lies(*events: ModelEvent) -> Callable[[StreamingContext], AsyncIterator[ModelEvent]]:
+    async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        for event in events:
+            yield event
+
+    return stream
+
+
+done = lies(TextDelta("done"), ends(Text(text="done")))
+
+
+class Desk:
+    """Two tools, and what they were asked."""
+
+    def __init__(self) -> None:
+        self.looked: list[str] = []
+        self.changed: list[str] = []
+
+    def tools(self) -> list[Tool]:
+        @tool(effect="none")
+        async def look(what: str = "") -> str:
+            """Look."""
+            self.looked.append(what)
+            return f"saw {what}"
+
+        @tool(effect="once")
+        async def change(what: str = "") -> str:
+            """Change."""
+            self.changed.append(what)
+            return f"changed {what}"
+
+        return [look, change]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def test_a_model_that_does_not_end_after_its_end_is_left_there() -> None:
+    """B2, B18: the message is whole; what the model does afterwards keeps nobody waiting."""
+    closed: list[str] = []
+
+    async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        try:
+            yield TextDelta("done")
+            yield ends(Text(text="done"))
+            await asyncio.Event().wait()
+        finally:
+            closed.append("closed")
+
+    async with Agent(Lying(stream)) as agent:
+        result = await asyncio.wait_for(agent.run("x"), 60)
+    assert (result.turn_status, result.text, closed) == ("completed", "done", ["closed"])
+
+
+async def test_a_model_that_will_not_close_can_be_killed() -> None:
+    """B17, B18: kill unblocks a pass at every moment, also while the model closes its connection."""
+    closing = asyncio.Event()
+
+    async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        try:
+            yield TextDelta("done")
+            yield ends(Text(text="done"))
+        finally:
+            closing.set()
+            await asyncio.Event().wait()
+
+    async with Agent(Lying(stream)) as agent:
+        run = asyncio.ensure_future(agent.run("x", conversation="c"))
+        await closing.wait()
+        agent.kill("c")
+        assert (await asyncio.wait_for(run, 60)).text == "done"
+
+
+async def test_what_comes_after_the_end_does_not_count() -> None:
+    """`Finished` comes last and exactly once: the first one is the end."""
+    answer = lies(TextDelta("a"), ends(Text(text="a")), TextDelta("b"), ends(Text(text="b")))
+    async with Agent(Lying(answer)) as agent:
+        result = await agent.run("x")
+    assert (result.text, len(result.messages)) == ("a", 2)
+
+
+async def test_a_call_that_nothing_sealed_is_closed_by_the_message(desk: Desk) -> None:
+    """A model may tell of its calls with the whole message only; its good end is their proof, and a bad one is none."""
+    answers = [lies(ends(call("change", {"what": "x"}))), done]
+    async with Agent(Lying(*answers), tools=desk.tools()) as agent:
+        assert (await agent.run("x")).completed
+    assert desk.changed == ["x"]
+    answers = [lies(ends(call("change", {"what": "cut"}), reason="length")), done]
+    async with Agent(Lying(*answers), tools=desk.tools()) as agent:
+        result = await agent.run("x")
+    assert desk.changed == ["x"]
+    assert [each.failure_class for each in result.results] == ["truncated_arguments"]
+
+
+A, OLD, NEW = call("look", {"what": "a"}, id="a"), call("change", {"what": "old"}, id="b"), call("change", {"what": "new"}, id="b")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [CallSealed(1, OLD), CallReopened(1), CallSealed(0, A), CallSealed(1, NEW, "finished"), ends(A, NEW)],
+        [CallSealed(0, A), CallSealed(1, OLD), CallReopened(1), CallSealed(1, NEW), ends(A, NEW)],
+        [CallSealed(0, A), CallSealed(1, OLD), CallSealed(1, NEW), ends(A, NEW)],
+        [CallSealed(0, A), CallSealed(1, OLD), ends(A, NEW)],
+        [CallSealed(0, A), CallSealed(1, NEW), CallSealed(2, OLD), ends(A, NEW)],
+        [CallSealed(1, A), CallSealed(0, OLD), ends(A, NEW)],
+    ],
+    ids=["went on while held", "went on", "sealed twice", "other than sealed", "more than the message has", "other places"],
+)
+async def test_only_what_the_message_says_in_the_end_is_executed(desk: Desk, events: list[ModelEvent]) -> None:
+    """R4, D1: the calls of a message are those of the whole message; what was sealed before and is not in it has no effect."""
+    async with Agent(Lying(lies(*events), done), tools=desk.tools()) as agent:
+        result = await agent.run("x")
+    assert desk.changed == ["new"]
+    assert [each.text for each in result.results] == ["saw a", "changed new"]
+    assert result.spent.calls == 2
+
+
+async def test_a_call_that_is_read_again_is_paid_for_once(desk: Desk) -> None:
+    """E3: the budget of calls counts calls, not readings of them."""
+    old, new = call("look", {"what": "old"}, id="b"), call("look", {"what": "new"}, id="b")
+    answer = lies(CallSealed(0, old), CallReopened(0), CallSealed(0, new, "finished"), ends(new))
+    settings = Settings(budget=Budget(calls=1))
+    async with Agent(Lying(answer, done), tools=desk.tools(), settings=settings) as agent:
+        result = await agent.run("x")
+    assert [each.text for each in result.results] == ["saw new"]
+    assert result.spent.calls == 1
+
+
+# Budgets, observers, pauses
+
+
+async def test_nothing_starts_early_where_no_iteration_is_left(desk: Desk) -> None:
+    """R23: a call with no iteration left is refused, also one that could start while the message streams."""
+    model = Script(says(call("look", {"what": "first"})), says(call("look", {"what": "second"})))
+    async with Agent(model, tools=desk.tools(), settings=Settings(budget=Budget(iterations=1))) as agent:
+        result = await agent.run("x")
+    assert (result.turn_status, desk.looked) == ("budget_exhausted", ["first"])
+
+
+async def test_exit_calls_count_also_in_a_message_that_is_too_late(desk: Desk) -> None:
+    """E19: exit signals are recorded whenever they occur."""
+    report = ToolSpec(name="report", description="", schema={"type": "object"})
+    model = Script(says(call("look")), says(call("look"), call("report", {"n": 1}, position=1)))
+    agent = Agent(model, tools=desk.tools(), exit_tools=[report], settings=Settings(budget=Budget(iterations=1)))
+    async with agent:
+        result = await agent.run("x")
+    assert (result.turn_status, [signal.arguments for signal in result.signals]) == ("budget_exhausted", [{"n": 1}])
+
+
+async def test_an_observer_that_fails_leaves_no_call_running() -> None:
+    """One end per call: what started early ends with the run, whoever ended the run."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="none")
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    def observe(event: AgentEvent) -> None:
+        if isinstance(event, MessageEnded):
+            raise ValueError("no more")
+
+    gate = Gate()
+    asked = call("wait", id="w")
+    async with Agent(Script([CallSealed(0, asked), gate, ends(asked)]), tools=[wait]) as agent:
+        run = asyncio.ensure_future(agent.run("x", on_event=observe))
+        await started.wait()
+        gate.open.set()
+        result = await run
+        assert (result.turn_status, result.reason) == ("error", "ValueError: no more")
+        assert ended.is_set()
+        kinds = [event.kind for event in agent.engine.journal.read(run=result.run)]
+        assert "emission.discarded" in kinds
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_the_pause_before_an_empty_answer_is_asked_for_again_can_be_ended(end: str) -> None:
+    """R38: asking again is host policy; stopped is stopped, in this pause too."""
+    settings = Settings(empty_retries=1, empty_retry_s=3_600)
+    waits = asyncio.Event()
+    async with Agent(Script([ends()]), settings=settings) as agent:
+        run = asyncio.ensure_future(
+            agent.run("x", conversation="c", on_event=lambda event: waits.set() if isinstance(event, Notice) else None)
+        )
+        await waits.wait()
+        getattr(agent, end)("c")
+        assert (await asyncio.wait_for(run, 60)).turn_status == "stopped_by_user"
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "engine.control.follow_up"])
+async def test_a_compaction_can_be_ended(end: str) -> None:
+    """R26: stop, kill and follow-up are seen between two passes; the history stays as it is."""
+    waits = asyncio.Event()
+
+    async def compact(messages: Sequence[Message]) -> Sequence[Message]:
+        waits.set()
+        await asyncio.Event().wait()
+        return messages
+
+    compaction = Compaction(compact=compact, at_tokens=1, timeout_s=3_600)
+    async with Agent(Script(), compact=compaction) as agent:
+        run = asyncio.ensure_future(agent.run("x", conversation="c"))
+        await waits.wait()
+        attrgetter(end)(agent)("c")
+        result = await asyncio.wait_for(run, 60)
+    assert result.status == "stopped"
+    assert [type(message) for message in result.messages] == [UserMessage]
+
+
+# Waiting for a human
+
+
+class AskForChanges:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question=f"May it {call.arguments['what']}?") if call.tool.name == "change" else Allow()
+
+
+async def test_a_run_that_waited_goes_on_for_whom_it_began(desk: Desk) -> None:
+    """R31, owner's decision: an approval is bound to the principal, and so is the run that resumes."""
+    people: list[tuple[str, str, str]] = []
+
+    @tool(effect="once")
+    async def change(what: str, ctx: ToolContext) -> str:
+        """Change."""
+        people.append((ctx.scope.principal, ctx.scope.actor, ctx.scope.locale))
+        return "changed"
+
+    model = Script(says(call("change", {"what": "x"})), says("done"))
+    scope = Scope(principal="ann", actor="bob", locale="de")
+    async with Agent(model, tools=[change], policies=[AskForChanges()]) as agent:
+        waiting = await agent.run("x", conversation="c", scope=scope)
+        assert waiting.pending is not None
+        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert (result.text, people) == ("done", [("ann", "bob", "de")])
+
+
+async def test_a_call_that_waited_is_paid_for_once(desk: Desk) -> None:
+    """E3: the budget has one place for it, whether or not a human was asked in between."""
+    asked = [call("change", {"what": str(place)}, id=str(place), position=place) for place in range(2)]
+    model = Script(says(*asked), says("done"))
+    agent = Agent(model, tools=desk.tools(), policies=[AskForChanges()], settings=Settings(budget=Budget(calls=2)))
+    async with agent:
+        waiting = await agent.run("x")
+        assert waiting.pending is not None
+        agent.engine.answer(waiting.pending.approvals[1].approval_id, allow=True)
+        partly = await agent.resume(waiting)
+        assert (partly.turn_status, desk.changed) == ("waiting", ["1"])
+        assert partly.pending is not None
+        agent.engine.answer(partly.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(partly)
+    assert (result.text, desk.changed, result.spent.calls) == ("done", ["1", "0"], 2)
+
+
+# Long and odd answers
+
+
+async def test_a_consumer_that_lags_costs_no_more_than_the_text() -> None:
+    """Every buffer has a bound: what waits is put together in pieces, and no piece is copied for each further one."""
+    feed = Feed()
+    for _ in range(20_000):
+        feed.put(TextDelta("abcd"))
+    feed.end()
+    pieces = [event.text async for event in feed if isinstance(event, TextDelta)]
+    assert "".join(pieces) == "abcd" * 20_000
+    assert max(map(len, pieces)) < 4_096
+    assert len(pieces) < 100
+
+
+@pytest.mark.parametrize("text", ["```json\n5\n```", "```json\r\n5\r\n```\r\n", "```\n 5```", " 5 "])
+def test_an_answer_in_a_code_block_is_the_answer(text: str) -> None:
+    assert OutputType(int).read(text) == 5
+
+
+@pytest.mark.parametrize("text", ["```json\n" + "\n" * 200_000 + "x", "```" * 100_000, "```", "`````", "```json 5```"])
+def test_an_answer_that_only_looks_like_a_code_block_is_refused_at_once(text: str) -> None:
+    """The model's text is untrusted: however it is made, reading it costs no more than its length."""
+    with pytest.raises(OutputInvalid):
+        OutputType(int).read(text)
+
+
+@pytest.mark.parametrize("text", ['{"count": "5"}', '{"count": true}', '{"count": 5.0}'])
+def test_a_pydantic_answer_is_not_bent_into_shape(text: str) -> None:
+    """The same strictness as for every other type."""
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Report", count=(int, ...))
+    with pytest.raises(OutputInvalid):
+        OutputType(model).read(text)
+    assert OutputType(model).read('{"count": 5}').count == 5

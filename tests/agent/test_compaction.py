@@ -157,13 +157,13 @@ async def test_a_hook_that_cannot_shorten_is_not_asked_before_every_pass() -> No
         return messages
 
     history = History(chat(30))
-    compactor = Compactor(Compaction(compact=same, at_tokens=100), AbortController().signal, Guards(), "c")
+    compactor = Compactor(Compaction(compact=same, at_tokens=100), Guards(), "c")
     for _ in range(50):
-        assert await compactor.before_pass(history) is None
+        assert await compactor.before_pass(history, AbortController().signal) is None
         history.user("Short.")
     assert len(asked) == 1
     history.user(LONG * 10)
-    await compactor.before_pass(history)
+    await compactor.before_pass(history, AbortController().signal)
     assert len(asked) == 2
 
 

@@ -414,7 +414,7 @@ class Agent:
             return None
         from callgate.agent.compaction import Compactor
 
-        return Compactor(self._compaction, self.engine.control.signal(conversation), self._guards, conversation)
+        return Compactor(self._compaction, self._guards, conversation)
 
     def _specs(self, scope: Scope) -> tuple[ToolSpec, ...]:
         """The tools that the turn offers, and the exit tools, which nothing hides."""

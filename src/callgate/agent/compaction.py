@@ -66,15 +66,14 @@ class Compaction(Struct, frozen=True, kw_only=True):
 class Compactor:
     """The compaction of one turn."""
 
-    def __init__(self, settings: Compaction, signal: AbortSignal, guards: Guards, name: str) -> None:
+    def __init__(self, settings: Compaction, guards: Guards, name: str) -> None:
         self._settings = settings
-        self._signal = signal
         self._guards = guards
         self._name = f"compaction of {name}"
         self._at = settings.at_tokens
 
-    async def before_pass(self, history: History) -> tuple[int, int] | None:
-        """Make the history shorter where it is time to. Returns the estimate before and after where it was.
+    async def before_pass(self, history: History, signal: AbortSignal) -> tuple[int, int] | None:
+        """Make the history shorter where it is time to, unless `signal` fires. Returns the estimate before and after where it was.
 
         A hook that fails, takes too long or gives back no valid conversation changes nothing, and is asked again when the history has
         grown further.
@@ -83,9 +82,7 @@ class Compactor:
         if before < self._at:
             return None
         given = list(history.messages)
-        shorter = await self._guards.run(
-            self._asked(given), self._signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s
-        )
+        shorter = await self._guards.run(self._asked(given), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s)
         changed = shorter is not None and shorter != given
         if changed and shorter is not None:
             history.rewrite(shorter)

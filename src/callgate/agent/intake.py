@@ -6,8 +6,8 @@ fails takes back what it started. Knows no history and no budgets' meaning, only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Literal, cast
+from collections.abc import Callable, Collection, Iterable
+from typing import cast
 
 from callgate._json import decode
 from callgate.agent.results import Signal
@@ -17,10 +17,9 @@ from callgate.engine import Engine
 from callgate.errors import CallFailed
 from callgate.messages import ToolCall
 from callgate.models.events import CallReopened, CallSealed, ModelEvent
+from callgate.stream.result import Closed
 
 __all__ = ["Intake", "raw_call", "results_of"]
-
-Closed = Literal["sealed", "finished", "cut"]
 
 
 def raw_call(call: ToolCall, closed: str, origin: str) -> RawCall:
@@ -37,6 +36,7 @@ class Intake:
         scope: Of this message; `iteration` is its number.
         exits: Names of exit tools.
         may_run: Asked once per call, in order, with its place among the message's calls; an error refuses the call.
+        give_back: Told how many of the calls that it let run were dropped with their message.
         early: Whether calls may start before the message is complete.
         origin: The provider API, for the record.
     """
@@ -47,10 +47,13 @@ class Intake:
         "_emission",
         "_engine",
         "_exits",
+        "_give_back",
+        "_handed",
         "_held",
         "_may_run",
         "_next",
         "_origin",
+        "_reserved",
         "_scope",
         "_spoiled",
         "signals",
@@ -63,6 +66,7 @@ class Intake:
         *,
         exits: Collection[str],
         may_run: Callable[[ToolCall, int], CallFailed | None],
+        give_back: Callable[[int], None],
         early: bool,
         origin: str,
     ) -> None:
@@ -70,6 +74,7 @@ class Intake:
         self._scope = scope
         self._exits = exits
         self._may_run = may_run
+        self._give_back = give_back
         self._early = early
         self._origin = origin
         self._emission: Emission | None = None
@@ -77,13 +82,11 @@ class Intake:
         self._next = 0
         """The position of the call that the emission takes next."""
         self._calls = 0
+        self._handed: list[ToolCall] = []
+        """Calls that were handed on before the message was whole."""
+        self._reserved = 0
         self._spoiled = False
         self.signals: list[Signal] = []
-
-    @property
-    def taken(self) -> int:
-        """How many normal calls the engine was handed."""
-        return self._calls
 
     def see(self, event: ModelEvent) -> None:
         """Take what concerns calls; hand on what is sealed, in the message's order."""
@@ -93,27 +96,42 @@ class Intake:
             if self._early and not self._spoiled and sealed.closed == "sealed":
                 self._held[sealed.position] = sealed
                 while (ready := self._held.pop(self._next, None)) is not None:
+                    self._handed.append(ready.call)
                     self._add(ready.call, ready.closed)
         elif kind is CallReopened:
+            self._held.pop(cast("CallReopened", event).position, None)
             self._spoiled = self._spoiled or cast("CallReopened", event).position < self._next
 
     async def outcomes(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...]) -> list[Outcome | None]:
         """Every call's outcome, in the message's order; None for exit calls."""
-        if self._spoiled:
-            await self.drop("a call's arguments went on after their end")
+        if self._spoiled or not self._as_handed_on(calls):
+            await self.drop("a call was changed after its end")
             self._emission, self._next, self._calls, self._early = None, 0, 0, False
             self.signals.clear()
         for position in range(self._next, len(calls)):
             self._add(calls[position], closed[position])
         if self._emission is None:
             return [None] * len(calls)
+        self._reserved = 0
         ended = iter(await self._emission.seal())
         return [None if call.name in self._exits else next(ended, None) for call in calls]
 
+    def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
+        """What the exit calls of a message say whose other calls do not run."""
+        return [_signal(call, self._scope.iteration) for call in calls if call.name in self._exits]
+
     async def drop(self, reason: str) -> None:
         """The message failed: end what started and forget it."""
+        self._give_back(self._reserved)
+        self._reserved = 0
         if self._emission is not None:
             await self._emission.discard(reason)
+
+    def _as_handed_on(self, calls: tuple[ToolCall, ...]) -> bool:
+        """Whether the message, now that it is whole, has the calls that were handed on while it came."""
+        if len(self._handed) > len(calls):
+            return False
+        return all(before is now or _same(before, now) for before, now in zip(self._handed, calls, strict=False))
 
     def _add(self, call: ToolCall, closed: Closed) -> None:
         self._next += 1
@@ -124,7 +142,13 @@ class Intake:
             self._emission = self._engine.emission(self._scope, early=self._early)
         refusal = self._may_run(call, self._calls)
         self._calls += 1
+        self._reserved += refusal is None
         self._emission.add(raw_call(call, closed, self._origin), refusal=refusal)
+
+
+def _same(before: ToolCall, now: ToolCall) -> bool:
+    """Whether two readings of a call ask for the same thing."""
+    return (before.name, before.arguments, before.id, before.custom) == (now.name, now.arguments, now.id, now.custom)
 
 
 def _signal(call: ToolCall, iteration: int) -> Signal:

@@ -8,12 +8,15 @@ Every pass of the model and every call has its place in the record and the histo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, overload
 
 from msgspec.structs import replace
 
 from callgate._runners.guard import Guards
+from callgate._signals import AbortController, AbortSignal, settled
 from callgate.agent.account import Account
 from callgate.agent.events import AgentEvent, CallEnded, MessageBegan, MessageEnded, Notice
 from callgate.agent.history import History
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from callgate.agent.deliberate import Exposure
 
 __all__ = ["Conversation", "Turn"]
+
+_DAY_S = 86_400.0
 
 
 class Conversation(Sequence[Message]):
@@ -153,6 +158,7 @@ class Turn:
     async def resume(self, pending: Pending) -> Ending:
         """Hand in again what waited for a human, then go on."""
         self.iteration = pending.iteration
+        self.account.give_back(len(pending.message.calls))  # reserved when they were asked for, and again now
         with self._enrichment:
             intake = self._new_intake()
             outcomes = await intake.outcomes(pending.message.calls, pending.closed)  # type: ignore[arg-type]
@@ -198,17 +204,22 @@ class Turn:
         if self._tell is not None:
             self._tell(MessageBegan(self.iteration))
         result = await self._stream(self._toolless if last else self._request, intake)
-        self.account.use(result.usage)
-        if self._tell is not None:
-            self._tell(MessageEnded(self.iteration, result.status, result.reason))
-        self._note_text(result)
-        if result.status == "function_call":
-            return await self._calls(result, intake)
+        try:
+            self.account.use(result.usage)
+            if self._tell is not None:
+                self._tell(MessageEnded(self.iteration, result.status, result.reason))
+            self._note_text(result)
+            if result.status == "function_call":
+                return await self._calls(result, intake)
+        except BaseException:
+            await intake.drop("the run failed")
+            raise
         await intake.drop(result.reason or result.status)
         return await self._answer(result)
 
     async def _compact(self, compactor: Compactor) -> None:
-        sizes = await compactor.before_pass(self.history)
+        with self._interruptible() as signal:
+            sizes = await compactor.before_pass(self.history, signal)
         if sizes is not None and self._tell is not None:
             before, after = sizes
             self._tell(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
@@ -240,7 +251,8 @@ class Turn:
             replace(self._scope, iteration=self.iteration),
             exits=self._exits,
             may_run=self._may_run,
-            early=self._settings.early_start,
+            give_back=self.account.give_back,
+            early=self._settings.early_start and self.account.iterations_left != 0,
             origin=self._model.provider,
         )
 
@@ -277,8 +289,27 @@ class Turn:
         """An empty answer is asked for again after a moment, unless somebody stops the turn meanwhile."""
         if self._tell is not None:
             self._tell(Notice("retry", "The model's answer was empty; it is asked again."))
-        await self._engine.clock.sleep(self._settings.empty_retry_s)
+        pause = asyncio.ensure_future(self._engine.clock.sleep(self._settings.empty_retry_s))
+        try:
+            with self._interruptible() as signal:
+                await settled(pause, signal, self._settings.empty_retry_s + _DAY_S)
+        finally:
+            pause.cancel()
         return None
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[AbortSignal]:
+        """What fires when somebody ends the turn, or wants it to yield, between two passes; the next pass then says so."""
+        control, conversation = self._engine.control, self._scope.conversation
+        abort = AbortController()
+        waiting = control.pending(conversation) or control.pending_follow_up(conversation)
+        if waiting is not None:
+            abort.abort(waiting)
+        control.enter_pass(conversation, lambda _, reason: abort.abort(reason))
+        try:
+            yield abort.signal
+        finally:
+            control.leave_pass(conversation)
 
     # A message with calls
 
@@ -289,7 +320,7 @@ class Turn:
         normal = len(calls) if not self._exits else sum(call.name not in self._exits for call in calls)
         if normal and self.account.iterations_left == 0:
             await intake.drop("no iteration is left")
-            self.account.give_back(intake.taken)
+            self.signals += intake.signals_of(calls)
             return self._out_of_iterations(message)
         outcomes = await intake.outcomes(calls, result.closed)
         self.signals += intake.signals

@@ -14,14 +14,18 @@ from msgspec import Struct
 
 from callgate._runners.guard import Guards
 from callgate._signals import AbortController, Control, Interruption
-from callgate.models.events import CallSealed, Finished, ModelEvent, TextDelta
+from callgate.models.events import WELL, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
-from callgate.stream.result import PassStatus, StreamResult
+from callgate.stream.result import Closed, PassStatus, StreamResult
 
 __all__ = ["StreamLimits", "stream_once"]
 
 _ENDED: dict[Interruption, PassStatus] = {"stop": "stopped_by_user", "kill": "stopped_by_user", "follow_up": "follow_up_interrupt"}
+
+
+_CLOSING_S = 2.0
+"""What a model may take to close its connection once its message has ended."""
 
 
 class StreamLimits(Struct, frozen=True, kw_only=True):
@@ -89,7 +93,6 @@ class _Pass:
         "_limits",
         "_loop",
         "_on_event",
-        "_seen",
         "_status",
         "_texts",
         "_timer",
@@ -110,7 +113,7 @@ class _Pass:
         self._until = self._loop.time() + (limits.idle_s if limits.first_s is None else limits.first_s)
         self._timer: asyncio.TimerHandle | None = None
         self._texts: list[str] = []
-        self._closed: dict[int, CallSealed] = {}
+        self._closed: dict[int, Closed] = {}
         self._end: Finished | None = None
         self._status: PassStatus | None = None
         """How the pass was ended from outside."""
@@ -139,7 +142,7 @@ class _Pass:
         try:
             async for event in events:
                 self._take(event)
-                if self._status is not None:
+                if self._status is not None or self._end is not None:
                     break
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -147,6 +150,7 @@ class _Pass:
             failure = error
         close = getattr(events, "aclose", None)
         if close is not None:
+            self._hurry()
             await close()
         return failure if self._status is None else None
 
@@ -155,7 +159,9 @@ class _Pass:
         if kind is TextDelta:
             self._texts.append(event.text)  # type: ignore[union-attr]
         elif kind is CallSealed:
-            self._closed[event.position] = event  # type: ignore[union-attr,assignment]
+            self._closed[event.position] = event.closed  # type: ignore[union-attr]
+        elif kind is CallReopened:
+            self._closed.pop(event.position, None)  # type: ignore[union-attr]
         elif kind is Finished:
             self._end = event  # type: ignore[assignment]
         self._until = self._loop.time() + self._limits.idle_s
@@ -172,13 +178,20 @@ class _Pass:
             return
         self._finish("timeout", "SDK_CALL_TIMEOUT: the model's stream was silent for too long; the request was given up")
 
+    def _hurry(self) -> None:
+        """Nothing more is wanted: the model has a moment to close its connection."""
+        self._until = self._loop.time() + _CLOSING_S
+        if self._timer is not None:
+            self._timer.cancel()
+            self.wait()
+
     def _interrupt(self, kind: Interruption, reason: str) -> None:
         self._finish(_ENDED[kind], reason)
 
     def _finish(self, status: PassStatus, why: str) -> None:
         if self._status is None and self._end is None:
             self._status, self._why = status, why
-            self.abort.abort(why)
+        self.abort.abort(why)
 
     def result(self) -> StreamResult:
         text = "".join(self._texts)
@@ -197,12 +210,13 @@ class _Pass:
             retryable = fault.retryable if fault is not None else True
             return StreamResult(status="error", text=text, finish=end.reason, usage=end.usage, reason=why, retryable=retryable)
         calls, text = end.message.calls, end.message.text
+        otherwise: Closed = "finished" if end.reason in WELL else "cut"
         return StreamResult(
             status="function_call" if calls else "completed" if text.strip() or end.reason == "pause" else "empty_response",
             text=text,
             message=end.message,
             calls=calls,
-            closed=tuple(self._closed[index].closed for index in range(len(calls))),
+            closed=tuple(self._closed.get(index, otherwise) for index in range(len(calls))),
             finish=end.reason,
             usage=end.usage,
             reason="" if calls or text.strip() else f"the answer was empty ({end.said or end.reason})",

@@ -9,10 +9,13 @@ from msgspec import Struct
 from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.events import FinishReason, Usage
 
-__all__ = ["PassStatus", "StreamResult"]
+__all__ = ["Closed", "PassStatus", "StreamResult"]
 
 PassStatus = Literal["completed", "error", "timeout", "empty_response", "stopped_by_user", "follow_up_interrupt", "function_call"]
 """The seven ways a pass ends; it drives the loop."""
+
+Closed = Literal["sealed", "finished", "cut"]
+"""What proved a call's arguments complete: their own end, the message's good end, or nothing."""
 
 
 class StreamResult(Struct, frozen=True, kw_only=True):
@@ -25,7 +28,7 @@ class StreamResult(Struct, frozen=True, kw_only=True):
     """The whole message, where it ended as one."""
     calls: tuple[ToolCall, ...] = ()
     """The message's calls, in its order."""
-    closed: tuple[Literal["sealed", "finished", "cut"], ...] = ()
+    closed: tuple[Closed, ...] = ()
     """What proved the arguments of each of the message's calls complete, in their order."""
     finish: FinishReason | None = None
     usage: Usage | None = None
