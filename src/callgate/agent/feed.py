@@ -14,6 +14,8 @@ from callgate.models.events import ArgumentsDelta, ReasoningDelta, TextDelta
 
 __all__ = ["Feed"]
 
+_JOINED_CHARS = 2_048
+
 
 class Feed:
     """One producer, one consumer, one event loop."""
@@ -49,7 +51,9 @@ class Feed:
 
 
 def _joined(last: AgentEvent | None, event: AgentEvent) -> AgentEvent | None:
-    """Two neighbouring pieces as one, where they are of one kind."""
+    """Two neighbouring pieces as one, where they are of one kind and the first is short: each join copies it."""
+    if not isinstance(last, (TextDelta, ReasoningDelta, ArgumentsDelta)) or len(last.text) > _JOINED_CHARS:
+        return None
     if isinstance(event, TextDelta) and isinstance(last, TextDelta):
         return TextDelta(last.text + event.text)
     if isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):

@@ -5,7 +5,6 @@ Strict: what does not fit is told to the model with every path, never bent into 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -15,7 +14,7 @@ from callgate.errors import UsageError
 
 __all__ = ["OutputInvalid", "OutputType"]
 
-_FENCE = re.compile(r"\A\s*```[A-Za-z]*\n(?P<inside>.*?)\n?\s*```\s*\Z", re.DOTALL)
+_FENCE = "```"
 
 
 class OutputInvalid(ValueError):
@@ -47,11 +46,16 @@ class OutputType:
         Raises:
             OutputInvalid: It is none of this type.
         """
-        fenced = _FENCE.match(text)
-        inside = fenced["inside"] if fenced else text.strip()
-        if self._kind is str:
-            return text
+        inside = _unfenced(text.strip())
         try:
-            return self._kind.model_validate_json(inside) if self._pydantic else msgspec.json.decode(inside, type=self._kind)
+            return self._kind.model_validate_json(inside, strict=True) if self._pydantic else msgspec.json.decode(inside, type=self._kind)
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise OutputInvalid(f"Your answer is not what was asked for: {error}. Answer again, with nothing but the JSON.") from error
+
+
+def _unfenced(text: str) -> str:
+    """What stands in the one code block that `text` is; else `text`."""
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    label, newline, inside = text[len(_FENCE) : -len(_FENCE)].partition("\n")
+    return inside.strip() if newline and (label.strip() or "json").isalpha() else text

@@ -56,13 +56,12 @@ class TextCalls:
         tools = {spec.name: spec.schema for spec in request.tools}
         asked = _taught(request) if self._teach else request
         stream = self._model.stream(asked, context)
-        if not tools:
-            async for event in stream:
-                yield event
-            return
         reading = _Reading(TextReader(tools, dialect=self._dialect), self._new_id, hold=not self._teach)
         async with aclosing(cast("AsyncGenerator[ModelEvent, None]", stream)) as events:
             async for event in events:
+                if not tools:
+                    yield event
+                    continue
                 for told in reading.take(event):
                     yield told
 
