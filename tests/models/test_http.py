@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import gzip
 import logging
 import socket
 import traceback
@@ -17,10 +18,13 @@ from hypothesis import strategies as st
 from callgate._signals import AbortController
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
 from callgate.messages import UserMessage
+from callgate.models._deadlines import Watch
+from callgate.models._refusals import Hidden
 from callgate.models.events import Fault, TextDelta
-from callgate.models.http import Retries, Timeouts
+from callgate.models.http import Outgoing, Retries, Timeouts, Transport
 from callgate.models.http_model import HttpModel
 from callgate.models.model import StreamingContext
+from callgate.models.providers import model
 from callgate.models.wire.request import ModelRequest
 from callgate.testing import Beat, Call, Drop, End, Fail, Item, ManualClock, Pause, Piece, Raw, Reply, ScriptedServer
 from callgate.testing.server import Script
@@ -600,3 +604,66 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
         assert text_of(await ask(of)) == "through the proxy"
         await of.close()
         assert proxy.requests[0].path == "http://provider.example/v1/chat/completions"
+
+
+async def test_a_server_that_goes_on_talking_after_the_end_holds_nobody_up() -> None:
+    """`[DONE]` ends the message; what comes after it is awaited for a moment only, however much it is."""
+    done = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    gone = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + done)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b": still here\n\n")
+                await writer.drain()
+                await asyncio.sleep(0.001)
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        of = model("openai:some", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", api_key=KEY)
+        events = await asyncio.wait_for(ask(of), 60)
+        await of.close()
+        await gone.wait()
+    assert (text_of(events), finished(events).reason) == ("Hello", "stop")
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "deflate"])
+async def test_an_encoding_that_was_not_asked_for_is_not_unpacked(encoding: str) -> None:
+    """Every buffer has a bound: a few bytes that are packed twice stand for gigabytes."""
+    async with ScriptedServer([Reply(turn=[Raw(b"packed"), End("cut")], headers={"content-encoding": encoding})]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+        assert server.requests[0].headers["accept-encoding"] == "gzip"
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.message.endswith(f"(its encoding is '{encoding}', and only gzip was asked for).")
+
+
+async def test_what_is_packed_is_unpacked_in_pieces_of_a_bounded_size() -> None:
+    """A few bytes may stand for gigabytes: who reads can stop between any two pieces."""
+    packed = gzip.compress(b"x" * 3_000_000)
+    async with ScriptedServer([Reply(turn=[Raw(packed), End("cut")], headers={"content-encoding": "gzip"})]) as server:
+        transport = Transport("some")
+        outgoing = Outgoing(url=f"{server.url}/v1/chat/completions", body=b"{}", headers={}, hidden=Hidden())
+        with Watch(Timeouts(), None) as watch:
+            answer = await transport.open(outgoing, watch, lambda: None)
+            sizes = []
+            while piece := await answer.read():
+                sizes.append(len(piece))
+            await answer.close()
+        await transport.close()
+    assert sum(sizes) == 3_000_000
+    assert max(sizes) < 1_000_000
+
+
+async def test_a_page_for_people_says_to_check_the_address() -> None:
+    """A base URL that is almost right often answers 200 with a page."""
+    async with ScriptedServer([Reply(turn=[Raw(b"<html>Welcome</html>"), End("cut")], headers={"content-type": "text/html"})]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert (fault.code, "Check base_url" in fault.message) == ("no_answer", True)

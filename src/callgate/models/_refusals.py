@@ -19,6 +19,7 @@ _HINTS = {
     403: "Check what the key{key} may do.",
     404: "Check the model's name and the base URL.",
     413: "Send less.",
+    429: "Wait, send less at a time, or ask the provider for a higher limit.",
 }
 _TAG = re.compile(r"<[^>]{0,500}>")
 

@@ -7,7 +7,8 @@ answer), and the end of the connection on every way out. Knows no provider API a
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ __all__ = ["Answer", "Outgoing", "Refused", "Retries", "Timeouts", "Transport"]
 _BODY_BYTES = 268_435_456
 """The longest answer that is read: far above any real one, so that no server can fill the memory."""
 _ERROR_BYTES = 65_536
+_PIECE_BYTES = 262_144
+"""The most that is unpacked at a time: a few bytes may stand for gigabytes."""
 _KEEP_ALIVE_S = 30.0
 _NAMES: dict[Deadline, str] = {"connect": "connect_s", "headers": "headers_s", "idle": "idle_s", "total": "total_s"}
 
@@ -66,7 +69,7 @@ class Refused(Exception):
 class Answer:
     """A body that is coming in. Close it, whatever happens."""
 
-    __slots__ = ("_chunks", "_next", "_response", "_size", "_watch", "broken", "content_type", "unreadable")
+    __slots__ = ("_chunks", "_next", "_raw", "_response", "_size", "_watch", "broken", "content_type", "unreadable")
 
     def __init__(self, response: httpx2.Response, watch: Watch) -> None:
         self.content_type = response.headers.get("content-type", "")
@@ -77,9 +80,12 @@ class Answer:
         self._size = 0
         self._response = response
         self._watch = watch
-        plain = response.headers.get("content-encoding", "identity") in ("", "identity")
-        self._chunks: AsyncGenerator[bytes, None] = response.aiter_raw() if plain else response.aiter_bytes()
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        self._raw: AsyncGenerator[bytes, None] = response.aiter_raw()
+        self._chunks = _unpacked(self._raw) if encoding == "gzip" else self._raw
         self._next = self._chunks.__anext__
+        if encoding not in ("", "identity", "gzip"):
+            self._stop(f"its encoding is '{encoding[:80]}', and only gzip was asked for")
 
     async def read(self) -> bytes:
         """The next bytes; empty at the end, whichever end that is.
@@ -87,10 +93,14 @@ class Answer:
         Raises:
             Interrupted: A deadline has passed, or the request was aborted.
         """
+        if self.broken:
+            return b""
         try:
             data = await self._watch.idle(self._next)
         except StopAsyncIteration:
             return b""
+        except zlib.error as error:
+            return self._stop(str(error))
         except _httpx().HTTPError as error:
             return self._stop("" if isinstance(error, _httpx().TransportError) else _reason(error))
         self._size += len(data)
@@ -107,13 +117,16 @@ class Answer:
             whole: Nothing more is wanted, and the body's end may be a moment away: worth a short wait, to keep the connection.
         """
         if whole and not self.broken:
-            with suppress(StopAsyncIteration, _httpx().HTTPError, Interrupted):
-                while await self._watch.rest(self._next):
-                    pass
+            with suppress(_httpx().HTTPError, Interrupted):
+                await self._watch.rest(self._drained)
         with suppress(_httpx().HTTPError):
             await self._chunks.aclose()
         with suppress(_httpx().HTTPError):
             await self._response.aclose()
+
+    async def _drained(self) -> None:
+        async for _ in self._raw:
+            pass
 
 
 class Transport:
@@ -200,7 +213,7 @@ class Transport:
                 request.method,
                 request.url,
                 content=request.body,
-                headers=dict(request.headers),
+                headers={"accept-encoding": "gzip", **request.headers},
                 timeout=_httpx().Timeout(None, connect=self.timeouts.connect_s),
             )
             response = await watch.headers(lambda: client.send(outgoing, stream=True, follow_redirects=False))
@@ -234,6 +247,16 @@ class Transport:
             return ModelUnreachable(text, provider=self._provider, retryable=False)
         text = f"{self._provider} could not be reached at {request.shown} ({said}). Check the address, the network and the proxy."
         return ModelUnreachable(text, provider=self._provider)
+
+
+async def _unpacked(packed: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The body behind gzip, in pieces of a bounded size."""
+    unpack = zlib.decompressobj(wbits=31)
+    async for data in packed:
+        piece = unpack.decompress(data, _PIECE_BYTES)
+        while piece:
+            yield piece
+            piece = unpack.decompress(unpack.unconsumed_tail, _PIECE_BYTES)
 
 
 async def _error_body(answer: Answer) -> bytes:

@@ -141,6 +141,9 @@ class HttpModel:
         """What the end of the body tells."""
         if answer.unreadable:
             decoder.message.fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({answer.unreadable}).")
+        elif "html" in answer.content_type and not decoder.done and decoder.message.bare:
+            text = f"{self.provider} answered with a page for people, not with an answer of its API. Check base_url and the proxy."
+            decoder.message.fault("no_answer", text)
         return [self._clean(event) for event in decoder.close(broken=answer.broken)]
 
     def _given_up(self, ended: Interrupted, outgoing: Outgoing, decoder: Decoder) -> list[ModelEvent]:

@@ -118,6 +118,11 @@ class Assembly:
         self._usage: Usage | None = None
         self._fault: Fault | None = None
 
+    @property
+    def bare(self) -> bool:
+        """Whether nothing of a message has come."""
+        return not self._parts and self.reason is None and self._fault is None
+
     # What decoders tell
 
     def text(self, text: str) -> None:
