@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 
 import pytest
@@ -86,6 +88,30 @@ async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: 
         assert (await first).text == "one"
         assert (await second).turn_status == "stopped_by_user"
         assert (await agent.run("3", conversation="c")).turn_status == "completed"
+
+
+def test_threads_that_begin_at_once_share_one_event_loop() -> None:
+    """One engine, one event loop: whoever comes first makes it, whoever else comes waits for it."""
+    loops: set[int] = set()
+
+    async def stream(context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        loops.add(threading.get_ident())
+        yield TextDelta("done")
+        yield ends(Text(text="done"))
+
+    for _ in range(10):
+        agent = Agent(Lying(*[stream] * 8))
+        together = threading.Barrier(8)
+
+        def run(agent: Agent = agent, together: threading.Barrier = together) -> str:
+            together.wait()
+            return agent.run_sync("x").text
+
+        with ThreadPoolExecutor(8) as pool:
+            assert {one.result() for one in [pool.submit(run) for _ in range(8)]} == {"done"}
+        agent.close_sync()
+        assert len(loops) == 1
+        loops.clear()
 
 
 # Models that lie

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
@@ -69,7 +70,8 @@ class Agent:
 
     Args:
         model: A `Model`, or `"provider:model"`.
-        engine: Runs the calls; None: one is made of `tools` and `policies`, and closed with the agent.
+        engine: Runs the calls; None: one is made of `tools` and `policies`, and closed with the agent. Agents that share one must not share
+            names of conversations: stop, kill and the turn's end are the engine's, by name.
         tools: For the engine that is made.
         policies: The same.
         restart: The same; `ContextRestarts` lets results enrich the context instead of the history.
@@ -149,6 +151,7 @@ class Agent:
         self._guards = Guards()
         self._histories: OrderedDict[str, History] = OrderedDict()
         self._thread: LoopThread | None = None
+        self._thread_lock = threading.Lock()
 
     # Runs
 
@@ -170,7 +173,7 @@ class Agent:
         Args:
             task: What the user says.
             conversation: Which conversation goes on; one turn of it at a time, others wait. Empty: one of its own.
-            history: The conversation so far; None: as this agent remembers it.
+            history: The conversation so far; None: as this agent remembers it, which it does for the 1,000 conversations used last.
             scope: Principal, actor, workspace and the like; run, conversation and iteration are filled in.
             trigger: The host's id of the message that asks; `reply_to` of the streaming context.
             reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
@@ -210,7 +213,8 @@ class Agent:
             UsageError: Inside a running event loop.
         """
         refuse_inside_loop()
-        self._thread = self._thread or LoopThread()
+        with self._thread_lock:
+            self._thread = self._thread or LoopThread()
         return self._thread.run(self.run(task, **options))
 
     async def stream(self, task: str | UserMessage, **options: Any) -> AsyncIterator[AgentEvent]:
