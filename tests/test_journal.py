@@ -2,71 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import apsw
 import pytest
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, UsageError, tool
-from callgate._journal import open_reader, read_events
+from callgate._journal import open_reader
 from callgate.events import KINDS, Draft
-from callgate.protocols import Journal
+from callgate.queries import EventQuery
 from tests.door import call, said
 from tests.ledger import Ledger
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Journal]:
-    made: Journal = MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "journal.db")
-    yield made
-    await made.close()
-
-
 def draft(n: int, *, run: str = "r", call: str = "r/0/0", kind: str = "call.started", parents: tuple[int, ...] = ()) -> Draft:
     return Draft(kind=kind, run=run, call=call, body=json.dumps({"n": n}).encode(), parents=parents)
-
-
-async def test_positions_rise_and_numbers_in_a_run_have_no_gaps(journal: Journal) -> None:
-    positions = [journal.append(draft(n, run="ab"[n % 2])) for n in range(6)]
-    assert positions == [1, 2, 3, 4, 5, 6]
-    assert [event.seq for event in journal.read(run="a")] == [1, 2, 3]
-    assert [event.seq for event in journal.read(run="b")] == [1, 2, 3]
-
-
-async def test_what_is_read_is_what_was_written(journal: Journal) -> None:
-    body = json.dumps({"text": "\u2028\u0000é", "n": 2**53 + 1}, ensure_ascii=False).encode()
-    journal.append(Draft(kind="call.received", run="r", call="c", body=body, attempt=2, parents=()))
-    await journal.durable(1)
-    (event,) = journal.read()
-    assert (event.kind, event.run, event.call, event.attempt, event.parents, event.body) == ("call.received", "r", "c", 2, (), body)
-
-
-async def test_reading_filters_by_run_call_position_and_number(journal: Journal) -> None:
-    for n in range(6):
-        journal.append(draft(n, run="ab"[n % 2], call=f"c{n}"))
-    assert [event.position for event in journal.read(after=4)] == [5, 6]
-    assert [event.position for event in journal.read(run="a", limit=2)] == [1, 3]
-    assert [event.position for event in journal.read(call="c3")] == [4]
-    assert [event.position for event in journal.read(newest_first=True, limit=2)] == [6, 5]
-
-
-async def test_an_event_can_be_read_before_it_is_durable(journal: Journal) -> None:
-    position = journal.append(draft(1))
-    assert [event.position for event in journal.read()] == [position]
-    await journal.durable(position)
-    assert [event.position for event in journal.read()] == [position]
-
-
-async def test_durable_for_many_at_once_comes_back_for_each(journal: Journal) -> None:
-    await asyncio.gather(*(journal.durable(journal.append(draft(n))) for n in range(200)))
-    assert len(list(journal.read())) == 200
 
 
 async def test_memory_is_bounded_and_says_what_it_forgot() -> None:
@@ -89,7 +44,7 @@ async def test_a_file_is_read_again_as_it_was_and_goes_on(tmp_path: Path) -> Non
     assert second.append(draft(3)) == 4
     await second.close()
     reader = open_reader(path)
-    assert [event.seq for event in read_events(reader)] == [1, 2, 3, 4]
+    assert [event.seq for event in reader.find(EventQuery())] == [1, 2, 3, 4]
     reader.close()
 
 
@@ -100,7 +55,7 @@ async def test_a_file_has_one_writer_and_any_number_of_readers(tmp_path: Path) -
         SqliteJournal(path)
     await journal.durable(journal.append(draft(1)))
     reader = open_reader(path)
-    assert len(list(read_events(reader))) == 1
+    assert len(list(reader.find(EventQuery()))) == 1
     reader.close()
     await journal.close()
     await SqliteJournal(path).close()
@@ -179,7 +134,7 @@ async def test_the_intent_of_an_effect_is_on_disk_before_the_tool_starts(tmp_pat
     async def act() -> str:
         """Look into the file from outside while running."""
         reader = open_reader(path)
-        seen.append([event.kind for event in read_events(reader)])
+        seen.append([event.kind for event in reader.find(EventQuery())])
         reader.close()
         return "done"
 
@@ -193,7 +148,7 @@ async def test_a_result_is_on_disk_before_it_is_shown(tmp_path: Path) -> None:
     async with Engine([pay], journal=SqliteJournal(path)) as engine:
         await said(engine, call("pay", to="ann"))
         reader = open_reader(path)
-        assert [event.kind for event in read_events(reader)][-1] == "call.completed"
+        assert [event.kind for event in reader.find(EventQuery())][-1] == "call.completed"
         reader.close()
 
 
@@ -204,7 +159,7 @@ async def test_a_result_that_cannot_be_kept_is_not_told_as_a_success(tmp_path: P
         async def act() -> str:
             """Act while the disk fills up."""
             ledger.write("acted")
-            engine.journal._fail(OSError("no space left"))  # type: ignore[attr-defined]
+            engine.journal._commits._fail(OSError("no space left"))  # type: ignore[attr-defined]
             return "done"
 
         engine.register(act)

@@ -22,10 +22,12 @@ _WHERE = {
     "Deny": "policy",
     "DirectoryBlobs": "_blobs",
     "Engine": "engine",
+    "EventQuery": "queries",
     "Hook": "hooks",
     "Limits": "_limits",
     "MemoryJournal": "_journal",
     "Modify": "policy",
+    "PostgresJournal": "_journal",
     "ProcessLimits": "_runners.process",
     "RawCall": "calls",
     "Restarted": "calls",
@@ -58,10 +60,12 @@ __all__ = [
     "Deny",
     "DirectoryBlobs",
     "Engine",
+    "EventQuery",
     "Hook",
     "Limits",
     "MemoryJournal",
     "Modify",
+    "PostgresJournal",
     "ProcessLimits",
     "RawCall",
     "Restarted",
@@ -86,7 +90,7 @@ __all__ = [
 if TYPE_CHECKING:
     from callgate._blobs import DirectoryBlobs
     from callgate._cache import TableCache
-    from callgate._journal import MemoryJournal, SqliteJournal
+    from callgate._journal import MemoryJournal, PostgresJournal, SqliteJournal
     from callgate._limits import Limits
     from callgate._runners.process import ProcessLimits
     from callgate._signals import AbortController
@@ -96,6 +100,7 @@ if TYPE_CHECKING:
     from callgate.errors import CallgateError, Retryable, UsageError
     from callgate.hooks import Hook, after_call, before_call
     from callgate.policy import Allow, Ask, Deny, Modify, Rules
+    from callgate.queries import EventQuery
     from callgate.tools import RetryPolicy, Tool, ToolContext, ValidationResult, Verified, tool
 
 

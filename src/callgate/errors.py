@@ -23,6 +23,7 @@ __all__ = [
     "CallgateError",
     "DangerousLimitReached",
     "IdempotencyConflict",
+    "JournalFailed",
     "ModelTimeout",
     "ModelUnreachable",
     "OutcomeUnknown",
@@ -84,6 +85,12 @@ class UsageError(CallgateError):
         super().__init__(message)
         if code is not None:
             self.code = code
+
+
+class JournalFailed(CallgateError):
+    """The operator must act: a journal takes no more events, because its file, its server or its lease is gone."""
+
+    code = "journal_failed"
 
 
 class Retryable(CallgateError):

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from callgate._signals import AbortSignal
 from callgate.events import Draft, Event
+from callgate.queries import EventQuery
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools.context import ToolContext
 
@@ -25,6 +26,7 @@ __all__ = [
     "Execution",
     "InstantPolicy",
     "Journal",
+    "JournalStatus",
     "Modify",
     "Policy",
     "RestartHandler",
@@ -139,11 +141,27 @@ class Runner(Protocol):
         ...
 
 
+class JournalStatus(Struct, frozen=True, kw_only=True):
+    """How a journal does, for an operator."""
+
+    store: str
+    where: str
+    strength: str
+    promise: str
+    """What `strength` means, in words; begins with WEAKER where more could be had."""
+    written: int
+    """The position up to which everything is kept."""
+    waiting: int = 0
+    """Events that are not written yet."""
+    failure: str = ""
+    """Why nothing more is recorded; empty while all is well."""
+
+
 class Journal(Protocol):
     """Keeps events in order. One writer."""
 
     strength: str
-    """What survives: `memory` nothing, `full` power loss."""
+    """What survives: `memory` nothing, `process` the end of the process, `full` power loss."""
 
     def append(self, draft: Draft) -> int:
         """Give the event its place and return its position. Never waits."""
@@ -158,6 +176,12 @@ class Journal(Protocol):
     ) -> Iterable[Event]:
         """Events after position `after`, in order, or backwards from the last."""
         ...
+
+    def find(self, query: EventQuery) -> Iterable[Event]:
+        """The events that the query asks for, those that are not durable yet included."""
+        ...
+
+    def status(self) -> JournalStatus: ...
 
     async def close(self) -> None:
         """Make everything durable and let go. Idempotent."""

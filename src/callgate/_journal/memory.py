@@ -11,6 +11,8 @@ from itertools import islice
 
 from callgate._clock import Clock, SystemClock
 from callgate.events import Draft, Event
+from callgate.protocols import JournalStatus
+from callgate.queries import EventQuery, select
 
 __all__ = ["MemoryJournal"]
 
@@ -68,6 +70,14 @@ class MemoryJournal:
             if (run is None or self._rows[place][0].run == run) and (call is None or self._rows[place][0].call == call)
         )
         return list(islice(found, limit))
+
+    def find(self, query: EventQuery) -> list[Event]:
+        return select(self.read(), query)
+
+    def status(self) -> JournalStatus:
+        promise = "nothing survives the process" + (f"; the oldest {self.forgotten} events are forgotten" if self.forgotten else "")
+        written = self.forgotten + len(self._rows)
+        return JournalStatus(store="memory", where="memory", strength=self.strength, promise=promise, written=written)
 
     def _event(self, place: int) -> Event:
         with self._numbering:

@@ -1,39 +1,23 @@
-"""How an event looks as a row, and how rows are chained: each hash covers the row and the hash before it."""
+"""How an event looks as a row, and how rows are chained: each hash covers the row and the hash before it.
+
+The same in every store, so that a record can be moved and still be checked. Knows no database.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from callgate._json import canonical
 from callgate.events import Event
+from callgate.queries import CallFacts, facts_of, merged
 
-__all__ = ["COLUMNS", "GENESIS", "SCHEMA", "Broken", "chain", "event_of", "row_of", "verify"]
+__all__ = ["COLUMNS", "GENESIS", "Broken", "Value", "calls_of", "causes_of", "chain", "event_of", "row_of", "verify"]
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS events (
-    position INTEGER PRIMARY KEY,
-    run      TEXT    NOT NULL,
-    seq      INTEGER NOT NULL,
-    kind     TEXT    NOT NULL,
-    call     TEXT    NOT NULL,
-    attempt  INTEGER NOT NULL,
-    parents  TEXT    NOT NULL,
-    at_ns    INTEGER NOT NULL,
-    mono     REAL    NOT NULL,
-    epoch    INTEGER NOT NULL,
-    version  INTEGER NOT NULL,
-    body     BLOB    NOT NULL,
-    previous TEXT    NOT NULL,
-    hash     TEXT    NOT NULL,
-    UNIQUE (run, seq)
-) STRICT;
-CREATE INDEX IF NOT EXISTS events_by_call ON events (call) WHERE call <> '';
-CREATE UNIQUE INDEX IF NOT EXISTS one_end_per_call ON events (call)
-    WHERE kind IN ('call.completed', 'call.restarted', 'call.aborted', 'call.suspended');
-"""
 COLUMNS = ("position", "run", "seq", "kind", "call", "attempt", "parents", "at_ns", "mono", "epoch", "version", "body", "previous", "hash")
 GENESIS = "0" * 64
 
@@ -41,7 +25,7 @@ Value = str | int | float | bytes
 _parents = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
-class Broken(msgspec.Struct, frozen=True):
+class Broken(Struct, frozen=True):
     """The first event at which a journal does not verify."""
 
     position: int
@@ -54,30 +38,66 @@ def row_of(event: Event) -> tuple[Value, ...]:
     return (*head, event.epoch, event.version, event.body, event.previous, event.hash)
 
 
-def event_of(row: Sequence[Value]) -> Event:
-    fields = dict(zip(COLUMNS, row, strict=True))
-    fields["parents"] = _parents(str(fields["parents"]))  # type: ignore[assignment]
-    return msgspec.convert(fields, Event, builtin_types=(bytes,))
+def event_of(row: Sequence[Any]) -> Event:
+    """The event in a row; spelled out, because a run is read whole when it goes on."""
+    position, run, seq, kind, call, attempt, parents, at_ns, mono, epoch, version, body, previous, hash = row
+    return Event(
+        position=position,
+        run=run,
+        seq=seq,
+        kind=kind,
+        call=call,
+        attempt=attempt,
+        parents=_parents(parents),
+        at_ns=at_ns,
+        mono=mono,
+        epoch=epoch,
+        version=version,
+        body=body,
+        previous=previous,
+        hash=hash,
+    )
 
 
-def chain(event: Event, previous: str) -> Event:
-    """The event with its place in the chain."""
-    return msgspec.structs.replace(event, previous=previous, hash=_hash(event, previous))
+def causes_of(events: Iterable[Event]) -> list[tuple[int, int]]:
+    """Each event's causes: (parent, child)."""
+    return [(parent, event.position) for event in events for parent in dict.fromkeys(event.parents)]
 
 
-def _hash(event: Event, previous: str) -> str:
+def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, int]]:
+    """What the events tell about their calls: (call, tool, actor, whether the tool's name is final)."""
+    calls: dict[str, CallFacts] = {}
+    for event in events:
+        facts = facts_of(event)
+        if facts is not None:
+            calls[event.call] = merged(calls.get(event.call), facts)
+    return [(call, facts.tool, facts.actor, int(facts.final)) for call, facts in calls.items()]
+
+
+def chain(event: Event, previous: str, epoch: int = 0) -> Event:
+    """The event with its place in the chain, written in this epoch."""
+    return msgspec.structs.replace(event, previous=previous, epoch=epoch, hash=_hash(event, previous, epoch))
+
+
+def _hash(event: Event, previous: str, epoch: int) -> str:
     head = (event.position, event.run, event.seq, event.kind, event.call, event.attempt, event.parents, event.at_ns)
     digest = hashlib.sha256(previous.encode())
-    digest.update(canonical((*head, repr(event.mono), event.epoch, event.version, len(event.body))))
+    digest.update(canonical((*head, repr(event.mono), epoch, event.version, len(event.body))))
     digest.update(event.body)
     return digest.hexdigest()
 
 
-def verify(events: Iterable[Event]) -> Broken | None:
-    """Check hashes, positions, sequence and parents; None where everything holds."""
-    previous, seqs, expected = GENESIS, dict[str, int](), 1
+def verify(events: Iterable[Event], *, before: Event | None = None) -> Broken | None:
+    """Check hashes, positions, sequence and parents; None where everything holds.
+
+    Args:
+        events: All of them; or the last ones, in order.
+        before: The event before the first of these, which is taken as it stands; None: they begin with the journal's first.
+    """
+    previous, expected = (before.hash, before.position + 1) if before is not None else (GENESIS, 1)
+    seqs: dict[str, int] = {}
     for event in events:
-        seq = seqs.get(event.run, 0) + 1
+        seq = seqs.get(event.run, 0 if before is None else event.seq - 1) + 1
         seqs[event.run] = seq
         why = _fault(event, previous, expected, seq)
         if why:
@@ -95,6 +115,6 @@ def _fault(event: Event, previous: str, expected: int, seq: int) -> str:
         return "it names a cause that came after it"
     if event.previous != previous:
         return "it does not follow from the event before it"
-    if event.hash != _hash(event, previous):
+    if event.hash != _hash(event, previous, event.epoch):
         return "its content was changed"
     return ""

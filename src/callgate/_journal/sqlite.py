@@ -1,239 +1,204 @@
 """Events in an SQLite file: what was reported as durable survives power loss.
 
-`append` gives an event its place in memory and returns at once; one writer thread commits whatever has gathered (group commit, WAL,
-synchronous FULL), and `durable` waits for that. One writer per file, held by a lock beside it; any number of readers. Knows nothing of
-what the events mean.
+One writer per file, held by a lock beside it and by an epoch in it; any number of readers. Commits go through the write-ahead log,
+synchronous FULL unless the weaker mode is asked for. A file that is deleted or replaced under its writer is noticed at the next commit,
+before anything is reported as kept. Knows nothing of what the events mean.
 """
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 from callgate._clock import Clock, SystemClock
-from callgate._journal.rows import COLUMNS, GENESIS, SCHEMA, Broken, chain, event_of, row_of, verify
-from callgate.errors import UsageError
+from callgate._journal.commits import Commits, Tail
+from callgate._journal.reading import narrowed, verified
+from callgate._journal.rows import GENESIS, Broken, calls_of, causes_of, event_of, row_of
+from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, SQLITE, VERSION, migrations, question
+from callgate.errors import JournalFailed, UsageError
 from callgate.events import Draft, Event
+from callgate.protocols import JournalStatus
+from callgate.queries import EventQuery, select
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["SqliteJournal", "open_reader", "read_events"]
+__all__ = ["SqliteJournal", "SqliteReader"]
 
-_SAFE_SQLITE = (3, 51, 3)
+_SAFE_SQLITE: Final = (3, 51, 3)
 """Older ones can corrupt a write-ahead log that two connections use at once."""
-_MOST_PENDING = 100_000
-_VERSION = 1
+_FIRST_WITH_FINDING_TABLES: Final = 2
+_PROMISES: Final = {
+    "full": "what was reported as kept survives a crash and a loss of power",
+    "process": "WEAKER: what was reported as kept survives a crash of the process; a loss of power may take the last commits",
+}
 
 
 class SqliteJournal:
     """A `Journal` in a file.
 
     Args:
-        path: Made if it does not exist, its folder too.
+        path: Made if it does not exist, its folder too. A file of an older version is brought to this one.
+        synchronous: `full` waits until the disk has each commit. `normal` does not: faster, and a loss of power may take what was
+            already reported as kept; `status` says so.
 
     Raises:
         UsageError: Another process writes to it, or it is no journal of a version this callgate knows.
     """
 
-    strength = "full"
-
-    def __init__(self, path: str | Path, clock: Clock | None = None) -> None:
+    def __init__(self, path: str | Path, clock: Clock | None = None, *, synchronous: Literal["full", "normal"] = "full") -> None:
+        if synchronous not in ("full", "normal"):
+            raise UsageError(f"synchronous={synchronous!r} is none of 'full' and 'normal'. Take 'full' unless you can lose the last calls.")
         self.path = Path(path).resolve()  # two names of one file are one journal
-        self._clock = clock or SystemClock()
+        self.strength = "full" if synchronous == "full" else "process"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _take_lock(self.path)
         try:
-            self._reader = _prepared(self.path)
-            self._position, self._hash = _tail(self._reader)
+            writing = _prepared(self.path, synchronous)
+            tail = Tail(*_tail(writing), epoch=_next_epoch(writing))
+            self._reader = _connected(self.path, synchronous)
         except BaseException:
             self._lock.close()
             Path(f"{self.path}.lock").unlink(missing_ok=True)
             raise
-        self._seq: dict[str, int] = {}
-        self._pending: deque[Event] = deque()
-        self._written = self._position
-        self._failure: Exception | None = None
-        self._waiters: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._guard = threading.Condition()
-        self._closing = False
-        self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
-        self._thread.start()
+        self._reading = threading.Lock()
+        store = _Store(self.path, writing, tail.epoch, self._lock)
+        self._commits = Commits(store, tail, clock or SystemClock(), last_seq=self._last_seq, where=str(self.path))
+        self._closed = False
 
     def append(self, draft: Draft) -> int:
-        with self._guard:
-            self._refuse_if_broken()
-            position, seq = self._position + 1, self._next_seq(draft.run)
-            event = draft.sealed(position=position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
-            self._position, self._seq[draft.run] = position, seq  # only now: an event that cannot be encoded must not leave a gap
-            self._pending.append(event)
-            if len(self._pending) == 1:
-                self._guard.notify()
-        return event.position
+        return self._commits.append(draft)
 
     async def durable(self, position: int) -> None:
-        if position <= self._written:
-            return
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        with self._guard:
-            if self._failure is not None:
-                raise self._failure
-            if position <= self._written:
-                return
-            self._waiters.append((position, loop, future))
-        await future
+        await self._commits.durable(position)
 
     def read(
         self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
     ) -> Iterable[Event]:
-        with self._guard:
-            waiting = [e for e in self._pending if e.position > after and run in (None, e.run) and call in (None, e.call)]
-            stored = list(read_events(self._reader, run=run, call=call, after=after, limit=limit, newest_first=newest_first))
-        last = max((event.position for event in stored), default=after)
-        fresh = [event for event in waiting if event.position > last]
-        return ([*reversed(fresh), *stored] if newest_first else [*stored, *fresh])[:limit]
+        return self.find(EventQuery(run=run, call=call, after=after, limit=limit, newest_first=newest_first))
 
-    def verify(self) -> Broken | None:
-        """The first event that does not hold, or None."""
-        return verify(read_events(self._reader))
+    def find(self, query: EventQuery) -> list[Event]:
+        return self._commits.answered(query, self._stored)
+
+    def _stored(self, query: EventQuery, upto: int | None) -> list[Event]:
+        with self._reading:
+            return list(_found(self._reader, query, upto))
+
+    def verify(self, *, tail: int | None = None) -> Broken | None:
+        """The first event that does not hold, or None; of the last `tail` events only, if given."""
+        with self._reading:
+            return verified(lambda query: _found(self._reader, query), tail)
+
+    def status(self) -> JournalStatus:
+        return self._commits.status("sqlite", self.strength, _PROMISES[self.strength])
 
     async def close(self) -> None:
-        with self._guard:
-            if self._closing:
-                return
-            self._closing = True
-            self._guard.notify()
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, 5.0)
+        if self._closed:
+            return
+        self._closed = True
+        await self._commits.close()
         self._reader.close()
         self._lock.close()
 
-    def _refuse_if_broken(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self._closing:
-            raise UsageError(f"The journal {self.path} is closed.")
-        if len(self._pending) >= _MOST_PENDING:
-            raise UsageError(f"The journal {self.path} cannot keep up: {_MOST_PENDING} events wait to be written. Check the disk.")
-
-    def _next_seq(self, run: str) -> int:
-        last = self._seq.get(run)
-        if last is None:
-            last = self._reader.execute("SELECT coalesce(max(seq), 0) FROM events WHERE run = ?", (run,)).get
-        return int(last) + 1
-
-    def _write_forever(self) -> None:
-        try:
-            connection = _connect(self.path)
-        except Exception as error:
-            self._fail(error)
-            return
-        insert = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-        try:
-            while batch := self._next_batch():
-                try:
-                    with connection:
-                        connection.executemany(insert, [row_of(event) for event in batch])
-                except Exception as error:
-                    self._fail(error)
-                    return
-                self._committed(batch)
-        finally:
-            connection.close()
-
-    def _next_batch(self) -> list[Event]:
-        """Whatever waits to be written, chained; empty when the journal closes and nothing waits."""
-        with self._guard:
-            while not self._pending and not self._closing:
-                self._guard.wait()
-            gathered = list(self._pending)
-        batch = []
-        for event in gathered:
-            event = chain(event, self._hash)
-            self._hash = event.hash
-            batch.append(event)
-        return batch
-
-    def _committed(self, batch: list[Event]) -> None:
-        with self._guard:
-            for _ in batch:
-                self._pending.popleft()
-            self._written = batch[-1].position
-            ready = [waiter for waiter in self._waiters if waiter[0] <= self._written]
-            self._waiters = [waiter for waiter in self._waiters if waiter[0] > self._written]
-        for _, loop, future in ready:
-            _tell(loop, future, None)
-
-    def _fail(self, error: Exception) -> None:
-        """Nothing more can be recorded: refuse every further event, and tell whoever waits."""
-        with self._guard:
-            self._failure = error
-            waiters, self._waiters = self._waiters, []
-        for _, loop, future in waiters:
-            _tell(loop, future, error)
+    def _last_seq(self, run: str) -> int:
+        with self._reading:
+            return int(self._reader.execute("SELECT coalesce(max(seq), 0) FROM events WHERE run = ?", (run,)).get)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None], error: Exception | None) -> None:
-    def settle() -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
+class _Store:
+    """The file, for the writing thread."""
 
-    with suppress(RuntimeError):  # the loop of whoever waited may be gone
-        loop.call_soon_threadsafe(settle)
+    def __init__(self, path: Path, connection: apsw.Connection, epoch: int, lock: IO[str]) -> None:
+        self._path = path
+        self._connection = connection
+        self._epoch = epoch
+        self._files = {path: _identity(os.stat(path)), Path(f"{path}.lock"): _identity(os.fstat(lock.fileno()))}
+
+    def write(self, batch: Sequence[Event]) -> None:
+        with self._connection as connection:
+            if connection.execute("SELECT epoch FROM writer").get != self._epoch:
+                raise JournalFailed(
+                    f"Another engine has taken over the journal {self._path}. Nothing more is recorded here; end this engine."
+                )
+            _insert(connection, batch)
+        self._check_files()
+
+    def _check_files(self) -> None:
+        """Whether what was just committed is in the file that has the name: before it is reported as kept."""
+        wal = Path(f"{self._path}-wal")
+        for path, identity in self._files.items():
+            try:
+                same = _identity(os.stat(path)) == identity
+            except FileNotFoundError:
+                same = False
+            if not same:
+                raise JournalFailed(
+                    f"{path} was deleted or replaced while it was open. Nothing more is recorded by this engine, and what it recorded"
+                    " last may be lost. Put the file back or take another one, then make a new engine."
+                )
+        if wal not in self._files:
+            self._files[wal] = _identity(os.stat(wal))
+
+    def renew(self) -> None:
+        """Nothing has to be renewed: the lock lives as long as the process."""
+
+    def close(self) -> None:
+        self._connection.close()
 
 
-def open_reader(path: str | Path) -> apsw.Connection:
-    """A connection that can only read, beside whoever writes.
+class SqliteReader:
+    """A `Reader` of a file; one of an older version is read as it is.
 
     Raises:
         UsageError: There is no journal at `path`.
     """
-    import apsw
 
-    if not Path(path).is_file():
-        raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
-    try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        connection.set_busy_timeout(5000)
-        _check_version(connection, Path(path))
-    except apsw.Error as error:
-        raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
-    return connection
+    def __init__(self, path: str | Path) -> None:
+        import apsw
 
+        if not Path(path).is_file():
+            raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
+        try:
+            self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+            self._connection.set_busy_timeout(5000)
+            self._version = _known_version(self._connection, Path(path))
+            if self._version == 0:
+                raise UsageError(f"{path} is no journal: it is an empty database. Give the file that a run wrote, with --journal.")
+        except apsw.Error as error:
+            raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
 
-def read_events(
-    connection: apsw.Connection,
-    *,
-    run: str | None = None,
-    call: str | None = None,
-    after: int = 0,
-    limit: int | None = None,
-    newest_first: bool = False,
-) -> Iterator[Event]:
-    """The stored events after position `after`, in order, or backwards from the last."""
-    wheres, values = ["position > ?"], [after, run, call]
-    if run is not None:
-        wheres.append("run = ?")
-    if call is not None:
-        wheres.append("call = ?")
-    order = "DESC" if newest_first else "ASC"
-    query = f"SELECT {', '.join(COLUMNS)} FROM events WHERE {' AND '.join(wheres)} ORDER BY position {order} LIMIT ?"
-    for row in connection.execute(query, (*(value for value in values if value is not None), -1 if limit is None else limit)):
-        yield event_of(row)
+    def find(self, query: EventQuery) -> Iterator[Event]:
+        if query.derived and self._version < _FIRST_WITH_FINDING_TABLES:
+            return iter(select(_found(self._connection, EventQuery()), query))
+        return _found(self._connection, query)
+
+    def verify(self, *, tail: int | None = None) -> Broken | None:
+        return verified(self.find, tail)
+
+    def close(self) -> None:
+        self._connection.close()
 
 
-def _connect(path: Path) -> apsw.Connection:
+def _found(connection: apsw.Connection, query: EventQuery, upto: int | None = None) -> Iterator[Event]:
+    sql, values = question(query, upto)
+    return narrowed(map(event_of, connection.execute(sql, values)), query)
+
+
+def _insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
+    connection.executemany(ADD_EVENT, map(row_of, batch))
+    _insert_finding(connection, batch)
+
+
+def _insert_finding(connection: apsw.Connection, batch: Sequence[Event]) -> None:
+    connection.executemany(ADD_CAUSE, causes_of(batch))
+    connection.executemany(ADD_CALL, calls_of(batch))
+
+
+def _connected(path: Path, synchronous: str) -> apsw.Connection:
     import apsw
 
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
@@ -243,37 +208,59 @@ def _connect(path: Path) -> apsw.Connection:
         )
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(5000)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL"):  # one by one: a statement that gives a row ends the call
+    for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement that gives a row ends the call
         connection.execute(f"PRAGMA {pragma}")
     return connection
 
 
-def _prepared(path: Path) -> apsw.Connection:
+def _prepared(path: Path, synchronous: str) -> apsw.Connection:
     """A connection to a journal that is there and of our version."""
     import apsw
 
     try:
-        connection = _connect(path)
-        _check_version(connection, path)
-        with connection:
-            connection.execute(SCHEMA)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection = _connected(path, synchronous)
+        version = _known_version(connection, path)
+        if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").get:
+            raise UsageError(f"{path} is a database, but no journal. Give another file.")
+        for number, statements in migrations(SQLITE, version):
+            with connection:
+                for statement in statements:
+                    connection.execute(statement)
+                if number == _FIRST_WITH_FINDING_TABLES:
+                    _fill(connection)
+                connection.execute(f"PRAGMA user_version = {number}")
     except apsw.Error as error:
         raise UsageError(f"{path} cannot be used as a journal: {error}. Give another file.") from error
     return connection
 
 
-def _check_version(connection: apsw.Connection, path: Path) -> None:
-    version = connection.execute("PRAGMA user_version").get
-    if version > _VERSION:
-        raise UsageError(
-            f"{path} was written by a newer callgate (journal version {version}; this one knows {_VERSION}). Upgrade callgate."
-        )
+def _fill(connection: apsw.Connection) -> None:
+    """Make the tables that only serve to find things from the events that are there."""
+    position = 0
+    while page := list(_found(connection, EventQuery(after=position, limit=5_000))):
+        _insert_finding(connection, page)
+        position = page[-1].position
+
+
+def _known_version(connection: apsw.Connection, path: Path) -> int:
+    version = int(connection.execute("PRAGMA user_version").get)
+    if version > VERSION:
+        raise UsageError(f"{path} was written by a newer callgate (journal version {version}; this one knows {VERSION}). Upgrade callgate.")
+    return version
 
 
 def _tail(connection: apsw.Connection) -> tuple[int, str]:
-    row = connection.execute("SELECT position, hash FROM events ORDER BY position DESC LIMIT 1").fetchone()
+    row = connection.execute(LAST_EVENT).fetchone()
     return (row[0], row[1]) if row else (0, GENESIS)
+
+
+def _next_epoch(connection: apsw.Connection) -> int:
+    """Take over: whoever wrote here before can no longer."""
+    return int(connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).get)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _take_lock(path: Path) -> IO[str]:

@@ -29,7 +29,7 @@ from callgate.engine import Engine
 __all__ = ["Check", "doctor"]
 
 _NEEDED = ("msgspec", "jsonschema-rs", "apsw", "psutil", "docstring-parser", "pathspec")
-_EXTRAS = {"cli": ("cyclopts", "rich"), "models": ("httpx2",), "pydantic": ("pydantic",)}
+_EXTRAS = {"cli": ("cyclopts", "rich"), "models": ("httpx2",), "postgres": ("psycopg",), "pydantic": ("pydantic",)}
 
 
 class Check(Struct, frozen=True, kw_only=True):

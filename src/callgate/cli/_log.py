@@ -9,14 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from rich.text import Text
 
-from callgate._journal import open_reader, read_events
-from callgate._journal.rows import verify
+from callgate._journal import Reader, open_reader
 from callgate._printable import one_line, printable
 from callgate._summary import CallSummary, body_of, summarise
 from callgate.cli import _exits
@@ -25,9 +23,7 @@ from callgate.cli._consoles import grid, output, print_json, say, status_text
 from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event
-
-if TYPE_CHECKING:
-    import apsw
+from callgate.queries import EventQuery
 
 __all__ = ["LogOptions", "follow", "list_calls", "show", "verify_chain"]
 
@@ -44,7 +40,7 @@ class LogOptions(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def _reader(options: LogOptions) -> Iterator[apsw.Connection]:
+def _reader(options: LogOptions) -> Iterator[Reader]:
     refuse_odd_text(journal=options.journal, run=options.run)
     connection = open_reader(options.journal)
     try:
@@ -55,7 +51,7 @@ def _reader(options: LogOptions) -> Iterator[apsw.Connection]:
 
 def list_calls(options: LogOptions) -> int:
     with _reader(options) as reader:
-        calls = [call for call in summarise(read_events(reader, run=options.run)) if _wanted(call, options)]
+        calls = [call for call in summarise(reader.find(EventQuery(run=options.run))) if _wanted(call, options)]
     if options.json:
         for call in calls:
             print_json(_call_json(call))
@@ -95,15 +91,15 @@ def show(identity: str, options: LogOptions) -> int:
     return _exits.OK
 
 
-def _events_of(reader: apsw.Connection, identity: str) -> list[Event]:
+def _events_of(reader: Reader, identity: str) -> list[Event]:
     """The events of the call or run with this id, or of the one call whose id ends so."""
-    found = list(read_events(reader, call=identity)) or list(read_events(reader, run=identity))
+    found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
     if found:
         return found
-    calls = dict.fromkeys(event.call for event in read_events(reader) if event.call)
+    calls = dict.fromkeys(event.call for event in reader.find(EventQuery()) if event.call)
     ending = [uid for uid in calls if uid.endswith(f"/{identity.lstrip('/')}")]
     if len(ending) == 1:
-        return list(read_events(reader, call=ending[0]))
+        return list(reader.find(EventQuery(call=ending[0])))
     latest = ", ".join(list(calls)[-3:])
     why = f"{len(ending)} calls end so" if ending else "no call and no run has it"
     raise UsageError(f"'{identity[:80]}' is not an id here: {why}. The latest calls: {latest or 'none'}. See `callgate log list`.")
@@ -124,7 +120,7 @@ def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -
         say(f"Following {options.journal} after event {position}. Ctrl-C ends.", "dim")
         try:
             while not reader_is_gone():
-                for event in read_events(reader, run=options.run, after=position):
+                for event in reader.find(EventQuery(run=options.run, after=position)):
                     position = event.position
                     if _matches(event, options):
                         _print_event(event, options)
@@ -134,8 +130,8 @@ def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -
     return _exits.OK
 
 
-def _last(reader: apsw.Connection) -> int:
-    return next((event.position for event in read_events(reader, limit=1, newest_first=True)), 0)
+def _last(reader: Reader) -> int:
+    return next((event.position for event in reader.find(EventQuery(limit=1, newest_first=True))), 0)
 
 
 def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
@@ -176,7 +172,7 @@ def _clock(at_ns: int) -> str:
 
 def verify_chain(options: LogOptions) -> int:
     with _reader(options) as reader:
-        broken = verify(read_events(reader))
+        broken = reader.verify()
         events = _last(reader)
     holds = broken is None
     if options.json:

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from callgate._blobs import DirectoryBlobs
-from callgate._journal import SqliteJournal, open_reader, read_events
+from callgate._journal import SqliteJournal, open_reader
 from callgate._summary import CallSummary, summarise
 from callgate.calls import Answered, RawCall, Scope, ToolResult
 from callgate.calls import Outcome as CallOutcome
@@ -22,6 +22,7 @@ from callgate.demo._witness import Ledger, watch_processes
 from callgate.engine import Engine
 from callgate.events import Event, Progress
 from callgate.policy import Rules
+from callgate.queries import EventQuery
 from callgate.tools import Tool
 
 __all__ = ["Stage", "calls_in", "events_in", "killed_at", "overlap", "raw", "result_of"]
@@ -95,11 +96,11 @@ def result_of(outcome: CallOutcome) -> ToolResult | None:
 
 def events_in(journal: Path) -> list[Event]:
     """Every event of a journal, read from its file."""
-    connection = open_reader(journal)
+    reader = open_reader(journal)
     try:
-        return list(read_events(connection))
+        return list(reader.find(EventQuery()))
     finally:
-        connection.close()
+        reader.close()
 
 
 def calls_in(journal: Path) -> list[CallSummary]:

@@ -1,0 +1,75 @@
+"""Reading a journal from beside: what every reader answers, and what is made of it. Never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from callgate._journal.rows import Broken, verify
+from callgate.errors import UsageError
+from callgate.events import Event
+from callgate.queries import EventQuery
+
+__all__ = ["Reader", "is_url", "narrowed", "open_reader", "verified"]
+
+Find = Callable[[EventQuery], Iterable[Event]]
+
+
+class Reader(Protocol):
+    """A stored journal, for reading only, beside whoever writes."""
+
+    def find(self, query: EventQuery) -> Iterator[Event]:
+        """The committed events that the query asks for, as they are fetched."""
+        ...
+
+    def verify(self, *, tail: int | None = None) -> Broken | None:
+        """The first event that does not hold, or None; of the last `tail` only, if given."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def is_url(where: str | Path) -> bool:
+    """Whether this names a journal on a server."""
+    return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
+
+
+def open_reader(where: str | Path) -> Reader:
+    """A reader of the journal in this file, or at this `postgresql://` address.
+
+    Raises:
+        UsageError: There is none, or it cannot be read.
+    """
+    if is_url(where):
+        from callgate._journal.postgres import PostgresReader
+
+        return PostgresReader(str(where))
+    from callgate._journal.sqlite import SqliteReader
+
+    return SqliteReader(where)
+
+
+def narrowed(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
+    """What the store could not judge: the body's field, and the limit on what has it."""
+    if query.field is None:
+        return iter(events)
+    return islice((event for event in events if query.holds(event)), query.limit)
+
+
+def verified(find: Find, tail: int | None) -> Broken | None:
+    """Check all events, or the last `tail` of them.
+
+    Raises:
+        UsageError: `tail` is no number of events.
+    """
+    if tail is not None and tail < 1:
+        raise UsageError(f"The last {tail} events cannot be checked. Give a number from 1, or none for all.")
+    if tail is None:
+        return verify(find(EventQuery()))
+    last = list(find(EventQuery(newest_first=True, limit=1)))
+    if not last or last[0].position <= tail:
+        return verify(find(EventQuery()))
+    (before,) = find(EventQuery(after=last[0].position - tail - 1, limit=1))
+    return verify(find(EventQuery(after=before.position)), before=before)

@@ -1,0 +1,213 @@
+"""What every journal keeps, wherever it keeps it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from callgate import Engine, EventQuery, Scope, tool
+from callgate.errors import CallgateError
+from callgate.events import TERMINAL, Draft, Event
+from callgate.protocols import Journal
+from tests.door import call, said
+from tests.ledger import Ledger
+
+
+def draft(n: int, *, run: str = "r", call: str = "r/0/0", kind: str = "call.started", parents: tuple[int, ...] = ()) -> Draft:
+    return Draft(kind=kind, run=run, call=call, body=json.dumps({"n": n}).encode(), parents=parents)
+
+
+async def test_positions_rise_and_numbers_in_a_run_have_no_gaps(journal: Journal) -> None:
+    positions = [journal.append(draft(n, run="ab"[n % 2])) for n in range(6)]
+    assert positions == [1, 2, 3, 4, 5, 6]
+    assert [event.seq for event in journal.read(run="a")] == [1, 2, 3]
+    assert [event.seq for event in journal.read(run="b")] == [1, 2, 3]
+
+
+async def test_what_is_read_is_what_was_written(journal: Journal) -> None:
+    body = json.dumps({"text": "\u2028\u0000é", "n": 2**53 + 1, "twice": 1}, ensure_ascii=False).encode()
+    journal.append(Draft(kind="call.received", run="r", call="c", body=body, attempt=2, parents=()))
+    before = list(journal.read())
+    await journal.durable(1)
+    (event,) = journal.read()
+    assert (event.kind, event.run, event.call, event.attempt, event.parents, event.body) == ("call.received", "r", "c", 2, (), body)
+    assert (event.at_ns, event.mono, event.seq) == (before[0].at_ns, before[0].mono, before[0].seq)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"not json", b"\xff\xfe", b'{"a":1,"a":2}', b"[" * 5_000], ids=["empty", "text", "bytes", "twice", "deep"]
+)
+async def test_any_bytes_are_kept_as_a_body(journal: Journal, body: bytes) -> None:
+    """A redactor may leave what is no JSON; that must not stop the record."""
+    for kind in ("call.received", "call.verdict"):
+        await journal.durable(journal.append(Draft(kind=kind, run="r", call="c", body=body)))
+    assert [event.body for event in journal.read()] == [body, body]
+    assert list(journal.find(EventQuery(tool="x"))) == []
+
+
+async def test_an_event_of_a_kind_that_nobody_knows_is_kept(journal: Journal) -> None:
+    await journal.durable(journal.append(draft(1, kind="future.thing", call="")))
+    assert [event.kind for event in journal.read()] == ["future.thing"]
+
+
+async def test_reading_filters_by_run_call_position_and_number(journal: Journal) -> None:
+    for n in range(6):
+        journal.append(draft(n, run="ab"[n % 2], call=f"c{n}"))
+    for _ in range(2):
+        assert [event.position for event in journal.read(after=4)] == [5, 6]
+        assert [event.position for event in journal.read(run="a", limit=2)] == [1, 3]
+        assert [event.position for event in journal.read(call="c3")] == [4]
+        assert [event.position for event in journal.read(newest_first=True, limit=2)] == [6, 5]
+        assert [event.position for event in journal.read(newest_first=True, run="a", after=1)] == [5, 3]
+        await journal.durable(6)
+
+
+async def test_an_event_can_be_read_before_it_is_durable(journal: Journal) -> None:
+    position = journal.append(draft(1))
+    assert [event.position for event in journal.read()] == [position]
+    await journal.durable(position)
+    assert [event.position for event in journal.read()] == [position]
+
+
+async def test_durable_for_many_at_once_comes_back_for_each(journal: Journal) -> None:
+    await asyncio.gather(*(journal.durable(journal.append(draft(n, call=f"c{n}"))) for n in range(200)))
+    assert len(list(journal.read())) == 200
+    assert journal.status().written == 200
+
+
+async def test_an_event_that_cannot_be_encoded_leaves_no_gap(journal: Journal) -> None:
+    if journal.strength == "memory":
+        pytest.skip("memory encodes a body when somebody reads it")
+
+    class Broken:
+        def encode(self) -> bytes:
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        journal.append(Draft(kind="k", run="r", body=Broken()))
+    await journal.durable(journal.append(draft(1)))
+    assert [(event.position, event.seq) for event in journal.read()] == [(1, 1)]
+
+
+async def test_a_second_end_of_a_call_is_refused_by_what_keeps_it(journal: Journal) -> None:
+    if journal.strength == "memory":
+        pytest.skip("memory keeps no call from ending twice: nothing survives there that could be wrong")
+    await journal.durable(journal.append(draft(1, kind="call.completed")))
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        await journal.durable(journal.append(draft(2, kind="call.aborted")))
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        journal.append(draft(3, call="other"))
+    assert "unique" in journal.status().failure.lower()
+
+
+@pytest.mark.parametrize("kind", sorted(TERMINAL))
+async def test_many_calls_end_once_each(journal: Journal, kind: str) -> None:
+    for n in range(3):
+        await journal.durable(journal.append(draft(n, kind=kind, call=f"c{n}")))
+    assert len(list(journal.find(EventQuery(kinds=(kind,))))) == 3
+
+
+async def test_status_says_where_and_how_much_is_kept(journal: Journal) -> None:
+    await journal.durable(journal.append(draft(1)))
+    status = journal.status()
+    assert (status.store, status.strength) in {("memory", "memory"), ("sqlite", "full"), ("postgres", "full")}
+    assert (status.written, status.failure) == (1, "")
+
+
+async def test_a_journal_is_read_again_as_it_was_and_goes_on(place: Callable[[], Journal]) -> None:
+    first = place()
+    for n in range(3):
+        first.append(draft(n))
+    before = list(first.read())
+    await first.close()
+    second = place()
+    assert [(event.position, event.body, event.at_ns) for event in second.read()] == [(e.position, e.body, e.at_ns) for e in before]
+    assert second.append(draft(3)) == 4
+    assert [event.seq for event in second.read()] == [1, 2, 3, 4]
+    await second.close()
+
+
+async def test_a_closed_journal_takes_nothing_more(place: Callable[[], Journal]) -> None:
+    journal = place()
+    await journal.close()
+    await journal.close()
+    if journal.strength != "memory":
+        with pytest.raises(CallgateError, match="closed"):
+            journal.append(draft(1))
+
+
+# The engine's whole record
+
+
+@tool
+async def pay(to: str) -> str:
+    """Pay."""
+    return f"paid {to}"
+
+
+@tool(effect="none")
+async def look(at: str) -> str:
+    """Look."""
+    return f"seen {at}"
+
+
+async def a_few_calls(journal: Journal) -> list[Event]:
+    """A message of three calls, a refused one, and the same call twice."""
+    async with Engine([pay, look], journal=journal, run="work") as engine:
+        scope = Scope(run="work", conversation="talk", actor="ann")
+        await engine.call_many([call("pay", id="1", to="a"), call("look", id="2", at="b"), call("nope", id="3")], scope)
+        await engine.call(call("pay", id="1", to="a"), scope)
+        return list(journal.read())
+
+
+async def test_the_record_of_a_few_calls_is_the_same_in_every_journal(journal: Journal) -> None:
+    """Order within a call, causes, one end for each; whatever keeps them."""
+    events = await a_few_calls(journal)
+    by_call: dict[str, list[Event]] = {}
+    for event in events:
+        if event.call and event.run == "work":
+            by_call.setdefault(event.call, []).append(event)
+    kinds = {call: [event.kind for event in of_call] for call, of_call in by_call.items()}
+    assert kinds["work/0/0"] == ["call.received", "call.verdict", "call.started", "call.completed"]
+    assert kinds["work/0/1"] == ["call.received", "call.verdict", "call.started", "call.completed"]
+    assert kinds["work/0/2"] == ["call.received", "call.completed"]
+    assert kinds["work/0/3"][0] == "call.received"
+    assert "call.started" not in kinds["work/0/3"]
+    for of_call in by_call.values():
+        assert sum(event.kind in TERMINAL for event in of_call) <= 1
+        assert all(later.parents == (earlier.position,) for earlier, later in pairwise(of_call) if later.kind != "call.replayed")
+    assert [event.position for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_after_a_restart_a_call_is_answered_from_the_record(place: Callable[[], Journal], ledger: Ledger) -> None:
+    @tool
+    async def charge(to: str) -> str:
+        """Charge."""
+        ledger.write(to)
+        return f"charged {to}"
+
+    for expected in (False, True):
+        async with Engine([charge], journal=place()) as engine:
+            result = await said(engine, call("charge", id="c1", key="k", to="ann"), Scope(run="order"))
+            assert (result.text, result.metadata.replayed) == ("charged ann", expected)
+    assert ledger.lines() == ["ann"]
+
+
+async def test_a_record_over_two_engines_verifies(place: Callable[[], Journal]) -> None:
+    for run in ("one", "two"):
+        async with Engine([pay], journal=place(), run=run) as engine:
+            await said(engine, call("pay", to=run), Scope(run="same"))
+    journal = place()
+    events = list(journal.read(run="same"))
+    assert [event.seq for event in events] == list(range(1, 9))
+    if journal.strength != "memory":
+        assert journal.verify() is None  # type: ignore[attr-defined]
+        assert journal.verify(tail=3) is None  # type: ignore[attr-defined]
+        first, second = {event.epoch for event in events[:4]}, {event.epoch for event in events[4:]}
+        assert len(first) == len(second) == 1
+        assert min(second) > max(first)
+    await journal.close()

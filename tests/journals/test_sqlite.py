@@ -1,0 +1,198 @@
+"""What a file promises on top of the contract: old versions, files that go away, the weaker mode, where an answer is looked up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+
+from callgate import Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError, tool
+from callgate._journal import open_reader
+from callgate._journal.tables import VERSION, question
+from callgate.errors import JournalFailed
+from callgate.events import Draft
+from tests.door import call, said
+from tests.ledger import Ledger
+
+V1 = Path(__file__).with_name("journal-v1.sql").read_text(encoding="utf-8")
+
+
+def draft(n: int, *, run: str = "r", call: str = "", kind: str = "call.started") -> Draft:
+    return Draft(kind=kind, run=run, call=call, body=json.dumps({"n": n}).encode())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def old(path: Path) -> Path:
+    connection = apsw.Connection(str(path))
+    connection.execute(V1)
+    connection.close()
+    return path
+
+
+def paying(ledger: Ledger) -> object:
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        ledger.write(to)
+        return f"paid {to}"
+
+    return pay
+
+
+async def test_a_journal_of_the_first_version_opens_verifies_and_goes_on(old: Path, ledger: Ledger) -> None:
+    """Old journals open: the record is as it was, and its call is answered, not repeated."""
+    journal = SqliteJournal(old)
+    assert journal.verify() is None
+    assert [event.position for event in journal.find(EventQuery(tool="pay", actor="bob"))] == [1, 2, 3, 4]
+    assert [event.position for event in journal.find(EventQuery(caused_by=2))] == [3, 4]
+    async with Engine([paying(ledger)], journal=journal) as engine:  # type: ignore[list-item]
+        result = await said(engine, call("pay", id="c1", key="k", to="ann"), Scope(run="order", actor="bob"))
+        assert (result.text, result.metadata.replayed) == ("paid ann", True)
+        assert journal.verify() is None
+        assert [event.epoch for event in journal.read()][:5] == [0, 0, 0, 0, 1]
+    assert ledger.lines() == []
+    connection = apsw.Connection(str(old))
+    assert connection.execute("PRAGMA user_version").get == VERSION
+    connection.close()
+
+
+def test_a_journal_of_the_first_version_is_read_as_it_is(old: Path) -> None:
+    before = old.read_bytes()
+    reader = open_reader(old)
+    assert [event.position for event in reader.find(EventQuery(tool="pay", actor="bob", caused_by=1))] == [2, 3, 4]
+    assert reader.verify() is None
+    assert reader.verify(tail=2) is None
+    reader.close()
+    assert old.read_bytes() == before
+
+
+async def test_a_migration_that_is_cut_off_leaves_the_old_version_whole(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("callgate._journal.sqlite._insert_finding", full)
+        with pytest.raises(UsageError, match="disk is full"):
+            SqliteJournal(old)
+    reader = open_reader(old)
+    assert len(list(reader.find(EventQuery()))) == 4
+    reader.close()
+    journal = SqliteJournal(old)
+    assert [event.position for event in journal.find(EventQuery(caused_by=2))] == [3, 4]
+    await journal.close()
+
+
+def test_a_database_of_something_else_is_refused_and_left_alone(path: Path) -> None:
+    TableCache(path).close()
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="no journal"):
+        SqliteJournal(path)
+    with pytest.raises(UsageError, match="no journal"):
+        open_reader(path)
+    assert path.read_bytes() == before
+
+
+def take_away(path: Path, *, replaced: bool) -> None:
+    content = path.read_bytes()
+    path.unlink()
+    if replaced:
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", ".lock"], ids=["file", "log", "lock"])
+@pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
+async def test_a_file_that_goes_away_under_a_running_engine_is_noticed_and_named(
+    path: Path, ledger: Ledger, suffix: str, replaced: bool
+) -> None:
+    """What was told as kept is in the file that has the name; and nothing with an effect starts without that."""
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:  # type: ignore[list-item]
+        assert (await said(engine, call("pay", to="ann"))).success
+        gone = Path(f"{path}{suffix}")
+        take_away(gone, replaced=replaced)
+        result = await said(engine, call("pay", to="bob"))
+        assert (result.status, result.code) == ("error", "record_failed")
+        failure = engine.journal.status().failure
+        assert str(gone) in failure
+        assert "deleted or replaced" in failure
+        assert "make a new engine" in failure
+    assert ledger.lines() == ["ann"]
+
+
+async def test_another_writer_in_the_same_file_shuts_the_first_one_out(path: Path) -> None:
+    """The database refuses, whatever became of the lock: the epoch in the file is not the first writer's any more."""
+    journal = SqliteJournal(path)
+    await journal.durable(journal.append(draft(1)))
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE writer SET epoch = epoch + 1")
+    connection.close()
+    with pytest.raises(JournalFailed, match="taken over"):
+        await journal.durable(journal.append(draft(2)))
+    with pytest.raises(JournalFailed, match="taken over"):
+        journal.append(draft(3))
+    await journal.close()
+
+
+async def test_the_weaker_mode_is_named(path: Path) -> None:
+    journal = SqliteJournal(path, synchronous="normal")
+    assert journal.status().strength == "process"
+    assert journal.status().promise.startswith("WEAKER")
+    assert "loss of power" in journal.status().promise
+    await journal.close()
+    strong = SqliteJournal(path)
+    assert (strong.status().strength, strong.status().promise.startswith("WEAKER")) == ("full", False)
+    await strong.close()
+    with pytest.raises(UsageError, match="none of 'full' and 'normal'"):
+        SqliteJournal(path, synchronous="off")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (EventQuery(run="r", after=5, limit=100), "events_by_run"),
+        (EventQuery(run="r", newest_first=True, limit=100), "events_by_run"),
+        (EventQuery(run="r", before=500_000, newest_first=True, limit=100), "events_by_run"),
+        (EventQuery(call="r/0/0"), "events_by_call"),
+        (EventQuery(kinds=("call.aborted",), limit=100), "events_by_kind"),
+        (EventQuery(after=100, limit=100), "INTEGER PRIMARY KEY"),
+        (EventQuery(newest_first=True, limit=100), "INTEGER PRIMARY KEY"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, str) else "",
+)
+async def test_a_page_is_found_by_an_index_and_in_its_order(path: Path, query: EventQuery, index: str) -> None:
+    """Whatever the journal holds: no scan of the events, no sorting of what was found."""
+    plan = await plan_of(path, query)
+    assert index in plan
+    assert "SCAN" not in plan
+    assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (EventQuery(tool="pay"), "calls_by_tool"),
+        (EventQuery(actor="ann"), "calls_by_actor"),
+        (EventQuery(since_ns=1, until_ns=2), "events_by_time"),
+        (EventQuery(caused_by=7), "causes"),
+    ],
+    ids=["tool", "actor", "time", "cause"],
+)
+async def test_what_belongs_together_is_found_by_an_index(path: Path, query: EventQuery, index: str) -> None:
+    plan = await plan_of(path, query)
+    assert index in plan
+    assert "SCAN events" not in plan
+
+
+async def plan_of(path: Path, query: EventQuery) -> str:
+    await SqliteJournal(path).close()
+    connection = apsw.Connection(str(path))
+    sql, values = question(query)
+    plan = " | ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values))
+    connection.close()
+    return plan
