@@ -23,6 +23,8 @@ class EventQuery(Struct, frozen=True, kw_only=True):
     run: str | None = None
     call: str | None = None
     """A call's uid."""
+    calls: tuple[str, ...] = ()
+    """Any of these calls; at most some hundred."""
     tool: str | None = None
     """Events of the calls of this tool: its resolved name, or the name as it came where no tool was found."""
     actor: str | None = None
@@ -50,6 +52,7 @@ class EventQuery(Struct, frozen=True, kw_only=True):
             event.position > self.after
             and self.run in (None, event.run)
             and self.call in (None, event.call)
+            and (not self.calls or event.call in self.calls)
             and (not self.kinds or any(_of_kind(event.kind, kind) for kind in self.kinds))
             and (self.before is None or event.position < self.before)
             and (self.since_ns is None or event.at_ns >= self.since_ns)

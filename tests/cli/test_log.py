@@ -50,6 +50,15 @@ def test_calls_are_listed_newest_last_with_status_and_rule(logged: Path) -> None
         (("--run", "order=A7"), ["refund"]),
         (("--after", "4"), ["refund", "odd_text"]),
         (("--tool", "none"), []),
+        (("--actor", "nobody"), []),
+        (("--field", "status=ok"), ["refund"]),
+        (("--field", "metadata.attempts=1", "--kind", "call.completed"), ["refund"]),
+        (("--since", "1d"), ["refund", "refund", "odd_text"]),
+        (("--since", "2200-01-01"), []),
+        (("--until", "1d"), []),
+        (("--caused-by", "1", "--kind", "call.completed"), ["refund"]),
+        (("--limit", "2"), ["refund", "odd_text"]),
+        (("--limit", "0"), []),
     ],
 )
 def test_the_list_can_be_narrowed(logged: Path, options: tuple[str, ...], tools: list[str]) -> None:
@@ -72,7 +81,82 @@ def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> Non
     assert "odd/0/0" in done.err
 
 
-@pytest.mark.parametrize("words", [("list",), ("show", "x"), ("follow",), ("verify",)])
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("list", "--since", "yesterday"), "is no time"),
+        (("list", "--until", "0000-00-00"), "is no time"),
+        (("list", "--field", "status"), "Give a path and a value"),
+        (("list", "--limit", "-1"), "--limit -1"),
+        (("list", "--caused-by", "99999999999999999999"), "--caused-by"),
+        (("tree", "99"), "There is no event 99 here"),
+        (("tree", "nothing"), "is not an id here"),
+        (("verify", "--tail", "0"), "Give a number from 1"),
+        (("export", "--to", "crm.py"), "is there already and was left alone"),
+        (("export", "--to", "absent/x.jsonl"), "cannot be written"),
+        (("stats", "--journal", "postgresql://nobody@127.0.0.1:1/none"), "cannot be reached"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_cannot_be_asked_is_refused_with_the_next_step(logged: Path, words: tuple[str, ...], why: str) -> None:
+    before = (logged / "crm.py").read_bytes()
+    done = shell(logged, "log", *words)
+    assert done.code == 2
+    assert why in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+    assert (logged / "crm.py").read_bytes() == before
+
+
+def test_a_shortened_list_says_so(logged: Path) -> None:
+    assert "the newest 2; earlier ones match too" in shell(logged, "log", "list", "--limit", "2").err
+    assert "earlier" not in shell(logged, "log", "list").err
+
+
+@pytest.mark.parametrize("identity", ["order=A7/0/0", "order=A7", "1"], ids=["call", "run", "event"])
+def test_what_followed_is_a_tree(logged: Path, identity: str) -> None:
+    events = shell(logged, "log", "tree", identity, "--json").lines
+    assert [(event["kind"], event["depth"]) for event in events] == [
+        ("call.received", 0),
+        ("call.verdict", 1),
+        ("call.started", 2),
+        ("call.completed", 3),
+    ]
+    lines = shell(logged, "log", "tree", identity).out.splitlines()
+    assert [line.index("call.") for line in lines] == sorted({line.index("call.") for line in lines})
+    shortened = shell(logged, "log", "tree", identity, "--limit", "2")
+    assert len(shortened.out.splitlines()) == 2
+    assert "2 more events followed" in shortened.err
+
+
+def test_statistics_count_calls_ends_and_failures(logged: Path) -> None:
+    found: dict[str, Any] = shell(logged, "log", "stats", "--json").json
+    assert (found["calls"], found["runs"], found["failures"]) == (3, 3, {"denied": 1})
+    assert [(tool["tool"], tool["calls"], tool["statuses"]) for tool in found["tools"]] == [
+        ("refund", 2, {"ok": 1, "asked": 1}),
+        ("odd_text", 1, {"error": 1}),
+    ]
+    assert found["tools"][0]["p50_ms"] > 0
+    shown = shell(logged, "log", "stats").out
+    assert "3 calls in 3 runs" in shown
+    assert "denied" in shown
+    only: dict[str, Any] = shell(logged, "log", "stats", "--json", "--tool", "refund", "--run", "order=A7").json
+    assert only["calls"] == 1
+
+
+def test_an_export_has_every_body_byte_for_byte(logged: Path) -> None:
+    assert shell(logged, "log", "export", "--to", "all.jsonl").code == 0
+    text = (logged / "all.jsonl").read_text(encoding="utf-8")
+    connection = apsw.Connection(str(logged / ".callgate/journal.db"))
+    stored: list[Any] = connection.execute("SELECT position, body, hash FROM events ORDER BY position").fetchall()
+    connection.close()
+    lines = text.splitlines()
+    assert [(json.loads(line)["position"], json.loads(line)["hash"]) for line in lines] == [(row[0], row[2]) for row in stored]
+    assert all(row[1].decode() in line for row, line in zip(stored, lines, strict=True))
+    assert shell(logged, "log", "export").out == text
+    assert len(shell(logged, "log", "export", "--run", "odd", "--kind", "call").lines) == 3
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "x"), ("tree", "x"), ("follow",), ("stats",), ("verify",), ("export",)])
 def test_a_journal_that_is_not_there_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = shell(tmp_path, "log", *words, "--journal", "none.db")
     assert done.code == 2
@@ -139,6 +223,9 @@ def test_a_readable_journal_is_shown_whatever_its_bodies_hold(logged: Path, body
     listed = shell(logged, "log", "list", *options)
     assert (listed.code, "order=A7/0/0" in listed.out) == (0, True)
     assert shell(logged, "log", "show", "order=A7", *options).code == 0
+    assert shell(logged, "log", "tree", "order=A7", *options).code == 0
+    assert shell(logged, "log", "stats", *options).code == 0
+    assert len(shell(logged, "log", "export").lines) == 10
     assert shell(logged, "log", "verify", *options).code == 1
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from callgate._journal import open_reader
 from callgate._journal.tables import VERSION
 from callgate.errors import JournalFailed
 from callgate.events import Draft
+from tests.cli.shell import shell
 from tests.door import call, said
 from tests.journals.server import Server
 from tests.ledger import Ledger
@@ -150,6 +153,19 @@ async def test_it_is_read_from_beside_by_its_address(database: str) -> None:
     await journal.close()
     with pytest.raises(UsageError, match="no journal at postgresql://"):
         open_reader(database)
+
+
+@pytest.mark.process
+async def test_the_command_line_reads_it_by_its_address(database: str, tmp_path: Path, ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:  # type: ignore[list-item]
+        await said(engine, call("pay", to="ann"), Scope(run="order"))
+        calls = shell(tmp_path, "log", "list", "--json", "--journal", database).lines
+        assert [(one["uid"], one["status"]) for one in calls] == [("order/0/0", "ok")]
+    assert shell(tmp_path, "log", "verify", "--journal", database).code == 0
+    assert len(shell(tmp_path, "log", "export", CALLGATE_JOURNAL=database).lines) == 4
+    refused = shell(tmp_path, "call", "list_files", "--journal", database)
+    assert (refused.code, "record in a file" in refused.err) == (2, True)
+    assert not any("postgres" in name for name in os.listdir(tmp_path))
 
 
 async def test_a_changed_event_is_found(server: Server, database: str) -> None:

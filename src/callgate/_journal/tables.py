@@ -50,7 +50,7 @@ _MIGRATIONS: Final = (
         final {int}  NOT NULL
     ){strict};
     CREATE INDEX calls_by_tool  ON calls {lookup} (tool);
-    CREATE INDEX calls_by_actor ON calls {lookup} (actor) WHERE actor <> '';
+    CREATE INDEX calls_by_actor ON calls {lookup} (actor);
     CREATE TABLE causes (
         parent {int} NOT NULL,
         child  {int} NOT NULL,
@@ -128,10 +128,12 @@ def question(query: EventQuery, upto: int | None = None) -> tuple[str, list[Valu
     also("position < ?", query.before)
     also("run = ?", query.run)
     also("call = ? AND call <> ''", query.call)
+    if query.calls:
+        also(f"call <> '' AND call IN ({', '.join('?' * len(query.calls))})", *query.calls)
     also("at_ns >= ?", query.since_ns)
     also("at_ns < ?", query.until_ns)
     also("call <> '' AND call IN (SELECT call FROM calls WHERE tool = ?)", query.tool)
-    also("call <> '' AND call IN (SELECT call FROM calls WHERE actor <> '' AND actor = ?)", query.actor)
+    also("call <> '' AND call IN (SELECT call FROM calls WHERE actor = ?)", query.actor)
     also(_FOLLOWED, query.caused_by)
     if query.kinds:
         also(f"({' OR '.join(_of_kind(kind) for kind in query.kinds)})", *(part for kind in query.kinds for part in _bounds(kind)))

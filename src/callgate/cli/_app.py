@@ -6,7 +6,7 @@ Here are help texts and exit codes, nothing else. A callgate error becomes one s
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -16,8 +16,11 @@ from callgate.cli._consoles import say
 from callgate.cli._record import default_journal
 from callgate.cli._run_words import run as run_words
 from callgate.cli._streams import guarded
-from callgate.cli._words import AsJson, Journal, Kind, Run, ToolName, Tools
+from callgate.cli._words import Actor, AsJson, CausedBy, Field, Journal, Kind, Run, Since, ToolName, Tools, Until
 from callgate.errors import CallgateError
+
+if TYPE_CHECKING:
+    from callgate.cli._log_query import LogOptions
 
 __all__ = ["app", "run"]
 
@@ -176,12 +179,25 @@ def tools_show(name: str, /, *, tools: Tools = None, json: AsJson = False) -> in
 
 @log_app.command(name="list")
 def log_list(
-    *, journal: Journal = None, run: Run = None, kind: Kind = None, tool: ToolName = None, after: int = 0, json: AsJson = False
+    *,
+    journal: Journal = None,
+    run: Run = None,
+    kind: Kind = None,
+    tool: ToolName = None,
+    actor: Actor = None,
+    since: Since = None,
+    until: Until = None,
+    field: Field = None,
+    caused_by: CausedBy = None,
+    after: int = 0,
+    limit: int | None = None,
+    json: AsJson = False,
 ) -> int:
     """List calls, the newest last: when, which, how it ended, how long it took, by which rule.
 
     ```
-    callgate log list --tool run_command
+    callgate log list --tool run_command --since 2h
+    callgate log list --field failure_class=timeout
     callgate log list --json | jq 'select(.status != "ok")'
     ```
 
@@ -189,15 +205,25 @@ def log_list(
     ----------
     after
         Only calls that came after this event.
+    limit
+        So many of the newest. Default: 1000.
     """
-    from callgate.cli._log import LogOptions, list_calls
+    from callgate.cli._log import list_calls
 
-    return list_calls(LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, after=after, json=json))
+    return list_calls(_options(journal, run, kind, tool, actor, since, until, field, caused_by, after=after, limit=limit, json=json))
 
 
 @log_app.command(name="show")
 def log_show(
-    id: str, /, *, journal: Journal = None, run: Run = None, kind: Kind = None, tool: ToolName = None, json: AsJson = False
+    id: str,
+    /,
+    *,
+    journal: Journal = None,
+    run: Run = None,
+    kind: Kind = None,
+    tool: ToolName = None,
+    field: Field = None,
+    json: AsJson = False,
 ) -> int:
     """Show every event of one call or one run, each under what caused it.
 
@@ -211,14 +237,43 @@ def log_show(
     id
         A call's id, or its end where that names one call, or a run's id.
     """
-    from callgate.cli._log import LogOptions, show
+    from callgate.cli._log import show
 
-    return show(id, LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, json=json))
+    return show(id, _options(journal, run, kind, tool, field=field, json=json))
+
+
+@log_app.command(name="tree")
+def log_tree(id: str, /, *, journal: Journal = None, kind: Kind = None, limit: int | None = None, json: AsJson = False) -> int:
+    """Show what followed from what, in any run: beneath a call, a run, or one event.
+
+    ```
+    callgate log tree case-7
+    callgate log tree 12
+    ```
+
+    Parameters
+    ----------
+    id
+        A call's id, or its end where that names one call, or a run's id, or an event's position.
+    limit
+        At most so many events. Default: 2000.
+    """
+    from callgate.cli._log import tree
+
+    return tree(id, _options(journal, kind=kind, limit=limit, json=json))
 
 
 @log_app.command(name="follow")
 def log_follow(
-    *, journal: Journal = None, run: Run = None, kind: Kind = None, tool: ToolName = None, after: int | None = None, json: AsJson = False
+    *,
+    journal: Journal = None,
+    run: Run = None,
+    kind: Kind = None,
+    tool: ToolName = None,
+    actor: Actor = None,
+    field: Field = None,
+    after: int | None = None,
+    json: AsJson = False,
 ) -> int:
     """Show events as they are written. Ctrl-C ends.
 
@@ -231,22 +286,118 @@ def log_follow(
     after
         Begin after this event; 0 is everything. Default: only what is new.
     """
-    from callgate.cli._log import LogOptions, follow
+    from callgate.cli._log import follow
 
-    return follow(LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, after=after, json=json))
+    return follow(_options(journal, run, kind, tool, actor, field=field, after=after, json=json))
+
+
+@log_app.command(name="stats")
+def log_stats(
+    *,
+    journal: Journal = None,
+    run: Run = None,
+    tool: ToolName = None,
+    actor: Actor = None,
+    since: Since = None,
+    until: Until = None,
+    json: AsJson = False,
+) -> int:
+    """Show how long calls took, how they ended, and what the cache and early starts saved, per tool.
+
+    ```
+    callgate log stats --since 1d
+    ```
+    """
+    from callgate.cli._log_report import stats
+
+    return stats(_options(journal, run, None, tool, actor, since, until, json=json))
 
 
 @log_app.command(name="verify")
-def log_verify(*, journal: Journal = None, json: AsJson = False) -> int:
+def log_verify(*, journal: Journal = None, tail: int | None = None, json: AsJson = False) -> int:
     """Check that nothing in the journal was changed, left out or put in: every hash, number and cause.
 
     ```
     callgate log verify
     ```
-    """
-    from callgate.cli._log import LogOptions, verify_chain
 
-    return verify_chain(LogOptions(journal=journal or default_journal(), json=json))
+    Parameters
+    ----------
+    tail
+        Only so many of the last events, which is quick however long the journal is. Default: all.
+    """
+    from callgate.cli._log_report import verify_chain
+
+    return verify_chain(_options(journal, json=json), tail)
+
+
+@log_app.command(name="export")
+def log_export(
+    *,
+    journal: Journal = None,
+    to: str | None = None,
+    run: Run = None,
+    kind: Kind = None,
+    tool: ToolName = None,
+    actor: Actor = None,
+    since: Since = None,
+    until: Until = None,
+    field: Field = None,
+    caused_by: CausedBy = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> int:
+    """Write events as lines of JSON, each body byte for byte.
+
+    ```
+    callgate log export --run case-7 --to case-7.jsonl
+    ```
+
+    Parameters
+    ----------
+    to
+        A file that is not there yet. Default: standard output.
+    after
+        Only events after this one.
+    limit
+        At most so many. Default: all.
+    """
+    from callgate.cli._log_report import export
+
+    return export(_options(journal, run, kind, tool, actor, since, until, field, caused_by, after=after, limit=limit), to)
+
+
+def _options(
+    journal: str | None,
+    run: str | None = None,
+    kind: str | None = None,
+    tool: str | None = None,
+    actor: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    field: str | None = None,
+    caused_by: int | None = None,
+    *,
+    after: int | None = None,
+    limit: int | None = None,
+    json: bool = False,
+) -> LogOptions:
+    from callgate.cli._log_query import LogOptions
+
+    return LogOptions(
+        journal=journal or default_journal(),
+        run=run,
+        kind=kind,
+        tool=tool,
+        actor=actor,
+        since=since,
+        until=until,
+        field=field,
+        caused_by=caused_by,
+        after=after,
+        limit=limit,
+        json=json,
+    )
 
 
 @app.command

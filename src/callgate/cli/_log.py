@@ -1,77 +1,86 @@
 """`callgate log`: what the journal says. Reads only, beside whoever writes; every line is derived from events.
 
-`list` shows calls, `show` one call or run as a tree of causes, `follow` what comes as it comes, `verify` whether nothing was changed.
+`list` shows calls, `show` the events of one call or run, `tree` what followed from what, `follow` what comes as it comes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 from rich.text import Text
+from rich.tree import Tree
 
-from callgate._journal import Reader, open_reader
+from callgate._journal import Reader
 from callgate._printable import one_line, printable
 from callgate._summary import CallSummary, body_of, summarise
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import grid, output, print_json, say, status_text
+from callgate.cli._log_query import LogOptions, asked, reading
 from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
 
-__all__ = ["LogOptions", "follow", "list_calls", "show", "verify_chain"]
+__all__ = ["clock", "event_json", "follow", "list_calls", "show", "tree"]
 
 _POLL_S = 0.1
-
-
-class LogOptions(Struct, frozen=True, kw_only=True):
-    journal: str
-    run: str | None = None
-    kind: str | None = None
-    tool: str | None = None
-    after: int | None = None
-    json: bool = False
-
-
-@contextmanager
-def _reader(options: LogOptions) -> Iterator[Reader]:
-    refuse_odd_text(journal=options.journal, run=options.run)
-    connection = open_reader(options.journal)
-    try:
-        yield connection
-    finally:
-        connection.close()
+_MOST_CALLS = 1_000
+_TOGETHER = 200
+_MOST_EVENTS = 2_000
+_DEEPEST = 30
 
 
 def list_calls(options: LogOptions) -> int:
-    with _reader(options) as reader:
-        calls = [call for call in summarise(reader.find(EventQuery(run=options.run))) if _wanted(call, options)]
+    with reading(options) as reader:
+        calls, more = _calls(reader, options)
     if options.json:
         for call in calls:
             print_json(_call_json(call))
-        return _exits.OK
-    if not calls:
+    elif calls:
+        _print_calls(calls)
+    else:
         say("No calls match. `callgate log list --journal FILE` shows those of another journal.")
-        return _exits.OK
+    if more:
+        say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
+    return _exits.OK
+
+
+def _calls(reader: Reader, options: LogOptions) -> tuple[list[CallSummary], bool]:
+    """The newest calls that match, in the order in which they came; and whether there are more."""
+    query = asked(options)
+    most = _MOST_CALLS if query.limit is None else query.limit
+    kinds = query.kinds or (("call.",) if query.field else ("call.received",))
+    uids = _newest(reader.find(replace(query, kinds=kinds, limit=None, newest_first=True)), most + 1)
+    calls = []
+    for first in range(0, min(len(uids), most), _TOGETHER):
+        some = reader.find(EventQuery(calls=tuple(uids[first : min(first + _TOGETHER, most)])))
+        calls += [call for call in summarise(some) if call.position > query.after]
+    return sorted(calls, key=lambda call: call.position), len(uids) > most
+
+
+def _newest(events: Iterable[Event], most: int) -> list[str]:
+    """The first so many different calls of these events."""
+    uids: dict[str, None] = {}
+    for event in events:
+        if event.call:
+            uids[event.call] = None
+        if len(uids) >= most:
+            break
+    return list(uids)
+
+
+def _print_calls(calls: Iterable[CallSummary]) -> None:
     table = grid("time", "call", "tool", "status", "ms", "rule", right=("ms",))
     for call in calls:
         why = call.code or call.failure_class
         status = Text.assemble(status_text(call.status), f" {one_line(why)}" if why else "")
-        table.add_row(_clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
+        table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
     output().print(table, soft_wrap=False)
-    return _exits.OK
-
-
-def _wanted(call: CallSummary, options: LogOptions) -> bool:
-    if call.position <= (options.after or 0):
-        return False
-    return options.tool in (None, call.tool) and (options.kind is None or options.kind in call.kinds)
 
 
 def _call_json(call: CallSummary) -> dict[str, object]:
@@ -82,12 +91,14 @@ def _call_json(call: CallSummary) -> dict[str, object]:
 
 def show(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
-    with _reader(options) as reader:
-        events = [event for event in _events_of(reader, identity) if _matches(event, options)]
-    depths: dict[int, int] = {}
-    for event in events:
-        depths[event.position] = 1 + max((depths[parent] for parent in event.parents if parent in depths), default=-1)
-        _print_event(event, options, indent=min(depths[event.position], 8))
+    query = asked(options)
+    with reading(options) as reader:
+        events = [event for event in _events_of(reader, identity) if query.holds(event)]
+        if query.tool is not None and events:
+            of_tool = {event.position for event in reader.find(replace(query, after=events[0].position - 1))}
+            events = [event for event in events if event.position in of_tool]
+    for event, depth in _deep(events):
+        _print_event(event, options, indent=min(depth, 8))
     return _exits.OK
 
 
@@ -96,7 +107,7 @@ def _events_of(reader: Reader, identity: str) -> list[Event]:
     found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
     if found:
         return found
-    calls = dict.fromkeys(event.call for event in reader.find(EventQuery()) if event.call)
+    calls = dict.fromkeys(event.call for event in reader.find(EventQuery(kinds=("call.",))))
     ending = [uid for uid in calls if uid.endswith(f"/{identity.lstrip('/')}")]
     if len(ending) == 1:
         return list(reader.find(EventQuery(call=ending[0])))
@@ -105,25 +116,81 @@ def _events_of(reader: Reader, identity: str) -> list[Event]:
     raise UsageError(f"'{identity[:80]}' is not an id here: {why}. The latest calls: {latest or 'none'}. See `callgate log list`.")
 
 
-def _matches(event: Event, options: LogOptions) -> bool:
-    if options.run is not None and event.run != options.run:
-        return False
-    if options.kind is not None and not event.kind.startswith(options.kind):
-        return False
-    return options.tool is None or options.tool in (body_of(event).get("tool"), body_of(event).get("name"))
+def _deep(events: Iterable[Event]) -> list[tuple[Event, int]]:
+    """Each event, and how many of the others stand between it and the first cause."""
+    depths: dict[int, int] = {}
+    for event in events:
+        depths[event.position] = 1 + max((depths[parent] for parent in event.parents if parent in depths), default=-1)
+    return [(event, depths[event.position]) for event in events]
+
+
+def tree(identity: str, options: LogOptions) -> int:
+    refuse_odd_text(id=identity)
+    query = asked(options)
+    with reading(options) as reader:
+        events = [event for event in _followed(reader, identity) if query.holds(event)]
+    shown = events[: _MOST_EVENTS if query.limit is None else query.limit]
+    if options.json:
+        for event, depth in _deep(shown):
+            print_json(event_json(event) | {"depth": depth})
+    else:
+        for root in _trees(shown):
+            output().print(root, soft_wrap=False)
+    if len(shown) < len(events):
+        say(f"{len(events) - len(shown)} more events followed. --limit shows more of them.", "dim")
+    return _exits.OK
+
+
+def _followed(reader: Reader, identity: str) -> list[Event]:
+    """An event and what followed from it, by its position; or a call, or a run, and what followed."""
+    if identity.isdecimal() and int(identity) < 2**63:
+        own = list(reader.find(EventQuery(after=int(identity) - 1, before=int(identity) + 1)))
+        if not own:
+            raise UsageError(f"There is no event {identity} here. See `callgate log follow --after 0`.")
+    else:
+        own = _events_of(reader, identity)
+    later = [event for first in own[:1] for event in reader.find(EventQuery(caused_by=first.position))]
+    return sorted({event.position: event for event in (*own, *later)}.values(), key=lambda event: event.position)
+
+
+def _trees(events: Iterable[Event]) -> list[Tree]:
+    """Each event under the latest of its causes that is shown, but not deeper than can be read."""
+    nodes: dict[int, tuple[Tree, int]] = {}
+    roots = []
+    for event in events:
+        cause = max((parent for parent in event.parents if parent in nodes), default=None)
+        if cause is None:
+            node, depth = Tree(_line(event), guide_style="dim"), 0
+            roots.append(node)
+        else:
+            above, depth = nodes[cause]
+            node = above.add(_line(event))
+        nodes[event.position] = (node, depth + 1) if depth < _DEEPEST or cause is None else nodes[cause]
+    return roots
+
+
+def _line(event: Event) -> Text:
+    body = body_of(event)
+    told = next((str(body[key]) for key in ("tool", "name", "status", "verdict", "reason") if isinstance(body.get(key), str)), "")
+    return Text.assemble(
+        (f"{event.position} ", "dim"),
+        (printable(event.kind), "bold"),
+        f" {one_line(told, 80)}" if told else "",
+        (f"  {one_line(event.call)}", "dim"),
+    )
 
 
 def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -> int:
     """Print events as they are committed, until Ctrl-C, or until nobody reads them."""
-    with _reader(options) as reader:
+    query = asked(options)
+    with reading(options) as reader:
         position = options.after if options.after is not None else _last(reader)
         say(f"Following {options.journal} after event {position}. Ctrl-C ends.", "dim")
         try:
             while not reader_is_gone():
-                for event in reader.find(EventQuery(run=options.run, after=position)):
+                for event in reader.find(replace(query, after=position)):
                     position = event.position
-                    if _matches(event, options):
-                        _print_event(event, options)
+                    _print_event(event, options)
                 wait(_POLL_S)
         except KeyboardInterrupt:
             pass
@@ -131,17 +198,17 @@ def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -
 
 
 def _last(reader: Reader) -> int:
-    return next((event.position for event in reader.find(EventQuery(limit=1, newest_first=True))), 0)
+    return next((event.position for event in list(reader.find(EventQuery(limit=1, newest_first=True)))), 0)
 
 
 def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
     if options.json:
-        print_json(_event_json(event))
+        print_json(event_json(event))
         return
     margin = "  " * indent
     attempt = f" attempt {event.attempt}" if event.attempt else ""
     cause = f"  because of {', '.join(map(str, event.parents))}" if event.parents else ""
-    head = (f"{margin}{event.position} ", "dim"), (event.kind, "bold"), attempt, (f"  {_clock(event.at_ns)}  {event.call}{cause}", "dim")
+    head = (f"{margin}{event.position} ", "dim"), (event.kind, "bold"), attempt, (f"  {clock(event.at_ns)}  {event.call}{cause}", "dim")
     screen = output()
     screen.print(Text.assemble(*((printable(part[0]), part[1]) if isinstance(part, tuple) else printable(part) for part in head)))
     for key, value in body_of(event).items():
@@ -151,7 +218,7 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
         screen.print(Text(f"{margin}    {printable(str(key))}: {one_line(shown, 400)}"))
 
 
-def _event_json(event: Event) -> dict[str, object]:
+def event_json(event: Event) -> dict[str, object]:
     fields = msgspec.structs.asdict(event)
     return fields | {"body": body_of(event), "at": _date(event.at_ns)}
 
@@ -163,22 +230,9 @@ def _date(at_ns: int) -> str | None:
         return None
 
 
-def _clock(at_ns: int) -> str:
+def clock(at_ns: int) -> str:
+    """The time of day, as it is here."""
     try:
         return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%H:%M:%S.%f")[:-3]
     except (OverflowError, ValueError, OSError):  # no clock shows it
         return "?"
-
-
-def verify_chain(options: LogOptions) -> int:
-    with _reader(options) as reader:
-        broken = reader.verify()
-        events = _last(reader)
-    holds = broken is None
-    if options.json:
-        print_json({"holds": holds, "events": events, "broken": broken})
-    elif broken is None:
-        output().print(Text(f"{options.journal}: {events} events, every hash, number and cause holds."))
-    else:
-        say(f"{options.journal} does not hold at event {broken.position}: {broken.why}. It was changed after it was written.", "red")
-    return _exits.OK if holds else _exits.FAILED

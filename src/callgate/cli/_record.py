@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
-from callgate._journal import MemoryJournal, SqliteJournal
+from callgate._journal import MemoryJournal, SqliteJournal, is_url
 from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, Journal
@@ -46,6 +46,10 @@ class Record(Struct, frozen=True, kw_only=True):
         if place == MEMORY:
             return cls(journal=MemoryJournal(), blobs=MemoryBlobs(), path=None)
         refuse_odd_text(journal=place)
+        if is_url(place):
+            raise UsageError(
+                f"Commands record in a file, not on a server: {place.partition('?')[0].rpartition('@')[2][:80]}. Give --journal FILE."
+            )
         import apsw
 
         path = Path(place)

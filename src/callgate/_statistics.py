@@ -1,0 +1,132 @@
+"""What many calls come to: how long they took, how they ended, what the cache and an early start saved.
+
+Pure, over summaries of calls. A saving is an estimate, and a careful one: a cached result saves what a run of its tool takes at the median;
+an early start saves the time that a call had run before its message was complete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from msgspec import Struct
+
+from callgate._summary import CallSummary, body_of
+from callgate.events import Event
+
+__all__ = ["Statistics", "ToolStatistics", "percentile", "plain", "sealed_at", "statistics"]
+
+
+class ToolStatistics(Struct, frozen=True, kw_only=True):
+    """The calls of one tool."""
+
+    tool: str
+    calls: int
+    statuses: dict[str, int]
+    p50_ms: float
+    """Of the calls that ran, from arrival to end; like the other two."""
+    p95_ms: float
+    longest_ms: float
+    times_ms: tuple[float, ...]
+    """Sorted."""
+
+
+class Statistics(Struct, frozen=True, kw_only=True):
+    """All of them."""
+
+    calls: int
+    runs: int
+    first_ns: int
+    last_ns: int
+    """When the last call came."""
+    tools: tuple[ToolStatistics, ...]
+    """The most called one first."""
+    failures: dict[str, int]
+    """Failure class to calls, the most frequent first."""
+    retried: int
+    replayed: int
+    cached: int
+    cache_saved_ms: float
+    early: int
+    """Calls that started before their message was complete."""
+    early_saved_ms: float
+
+
+def sealed_at(events: Iterable[Event]) -> dict[str, float]:
+    """When each call's message was complete: monotonic seconds of the process that wrote it."""
+    sealed: dict[str, float] = {}
+    for event in events:
+        if event.kind == "emission.sealed":
+            details = body_of(event).get("details")
+            uids = details.get("calls") if isinstance(details, dict) else None
+            sealed.update((uid, event.mono) for uid in (uids if isinstance(uids, list) else ()) if isinstance(uid, str))
+    return sealed
+
+
+def statistics(calls: Sequence[CallSummary], sealed: Mapping[str, float]) -> Statistics:
+    """What these calls come to; `sealed` as `sealed_at` gives it."""
+    by_tool: defaultdict[str, list[CallSummary]] = defaultdict(list)
+    for call in calls:
+        by_tool[call.tool].append(call)
+    tools = [_of_tool(tool, of_tool) for tool, of_tool in by_tool.items()]
+    head_starts = [saved for call in calls if (saved := _head_start_ms(call, sealed.get(call.uid))) > 0]
+    typical = {tool: median(times) for tool, of_tool in by_tool.items() if (times := [_run_ms(call) for call in of_tool if _ran(call)])}
+    cached = [call for call in calls if call.cached]
+    return Statistics(
+        calls=len(calls),
+        runs=len({call.run for call in calls}),
+        first_ns=min((call.at_ns for call in calls), default=0),
+        last_ns=max((call.at_ns for call in calls), default=0),
+        tools=tuple(sorted(tools, key=lambda one: (-one.calls, one.tool))),
+        failures=dict(Counter(call.failure_class for call in calls if call.failure_class).most_common()),
+        retried=sum(call.attempts > 1 for call in calls),
+        replayed=sum(call.replayed for call in calls),
+        cached=len(cached),
+        cache_saved_ms=sum(max(0.0, typical.get(call.tool, 0.0) - call.duration_ms) for call in cached),
+        early=len(head_starts),
+        early_saved_ms=sum(head_starts),
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of the values that at least this share of them does not exceed; 0 where there are none."""
+    if not ordered:
+        return 0.0
+    return ordered[max(0, -(-len(ordered) * round(share * 100) // 100) - 1)]
+
+
+def _of_tool(tool: str, calls: Sequence[CallSummary]) -> ToolStatistics:
+    times = sorted(call.duration_ms for call in calls if _ran(call))
+    return ToolStatistics(
+        tool=tool,
+        calls=len(calls),
+        statuses=dict(Counter(call.status for call in calls).most_common()),
+        p50_ms=percentile(times, 0.5),
+        p95_ms=percentile(times, 0.95),
+        longest_ms=times[-1] if times else 0.0,
+        times_ms=tuple(times),
+    )
+
+
+def _ran(call: CallSummary) -> bool:
+    return bool(call.starts) and call.ended is not None
+
+
+def _run_ms(call: CallSummary) -> float:
+    return max(0.0, (call.ended or 0.0) - call.starts[0]) * 1000
+
+
+def _head_start_ms(call: CallSummary, sealed: float | None) -> float:
+    """How long the call had run when its message was complete."""
+    if sealed is None or not call.starts:
+        return 0.0
+    return (min(sealed, call.ended if call.ended is not None else sealed) - call.starts[0]) * 1000
+
+
+def plain(found: Statistics) -> dict[str, Any]:
+    """As JSON for programs: without the single times."""
+    fields: dict[str, Any] = {name: getattr(found, name) for name in found.__struct_fields__ if name != "tools"}
+    tools = [{name: getattr(one, name) for name in one.__struct_fields__ if name != "times_ms"} for one in found.tools]
+    return fields | {"tools": tools}

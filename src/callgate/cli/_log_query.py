@@ -1,0 +1,109 @@
+"""What the options of `callgate log` ask for, as a question to the journal. Refuses, by name, what is none."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from callgate._clock import SystemClock
+from callgate._journal import Reader, open_reader
+from callgate.cli._arguments import refuse_odd_text
+from callgate.errors import UsageError
+from callgate.queries import EventQuery
+
+__all__ = ["LogOptions", "asked", "reading"]
+
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class LogOptions(Struct, frozen=True, kw_only=True):
+    """As they were typed."""
+
+    journal: str
+    run: str | None = None
+    kind: str | None = None
+    tool: str | None = None
+    actor: str | None = None
+    since: str | None = None
+    until: str | None = None
+    field: str | None = None
+    caused_by: int | None = None
+    after: int | None = None
+    limit: int | None = None
+    json: bool = False
+
+
+@contextmanager
+def reading(options: LogOptions) -> Iterator[Reader]:
+    """The journal, open for reading, and closed after."""
+    refuse_odd_text(
+        journal=options.journal, run=options.run, kind=options.kind, tool=options.tool, actor=options.actor, field=options.field
+    )
+    reader = open_reader(options.journal)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def asked(options: LogOptions) -> EventQuery:
+    """Which events.
+
+    Raises:
+        UsageError: A time, a field or a number is none.
+    """
+    for name, number in (("after", options.after), ("caused-by", options.caused_by), ("limit", options.limit)):
+        if number is not None and not 0 <= number < 2**63:
+            raise UsageError(f"--{name} {number} cannot be. Give a number from 0.")
+    return EventQuery(
+        run=options.run,
+        tool=options.tool,
+        actor=options.actor,
+        kinds=_kinds(options.kind),
+        since_ns=_time_ns("since", options.since),
+        until_ns=_time_ns("until", options.until),
+        field=_field(options.field),
+        caused_by=options.caused_by,
+        after=options.after or 0,
+        limit=options.limit,
+    )
+
+
+def _kinds(kind: str | None) -> tuple[str, ...]:
+    """One kind, or all that begin with a word: `call` stands for `call.`."""
+    if not kind:
+        return ()
+    return (kind,) if "." in kind else (f"{kind}.",)
+
+
+def _time_ns(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return SystemClock.wall_ns() - int(timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()) * 1_000_000_000
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1_000
+    except (ValueError, OverflowError, OSError) as error:
+        raise UsageError(
+            f"--{name} {text[:40]!r} is no time. Give one like 2026-11-20T14:30, or 90s, 15m, 2h, 3d for so long ago."
+        ) from error
+
+
+def _field(text: str | None) -> tuple[str, object] | None:
+    """`path=value`: JSON where it is some, text else."""
+    if text is None:
+        return None
+    path, sign, value = text.partition("=")
+    if not sign or not path:
+        raise UsageError(f"--field {text[:80]!r} says not what it should be. Give a path and a value, as code=timeout.")
+    try:
+        return path, json.loads(value)
+    except (ValueError, RecursionError):
+        return path, value

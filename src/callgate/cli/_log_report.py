@@ -1,0 +1,149 @@
+"""`callgate log stats`, `verify`, `export`: the journal as a whole, in numbers, in proof, in a file. Reads only."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterable, Sequence
+from math import log10
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+from rich.text import Text
+
+from callgate._json import canonical
+from callgate._printable import one_line
+from callgate._statistics import Statistics, ToolStatistics, plain, sealed_at, statistics
+from callgate._summary import summarise
+from callgate.cli import _exits
+from callgate.cli._consoles import STYLES, grid, output, print_json, say
+from callgate.cli._log_query import LogOptions, asked, reading
+from callgate.cli._streams import reader_is_gone
+from callgate.errors import UsageError
+from callgate.events import Event
+from callgate.queries import EventQuery
+
+__all__ = ["export", "stats", "verify_chain"]
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_COLUMNS = 12
+_BAR = 24
+
+
+def stats(options: LogOptions) -> int:
+    query = asked(options)
+    with reading(options) as reader:
+        calls = summarise(reader.find(query))
+        sealed = sealed_at(reader.find(replace(query, kinds=("emission.sealed",), tool=None, actor=None)))
+    found = statistics([call for call in calls if call.kinds[0] == "call.received"], sealed)
+    if options.json:
+        print_json(plain(found))
+    elif found.calls:
+        _print_statistics(found)
+    else:
+        say("No calls match. `callgate log list` shows what there is.")
+    return _exits.OK
+
+
+def _print_statistics(found: Statistics) -> None:
+    screen = output()
+    screen.print(Text(f"{found.calls:,} calls in {found.runs:,} runs"))
+    table = grid("tool", "calls", "", "p50 ms", "p95 ms", "longest", "times", right=("calls", "p50 ms", "p95 ms", "longest"))
+    for tool in found.tools:
+        times = (f"{tool.p50_ms:,.1f}", f"{tool.p95_ms:,.1f}", f"{tool.longest_ms:,.1f}") if tool.times_ms else ("", "", "")
+        table.add_row(one_line(tool.tool) or "?", f"{tool.calls:,}", _bar(tool, found.tools[0].calls), *times, _curve(tool.times_ms))
+    screen.print(table, soft_wrap=False)
+    if found.failures:
+        screen.print()
+        failures = grid("failure", "calls", "", right=("calls",))
+        most = max(found.failures.values())
+        for name, calls in found.failures.items():
+            failures.add_row(one_line(name), f"{calls:,}", Text("█" * max(1, round(_BAR * calls / most)), style=STYLES["error"]))
+        screen.print(failures, soft_wrap=False)
+    screen.print()
+    screen.print(Text(f"cached: {found.cached:,}, saving about {found.cache_saved_ms:,.0f} ms"))
+    screen.print(Text(f"started early: {found.early:,}, saving about {found.early_saved_ms:,.0f} ms"))
+    screen.print(Text(f"tried again: {found.retried:,} · answered from the record: {found.replayed:,}"))
+
+
+def _bar(tool: ToolStatistics, most: int) -> Text:
+    """How the calls ended, as long as there are many of them."""
+    length = max(1, round(_BAR * tool.calls / most))
+    bar, given = Text(), 0
+    for status, calls in tool.statuses.items():
+        given += calls
+        bar.append("█" * (round(length * given / tool.calls) - len(bar)), style=STYLES.get(status, ""))
+    return bar
+
+
+def _curve(times: Sequence[float]) -> str:
+    """How often which time, from the shortest to the longest, on a scale of powers of ten."""
+    if not times:
+        return ""
+    marks = [log10(max(time, 0.001)) for time in times]
+    low, width = marks[0], (marks[-1] - marks[0]) or 1.0
+    counts = [0] * _COLUMNS
+    for mark in marks:
+        counts[min(_COLUMNS - 1, int((mark - low) / width * _COLUMNS))] += 1
+    return "".join(" " if not count else _BLOCKS[(count * (len(_BLOCKS) - 1)) // max(counts)] for count in counts)
+
+
+def verify_chain(options: LogOptions, tail: int | None) -> int:
+    with reading(options) as reader:
+        broken = reader.verify(tail=tail)
+        events = next((event.position for event in list(reader.find(EventQuery(limit=1, newest_first=True)))), 0)
+    holds = broken is None
+    what = f"{events} events" if tail is None else f"the last {min(tail, events)} of {events} events"
+    if options.json:
+        print_json({"holds": holds, "events": events, "broken": broken})
+    elif broken is None:
+        output().print(Text(f"{options.journal}: {what}, every hash, number and cause holds."))
+    else:
+        say(f"{options.journal} does not hold at event {broken.position}: {broken.why}. It was changed after it was written.", "red")
+    return _exits.OK if holds else _exits.FAILED
+
+
+def export(options: LogOptions, to: str | None) -> int:
+    """Write events as lines of JSON; a body is there byte for byte, so that the chain can be checked from the file alone."""
+    query = asked(options)
+    with reading(options) as reader:
+        events = reader.find(query)
+        if to is None:
+            for event in events:
+                if reader_is_gone():
+                    break
+                sys.stdout.write(_exported(event))
+            return _exits.OK
+        written = _write(to, events)
+    say(f"{written} events are in {to}.")
+    return _exits.OK
+
+
+def _write(to: str, events: Iterable[Event]) -> int:
+    written = 0
+    try:
+        with Path(to).open("x", encoding="utf-8", newline="\n") as file:
+            for event in events:
+                file.write(_exported(event))
+                written += 1
+    except FileExistsError:
+        raise UsageError(f"{to} is there already and was left alone. Give another file with --to.") from None
+    except OSError as error:
+        raise UsageError(f"{to} cannot be written: {error.strerror}. {written} events were. Give another file with --to.") from error
+    return written
+
+
+def _exported(event: Event) -> str:
+    fields = msgspec.structs.asdict(event)
+    body = fields.pop("body")
+    try:
+        msgspec.json.decode(body)
+        fields["body"] = msgspec.Raw(body)
+        line = canonical(fields).decode()
+    except (ValueError, RecursionError):
+        line = "\n"
+    if "\n" in line:  # no JSON, or JSON over several lines
+        fields.pop("body", None)
+        line = canonical(fields | {"body_base64": base64.b64encode(body).decode()}).decode()
+    return f"{line}\n"

@@ -1,0 +1,109 @@
+"""What is found in a journal: every store answers as the plain definition does, whether written or still waiting."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate import Engine, EventQuery, Scope, tool
+from callgate.events import Draft, Event
+from callgate.protocols import Journal
+from callgate.queries import select
+from tests.door import call
+
+OLD_NS, NEW_NS = 0, 2**62
+
+
+@tool
+async def pay(to: str) -> str:
+    """Pay."""
+    return f"paid {to}"
+
+
+@tool(effect="none")
+async def look(at: str) -> str:
+    """Look."""
+    return f"seen {at}"
+
+
+async def recorded(journal: Journal) -> list[Event]:
+    """Two actors, three tools of which one is none, two runs, one message; the engine is left open, so that more may be asked."""
+    engine = Engine([pay, look], journal=journal)
+    for run, actor in (("one", "ann"), ("two", "bob")):
+        scope = Scope(run=run, conversation="talk", actor=actor)
+        await engine.call_many([call("pay", id="1", to="a"), call("functions.look", id="2", at="b"), call("nope", id="3")], scope)
+    await engine.call(call("look", id="4", at="c"), Scope(run="one"))
+    return list(journal.read())
+
+
+QUERIES = [
+    EventQuery(),
+    EventQuery(run="one"),
+    EventQuery(run="none"),
+    EventQuery(run="one", after=4, limit=3),
+    EventQuery(run="one", before=9, newest_first=True, limit=3),
+    EventQuery(call="two/0/1"),
+    EventQuery(calls=("two/0/1", "one/0/0", "nobody's")),
+    EventQuery(tool="pay"),
+    EventQuery(tool="look"),
+    EventQuery(tool="nope"),
+    EventQuery(tool="functions.look"),
+    EventQuery(actor="ann"),
+    EventQuery(actor=""),
+    EventQuery(tool="look", actor="bob", newest_first=True),
+    EventQuery(kinds=("call.completed",)),
+    EventQuery(kinds=("call.completed", "call.verdict"), run="two"),
+    EventQuery(kinds=("emission.",)),
+    EventQuery(kinds=("call.", "hook.failed"), limit=5, newest_first=True),
+    EventQuery(since_ns=OLD_NS, until_ns=NEW_NS),
+    EventQuery(since_ns=NEW_NS),
+    EventQuery(until_ns=OLD_NS),
+    EventQuery(field=("status", "ok")),
+    EventQuery(field=("status", "ok"), limit=2),
+    EventQuery(field=("metadata.attempts", 1), tool="pay"),
+    EventQuery(field=("metadata.attempts", True)),
+    EventQuery(field=("content.0.text", "paid a")),
+    EventQuery(field=("content.7.text", "paid a")),
+    EventQuery(caused_by=1),
+    EventQuery(caused_by=1, kinds=("call.completed",)),
+    EventQuery(caused_by=1, tool="pay", actor="ann"),
+    EventQuery(caused_by=99_999),
+    EventQuery(limit=0),
+    EventQuery(tool="'; DROP TABLE events; --", actor='"'),
+]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=[repr(query)[11:-1].replace(" ", "") or "all" for query in QUERIES])
+async def test_every_store_finds_what_the_definition_says(journal: Journal, query: EventQuery) -> None:
+    events = await recorded(journal)
+    found = list(journal.find(query))
+    assert [event.position for event in found] == [event.position for event in select(events, query)]
+
+
+async def test_what_is_asked_is_what_is_found(journal: Journal) -> None:
+    """A few answers by hand, so that the definition itself is held to something."""
+    await recorded(journal)
+
+    def kinds(query: EventQuery) -> list[tuple[str, str]]:
+        return [(event.call, event.kind) for event in journal.find(query)]
+
+    looked = ["call.received", "call.verdict", "call.started", "call.completed"]
+    assert kinds(EventQuery(tool="look", run="two")) == [("two/0/1", kind) for kind in looked]
+    assert {call for call, _ in kinds(EventQuery(actor="ann", run="one"))} == {"one/0/0", "one/0/1", "one/0/2"}
+    assert {call for call, _ in kinds(EventQuery(field=("code", "unknown_tool")))} == {"one/0/2", "two/0/2"}
+    first = next(iter(journal.find(EventQuery(call="one/0/0"))))
+    followed = kinds(EventQuery(caused_by=first.position))
+    assert followed[0] == ("one/0/0", "call.verdict")
+    assert ("one/0/0", "conversation.tool_call") in followed
+    assert ("one/0/1", "call.completed") not in followed
+
+
+async def test_what_waits_to_be_written_is_found_too(journal: Journal) -> None:
+    """Asked in the same breath: nothing has had time to reach the store."""
+    body = b'{"name":"pay","scope":{"actor":"ann"}}'
+    first = journal.append(Draft(kind="call.received", run="r", call="r/0/0", body=body))
+    second = journal.append(Draft(kind="call.started", run="r", call="r/0/0", body=b"{}", parents=(first,)))
+    for query in (EventQuery(tool="pay"), EventQuery(actor="ann"), EventQuery(run="r"), EventQuery(call="r/0/0")):
+        assert [event.position for event in journal.find(query)] == [first, second]
+    third = journal.append(Draft(kind="call.completed", run="r", call="r/0/0", body=b"{}", parents=(second,)))
+    assert [event.position for event in journal.find(EventQuery(caused_by=first))] == [second, third]
+    assert [event.position for event in journal.find(EventQuery(newest_first=True, limit=2))] == [third, second]
