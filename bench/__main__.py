@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.calls import HookedCalls, ParallelCalls, SerialCalls, WaitingCalls
 from bench.imports import Imports
+from bench.journals import LongJournal
 from bench.loop import FirstRun, Iterations, StreamedTurns
 from bench.measure import QUICK, Bench, Counts, Row, run_rounds
 from bench.peers import PEER_NAMES, Peer
@@ -27,6 +28,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "validation": (Validation, Compiling),
     "processes": (Processes,),
     "record": (Chain, Redaction, Disk),
+    "journals": (LongJournal,),
     "streams": (Streams, Arguments),
     "loop": (Iterations, StreamedTurns),
 }

@@ -35,6 +35,8 @@ class Counts:
     passes: int = 3
     """Streams per sample."""
     argument_bytes: int = 100_000
+    long_journal: int = 1_000_000
+    """Events of one journal."""
     imports: int = 11
     """Rounds of the import rows, each with a process of its own per row."""
 
@@ -48,6 +50,7 @@ QUICK = Counts(
     checks=20,
     processes=3,
     durable=3,
+    long_journal=2_000,
     events=30,
     passes=1,
     argument_bytes=400,

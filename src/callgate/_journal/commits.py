@@ -1,8 +1,9 @@
 """Give events their places at once and write them soon: one queue, one writing thread, group commit.
 
-What every journal with a store behind it shares. `append` never waits; the thread commits whatever has gathered, and `durable` waits for
-that. After the first failure nothing more is taken: an event that may be lost must not be followed by one that is kept. Knows neither
-databases nor what events mean.
+What every journal with a store behind it shares. `append` never waits; `durable` has the thread commit whatever has gathered, once every
+task that is ready has had its turn, so that calls side by side share their commits. What nobody waits for is written soon after. After the
+first failure nothing more is taken: an event that may be lost must not be followed by one that is kept. Knows neither databases nor what
+events mean.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = ["Commits", "Store", "Tail"]
 _MOST_PENDING = 100_000
 _MOST_TOGETHER = 4_096
 """Events in one commit: what one that waits may have to wait for."""
+_SOON_S = 0.005
+"""Until what nobody waits for is written."""
 _END_S = 5.0
 
 
@@ -84,6 +87,10 @@ class Commits:
         self._waiters: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._guard = threading.Condition()
         self._closing = False
+        self._urgent = False
+        """Whether somebody waits for what is pending."""
+        self._asleep = False
+        """Whether the thread has to be told of a first event."""
         self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
         self._thread.start()
 
@@ -94,8 +101,8 @@ class Commits:
             event = draft.sealed(position=position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
             self._position, self._seq[draft.run] = position, seq  # only now: an event that cannot be encoded must not leave a gap
             self._pending.append(event)
-            if len(self._pending) == 1:
-                self._guard.notify()
+            if self._asleep or len(self._pending) == _MOST_TOGETHER:
+                self._guard.notify_all()
         return position
 
     async def durable(self, position: int) -> None:
@@ -109,7 +116,14 @@ class Commits:
             if position <= self.written:
                 return
             self._waiters.append((position, loop, future))
+        loop.call_soon(self._hurry)
         await future
+
+    def _hurry(self) -> None:
+        with self._guard:
+            if self._waiters and not self._urgent:
+                self._urgent = True
+                self._guard.notify_all()
 
     def answered(self, query: EventQuery, stored: Callable[[EventQuery, int | None], list[Event]]) -> list[Event]:
         """What the query asks for, of what is written and what is not yet.
@@ -131,7 +145,8 @@ class Commits:
     def _settle(self) -> None:
         """Wait until what waits now is written, or cannot be."""
         with self._guard:
-            position = self._position
+            position, self._urgent = self._position, True
+            self._guard.notify_all()
             self._guard.wait_for(lambda: self.written >= position or self.failure is not None, _END_S)
 
     def status(self, store: str, strength: str, promise: str) -> JournalStatus:
@@ -184,11 +199,19 @@ class Commits:
     def _next_batch(self) -> list[Event] | None:
         """What waits to be written, chained; empty where the store is to be shown a sign of life; None at the end."""
         with self._guard:
-            self._guard.wait_for(lambda: self._pending or self._closing, self._renew_s)
-            if not self._pending and self._closing:
+            if not self._ready() and not self._guard.wait_for(self._ready, _SOON_S) and not self._pending:
+                self._asleep = True
+                self._guard.wait_for(lambda: self._pending or self._closing, self._renew_s)
+                self._asleep = False
+                self._guard.wait_for(self._ready, _SOON_S if self._pending else 0)
+            if self._closing and not self._pending:
                 return None
+            self._urgent = len(self._pending) > _MOST_TOGETHER
             gathered = list(islice(self._pending, _MOST_TOGETHER))
         return list(self._chained(gathered))
+
+    def _ready(self) -> bool:
+        return self._closing or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
     def _chained(self, events: Iterable[Event]) -> Iterable[Event]:
         for event in events:

@@ -48,7 +48,7 @@ _MIGRATIONS: Final = (
         tool  {text} NOT NULL,
         actor {text} NOT NULL,
         final {int}  NOT NULL
-    ){strict};
+    ){compact};
     CREATE INDEX calls_by_tool  ON calls {lookup} (tool);
     CREATE INDEX calls_by_actor ON calls {lookup} (actor);
     CREATE TABLE causes (
