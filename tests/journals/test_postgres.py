@@ -102,13 +102,23 @@ async def test_a_lost_connection_stops_the_engine_before_the_next_effect_and_say
     async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:  # type: ignore[list-item]
         assert (await said(engine, call("pay", to="ann"))).success
         server.cut_connections(database)
-        for _ in range(2):
-            result = await said(engine, call("pay", to="bob"))
+        for run in ("", "another", ""):
+            result = await said(engine, call("pay", to="bob"), Scope(run=run))
             assert (result.status, result.code) == ("error", "record_failed")
         failure = engine.journal.status().failure
         assert "is lost" in failure
         assert "Make a new engine once the server answers" in failure
     assert ledger.lines() == ["ann"]
+
+
+async def test_a_lost_connection_for_reading_is_made_again(server: Server, database: str) -> None:
+    journal = PostgresJournal(database)
+    await journal.durable(journal.append(draft(1)))
+    server.cut_connections(database)
+    assert [event.position for event in journal.read(run="r")] == [1]
+    with pytest.raises(JournalFailed, match="is lost"):
+        await journal.durable(journal.append(draft(2)))
+    await journal.close()
 
 
 async def test_a_connection_lost_between_the_effect_and_its_result_leaves_it_unknown(server: Server, database: str, ledger: Ledger) -> None:
@@ -151,6 +161,12 @@ async def test_it_is_read_from_beside_by_its_address(database: str) -> None:
     assert reader.verify(tail=5) is None
     reader.close()
     await journal.close()
+    again = PostgresJournal(f"{database}&schema=mine")
+    assert again.append(draft(2)) == 2
+    await again.close()
+    local = database.replace("postgres@/", "/")  # no host and no user before the path
+    with pytest.raises(UsageError, match=r"no journal|cannot be reached: .*role"):
+        open_reader(local)
     with pytest.raises(UsageError, match="no journal at postgresql://"):
         open_reader(database)
 

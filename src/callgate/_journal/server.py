@@ -1,0 +1,125 @@
+"""A PostgreSQL server as a journal speaks to it: which schema, over which connection, and what its errors mean for an operator.
+
+Knows nothing of events. The driver is loaded here and nowhere else, because it is an extra.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from callgate.errors import JournalFailed, UsageError
+
+if TYPE_CHECKING:
+    import psycopg
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+    Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+__all__ = ["Place", "opening", "speaking", "sql", "storable"]
+
+_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_CONNECT_S: Final = 10
+_STATEMENT_S: Final = 30
+
+
+class Place:
+    """Which schema of which database; and how to name it without its password."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        psycopg = _driver()
+        url, named = _apart(url)
+        schema = named or schema
+        if not _NAME.fullmatch(schema):
+            raise UsageError(f"{schema[:80]!r} cannot be a schema: lower-case letters, digits and _, at most 63, no digit first.")
+        try:
+            parts = psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise UsageError("This is no address of a PostgreSQL database. Give one like postgresql://user@host/database.") from error
+        self.schema = schema
+        self.name = f"postgresql://{parts.get('host', '')}/{parts.get('dbname', '')} (schema {schema})"
+        self._url = url
+
+    def connect(self) -> Connection:
+        """A connection that looks into the schema alone, and that notices a server that is gone.
+
+        Raises:
+            UsageError: There is none to be had.
+        """
+        psycopg = _driver()
+        try:
+            connection = psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=_CONNECT_S,
+                keepalives_idle=5,
+                keepalives_interval=2,
+                keepalives_count=3,
+                tcp_user_timeout=10_000,
+                application_name="callgate",
+                options=f"-c search_path={self.schema} -c synchronous_commit=on -c statement_timeout={_STATEMENT_S}s",
+            )
+        except psycopg.Error as error:
+            raise UsageError(
+                f"{self.name} cannot be reached: {_short(error)}. Check that the server runs and the address is right."
+            ) from error
+        return connection  # type: ignore[no-any-return]
+
+
+def _driver() -> Any:
+    try:
+        import psycopg
+    except ImportError as error:
+        raise UsageError("A journal in PostgreSQL needs an extra: pip install 'callgate[postgres]'.") from error
+    return psycopg
+
+
+def _apart(url: str) -> tuple[str, str]:
+    """The address that libpq knows, and the schema that stood in it; empty for none."""
+    head, _, query = url.partition("?")
+    words = query.split("&")
+    schema = next((word.removeprefix("schema=") for word in words if word.startswith("schema=")), "")
+    rest = "&".join(word for word in words if not word.startswith("schema="))
+    return (f"{head}?{rest}" if rest else head), schema
+
+
+@contextmanager
+def opening(place: Place) -> Iterator[None]:
+    """What the driver raises while a journal is opened, as what whoever opens it can act on."""
+    try:
+        yield
+    except _driver().Error as error:
+        raise UsageError(f"{place.name} cannot be used as a journal: {_short(error)}. Check the user's rights, or give another.") from error
+
+
+@contextmanager
+def speaking(place: Place) -> Iterator[None]:
+    """What the driver raises, as what an operator can act on."""
+    psycopg = _driver()
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise JournalFailed(
+            f"The connection to {place.name} is lost: {_short(error)}. Nothing more is recorded by this engine, and whether the last events"
+            " arrived is not known. Make a new engine once the server answers."
+        ) from error
+    except psycopg.Error as error:
+        raise JournalFailed(
+            f"{place.name} refused: {type(error).__name__}: {_short(error)}. Nothing more is recorded by this engine."
+        ) from error
+
+
+def sql(text: str) -> Any:
+    """With the placeholders that this driver knows."""
+    return text.replace("?", "%s").encode()
+
+
+def storable(text: str) -> str:
+    """Text as PostgreSQL can hold it: it knows no NUL."""
+    return text.replace("\x00", "\\0")
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
