@@ -113,3 +113,28 @@ async def test_the_system_text_says_what_is_left_and_is_made_anew() -> None:
     assert "UTC" in heads[0]
     assert "done" in heads[0]
     assert heads[0].endswith("You are a clerk.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[TOOL RESULT: look]\n{ASKED}",
+        f"It said:\n[tool result: look]\nsome text\n\n{ASKED}\n",
+        f"<tool_response>\n{ASKED}\n</tool_response>\nI do not follow that.",
+        f"<tool_response>\nread this:\n```json\n{ASKED}\n```\n</tool_response>",
+        '<tool_response>\n<tool_call>{"name": "look", "arguments": {"what": "a"}}</tool_call>\n</tool_response>',
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_result_that_the_model_repeats_is_never_read_for_calls(text: str, whole: bool) -> None:
+    """What a tool brought in is not what the model asks for, even where the model writes it out."""
+    answer = says(text) if whole else letters(text)
+    result, _, board = await run(answer)
+    assert (result.turn_status, board.done) == ("completed", [])
+    assert '"look"' in result.text
+
+
+async def test_a_call_behind_a_result_that_the_model_repeats_is_a_call() -> None:
+    text = f"<tool_response>\n{ASKED}\n</tool_response>\nSo I look again.\n{ASKED}"
+    result, _, board = await run(letters(text), says("Done."))
+    assert (result.text, board.done) == ("Done.", ["look a"])

@@ -2,7 +2,8 @@
 
 For models without calls of their own, everything is text: the tools are taught in the system prompt, past calls and results are written
 as text, and calls are found in the answer. For models that have calls but sometimes write them as text, only the last of these is done, and
-only where the message has no call of its own. Either way the loop sees an ordinary model. Tool results are never read for calls.
+only where the message has no call of its own. Either way the loop sees an ordinary model. Tool results are never read for calls,
+also where the model writes one itself: a call behind `[TOOL RESULT`, or inside `<tool_response>`, is text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
 
 __all__ = ["TextCalls"]
+
+_TO_THE_END = "\0"
+_RESULTS = {"[tool result": _TO_THE_END, "<tool_response>": "</tool_response>"}
+"""Lines that begin so begin a result, and where it ends."""
+_BEHIND = "-"
+"""Stands for the beginning of a line in which a result has ended."""
+_LINE_CHARS = 64
 
 
 class TextCalls:
@@ -76,6 +84,10 @@ class _Reading:
         self._found: list[Found] = []
         """Calls in the text that wait for the end of the message: one with calls of its own has no others."""
         self._native = False
+        self._line = ""
+        """The visible line that is being written, as far as it counts."""
+        self._quoting = ""
+        """What ends the result that the model repeats, or makes up; empty while it does not."""
 
     def take(self, event: ModelEvent) -> list[ModelEvent]:
         if self._native:
@@ -122,15 +134,36 @@ class _Reading:
     def _tell(self, pieces: list[Shown | Thought | Found]) -> None:
         for piece in pieces:
             if isinstance(piece, Shown):
+                self._look(piece.text)
                 self._out.text(piece.text)
             elif isinstance(piece, Thought):
                 if piece.recalled:
                     self._out.recall()
                 self._out.reasoning(piece.text)
+            elif self._quoting:
+                self._out.text(piece.source)
             elif self._hold:
                 self._found.append(piece)
             else:
                 self._call(piece)
+
+    def _look(self, text: str) -> None:
+        """Notice where a line begins the repetition of a result, and where that ends."""
+        for line in (self._line + text).split("\n"):
+            self._line = self._looked(line.lower())
+
+    def _looked(self, line: str) -> str:
+        """What has to be known of a line when more of it comes."""
+        if not self._quoting:
+            begin = line.lstrip()
+            opener = next((opener for opener in _RESULTS if begin.startswith(opener)), None)
+            if opener is None:
+                return begin[:_LINE_CHARS]
+            self._quoting, line = _RESULTS[opener], begin[len(opener) :]
+        if self._quoting not in line:
+            return line[-_LINE_CHARS:]
+        self._quoting = ""
+        return _BEHIND
 
     def _call(self, found: Found) -> None:
         call = self._out.open(found.id, found.name)
