@@ -341,7 +341,7 @@ class Engine:
         Raises:
             UsageError: It is incomplete, its name is taken, or its runner could not run it.
         """
-        if tool.runner is not None:
+        if isinstance(tool, Tool) and tool.runner is not None:
             self._runners.check(tool.runner, tool)
         self.tools.register(tool, layer=layer)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,11 @@ from callgate import Scope, Tool, ToolContext, tool
 from callgate.agent import Agent, AgentEvent, Budget, Compaction, MessageEnded, Notice, Settings
 from callgate.agent.feed import Feed
 from callgate.agent.output import OutputInvalid, OutputType
+from callgate.agent.settings import Prices
 from callgate.calls import Text
 from callgate.errors import UsageError
 from callgate.messages import Message, UserMessage
-from callgate.models.events import CallReopened, CallSealed, ModelEvent, TextDelta
+from callgate.models.events import CallReopened, CallSealed, ModelEvent, TextDelta, Usage
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.protocols import Allow, Ask, Verdict
@@ -428,3 +430,38 @@ def test_a_pydantic_answer_is_not_bent_into_shape(text: str) -> None:
     with pytest.raises(OutputInvalid):
         OutputType(model).read(text)
     assert OutputType(model).read('{"count": 5}').count == 5
+
+
+# What is wrong is said where it is written
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"preset": "chatty"}, r"Agent\(preset='chatty'\) is not known. Choose one of: agent, chat, tick, worker."),
+        ({"text_calls": "yes"}, r"Choose one of: auto, fallback, never."),
+        ({"tools": [print]}, r"<built-in function print> is no tool. Put @tool over the function"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Agent(Script(), **options)
+
+
+@pytest.mark.parametrize("task", [None, 5, ["x"], b"x"])
+async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task: Any) -> None:
+    async with Agent(Script(says("done"))) as agent:
+        with pytest.raises(UsageError, match="Give text, or a UserMessage"):
+            await agent.run(task, conversation="c")
+        assert (await agent.run("x", conversation="c")).text == "done"
+
+
+async def test_an_answer_that_a_filter_has_cut_says_so() -> None:
+    async with Agent(Script(says("half", reason="content_filter"))) as agent:
+        result = await agent.run("x")
+    assert (result.turn_status, result.reason) == ("completed", "the answer was cut by the provider's content filter")
+
+
+def test_a_provider_that_counts_oddly_earns_nothing() -> None:
+    """A budget in money is never refilled by a report of more cached tokens than tokens."""
+    assert Prices(input=3.0, cached=1.0).of(Usage(input_tokens=10, cached_tokens=1_000)) >= 0

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -118,6 +118,8 @@ class Agent:
         dialect: str | None = None,
         bios: bool | None = None,
     ) -> None:
+        _check_choice("preset", preset, PRESETS)
+        _check_choice("text_calls", text_calls, get_args(TextCallMode))
         given = _model(model)
         self.model = _reading_text(given, text_calls, dialect)
         self.settings = settings or PRESETS[preset]
@@ -281,6 +283,8 @@ class Agent:
         run = scope.run or f"run-{self.engine.clock.new_id()}"
         scope = replace(scope, run=run, conversation=conversation or run, provider=self.model.provider)
         message = UserMessage(task) if isinstance(task, str) else task
+        if not isinstance(message, UserMessage):
+            raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")
         if not conversation:
             kept = History(history or ())
             exposure = self._exposure(message, kept, scope, mode, leaves_trace=False)
@@ -465,6 +469,11 @@ def _model(model: Model | str) -> Model:
     from callgate.models.providers import model as from_name
 
     return from_name(model)
+
+
+def _check_choice(name: str, given: str, known: Iterable[str]) -> None:
+    if given not in known:
+        raise UsageError(f"Agent({name}={given!r}) is not known. Choose one of: {', '.join(known)}.")
 
 
 def _output_type(kind: Any) -> OutputType:

@@ -40,7 +40,7 @@ class Prices(Struct, frozen=True, kw_only=True):
     cached: float = 0.0
 
     def of(self, usage: Usage) -> float:
-        fresh = usage.input_tokens - usage.cached_tokens
+        fresh = max(0, usage.input_tokens - usage.cached_tokens)
         return (fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output) / 1_000_000
 
 

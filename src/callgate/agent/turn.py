@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Conversation", "Turn"]
 
 _DAY_S = 86_400.0
+_CUT = {"length": "the answer was cut at its length limit", "content_filter": "the answer was cut by the provider's content filter"}
 
 
 class Conversation(Sequence[Message]):
@@ -276,8 +277,7 @@ class Turn:
             case "completed":
                 if message is not None:
                     self.history.answer(message)
-                cut = "the answer was cut at its length limit" if result.finish == "length" else ""
-                return Ending("completed", cut)
+                return Ending("completed", _CUT.get(result.finish or "", ""))
             case "empty_response" if self._empty < self._settings.empty_retries:
                 self._empty += 1
                 return await self._wait_and_retry()

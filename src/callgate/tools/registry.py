@@ -90,6 +90,8 @@ class ToolRegistry:
         Raises:
             UsageError: It is incomplete, its schema cannot be used, or its name or an alias is taken in this layer; names both places.
         """
+        if not isinstance(tool, Tool):
+            raise UsageError(f"{tool!r} is no tool. Put @tool over the function, or give an instance of a Tool.")
         bound = _bind(tool, layer)
         names = self._layers[layer]
         if bound.name in names:
