@@ -18,6 +18,7 @@ from msgspec import Struct
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump
+from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortController, AbortSignal, settled
 from callgate.calls import Aborted, Outcome, RawCall, Scope
 from callgate.errors import CallFailed, UsageError
@@ -32,7 +33,9 @@ _FREE = Footprint(reads_only=True, touched=None)
 class Route(Protocol):
     """What an emission needs from the engine: the route in two halves."""
 
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int) -> Flight: ...
+    def admit(
+        self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int, cause: int, unfinished: Unfinished | None
+    ) -> Flight: ...
     def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
     def not_started(self, flight: Flight, why: str) -> Outcome: ...
@@ -82,6 +85,8 @@ class Emission:
     """
 
     def __init__(self, route: Route, scope: Scope, signal: AbortSignal, *, early: bool = True) -> None:
+        self.cause = 0
+        """The position of the event that causes the calls which are added next; 0: none of this run's own."""
         self._route = route
         self._scope = scope
         self._early = early
@@ -98,23 +103,31 @@ class Emission:
         self._stopped = False
         """A call ended the message; those that have not started will not."""
 
-    def add(self, raw: RawCall, *, refusal: CallFailed | None = None) -> int:
+    def add(self, raw: RawCall, *, refusal: CallFailed | None = None, unfinished: Unfinished | None = None, occurrence: int = 0) -> int:
         """Take the next call of the message; may start it. Returns its index.
 
         Args:
             raw: As the model emitted it.
             refusal: Why the loop does not let the call run: it ends with this error, recorded like any other.
+            unfinished: What the record has of this call, where its run is resumed.
+            occurrence: How many calls with the same id the message has before those that are added here.
         """
         self._check_open()
         called, index = str(raw.id), len(self._slots)
-        occurrence = self._ids.get(called, 0)
+        occurrence = max(self._ids.get(called, 0), occurrence)
         self._ids[called] = occurrence + 1
-        slot = _Slot(self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence), index, refusal)
+        flight = self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence, cause=self.cause, unfinished=unfinished)
+        slot = _Slot(flight, index, refusal)
         self._slots.append(slot)
         if self._early:
             self._prepare(slot)
             self._start_early(slot)
         return index
+
+    @property
+    def ends(self) -> list[tuple[str, int]]:
+        """Each call's uid, and the position of its latest event."""
+        return [(slot.flight.uid, slot.flight.last) for slot in self._slots]
 
     async def seal(self) -> list[Outcome]:
         """Run what has not run and return every call's outcome, in emission order."""

@@ -12,8 +12,9 @@ import asyncio
 import logging
 import threading
 from asyncio import get_running_loop
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -25,7 +26,7 @@ from callgate._cache import MemoryCache
 from callgate._clock import Clock, SystemClock
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits, timeout_from_environment
-from callgate._pipeline.again import Known, asked_hash, call_key, earlier_result
+from callgate._pipeline.again import Known, Question, asked_hash, call_key, earlier_result
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.desk import Desk
@@ -39,6 +40,7 @@ from callgate._pipeline.parse import parse
 from callgate._pipeline.record import Reason, Writer, clean, valid_text
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import LoopThread, refuse_inside_loop
+from callgate._pipeline.unfinished import Unfinished, refuse_other_arguments, rule_out_second_start
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
@@ -46,7 +48,7 @@ from callgate._signals import AbortSignal, Control
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, RecordFailed, UsageError
-from callgate.events import Bus, Draft
+from callgate.events import Body, Bus, Draft
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner
 from callgate.route import Checked, ValidatedCall
@@ -116,6 +118,7 @@ class Engine:
         self.journal: Journal = journal or MemoryJournal(self.clock)
         self.blobs: BlobStore = blobs or MemoryBlobs(max_bytes=_BLOB_BYTES)
         self.restart = restart
+        self.redactor = redactor
         self.run = run or f"engine-{self.clock.new_id()}"
         self.activity_since_wake = 0
         """Successful calls since the host last set this to 0."""
@@ -164,6 +167,7 @@ class Engine:
         self._running: dict[str, Flight] = {}
         self._idle = asyncio.Event()
         """Set when the engine is closed and its last call has ended."""
+        self._at_work: Counter[str] = Counter()
         self._closed = False
         self._closing: asyncio.Future[None] | None = None
 
@@ -220,10 +224,17 @@ class Engine:
         """The second half: a valid call to its outcome, at most once."""
         self._running[flight.uid] = flight
         try:
-            if call.tool.effect == "none" and flight.raw.idempotency_key is None:
+            if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
                 return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
             asked = asked_hash(call)
             key = call_key(call, asked, flight.occurrence)
+            if flight.doubtful and flight.unfinished is not None and flight.unfinished.started is not None:
+                key = flight.unfinished.started.key
+                checked = await rule_out_second_start(flight, call, self._desk)
+                if checked is not None:
+                    result = self._normaliser.result(call, "", checked)
+                    flight.state.known[key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
+                    return await self._endings.answered(flight, result)
             known = flight.state.find(call, key, asked)
             if known is not None:
                 return await self._replay(flight, known)
@@ -243,6 +254,7 @@ class Engine:
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
         approved = await gate(call, hooks.before, self._desk, key)
+        refuse_other_arguments(flight, approved)
         flight.approved(approved)
         try:
             checked = await self._executor.checked(flight, approved)  # cache → run → check
@@ -252,7 +264,7 @@ class Engine:
                 checked = await hook_result(approved.call, checked, hooks.after, self._desk)
             if checked.status == "ok" and checked.cached is None:
                 self.activity_since_wake += 1
-            return self._normaliser.result(approved, checked)
+            return self._normaliser.result(approved.call, approved.rule, checked)
         except CallFailed as error:
             self._check_stop(flight)
             return self._endings.result_of(flight, error, call.tool.name, approved)
@@ -289,18 +301,31 @@ class Engine:
             emission.add(raw)
         return await emission.seal()
 
-    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int = 0) -> Flight:
-        """Give a call its place in its run."""
+    def admit(
+        self,
+        raw: RawCall,
+        scope: Scope,
+        signal: AbortSignal,
+        *,
+        occurrence: int = 0,
+        cause: int = 0,
+        unfinished: Unfinished | None = None,
+    ) -> Flight:
+        """Give a call its place in its run, or the one it had before its run was cut off."""
         if self._closed or self._loop is not get_running_loop():
             self._check_open()
         if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
             raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
         if scope is not self._given:  # one value per turn: all its calls share what is made of it
             self._given, self._placed = scope, self._place(scope)
-        return self._desk.flight(raw, self._placed, signal, occurrence=occurrence)
+        return self._desk.flight(raw, self._placed, signal, occurrence=occurrence, cause=cause, unfinished=unfinished)
 
     def _place(self, scope: Scope) -> Scope:
         return _recordable(scope if scope.run else replace(scope, run=self.run))
+
+    async def open(self, scope: Scope) -> None:
+        """Read what the record has of a scope's run, so that its calls can be taken up. Starts nothing."""
+        await self._open_run(scope)
 
     async def _open_run(self, scope: Scope) -> None:
         """Know the run of a scope that was not there before, without holding up the event loop."""
@@ -325,6 +350,20 @@ class Engine:
         """The end of a call that the loop around the engine does not let run."""
         flight.received()
         return self._endings.ended(flight, error, flight.raw.name)
+
+    def write(self, kind: str, run: str, body: Body, parents: tuple[int, ...] = ()) -> int:
+        """Record an event that is no call's, and return its position.
+
+        Raises:
+            RecordFailed: The journal did not take it.
+        """
+        return self._writer.write(Draft(kind=kind, run=run, body=body, parents=parents))
+
+    def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
+        """End a call that a run left open and that nobody will take up again. Runs nothing."""
+        flight = self.admit(RawCall(name=unfinished.name), scope, AbortSignal(), unfinished=unfinished)
+        flight.started = unfinished.claimed
+        self._endings.cancelled(flight, why)
 
     def note(self, kind: str, uids: list[str], reason: str) -> None:
         """Record what happened to a message as a whole."""
@@ -351,7 +390,28 @@ class Engine:
         Raises:
             UsageError: No such question is open.
         """
-        self._approvals.answer(approval_id, allow=allow, by=by)
+        self._desk.answer(approval_id, allow=allow, by=by)
+
+    def approval(self, approval_id: str) -> Question | None:
+        """What a human was asked under this id and said, as far as it is neither used up nor expired."""
+        return self._approvals.find(approval_id)
+
+    @contextmanager
+    def at_work(self, run: str, *, alone: bool = False) -> Iterator[None]:
+        """Say that somebody works on a run, for as long as the block lasts.
+
+        Raises:
+            UsageError: Somebody does already, and two at once may not be.
+        """
+        if alone and self._at_work[run]:
+            raise UsageError(f"Run '{run[:80]}' is being worked on already. Wait until that has ended, or kill its conversation.")
+        self._at_work[run] += 1
+        try:
+            yield
+        finally:
+            self._at_work[run] -= 1
+            if not self._at_work[run]:
+                del self._at_work[run]
 
     def settle(self, uid: str, *, happened: bool) -> None:
         """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.

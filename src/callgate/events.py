@@ -30,6 +30,16 @@ KINDS: Final[dict[str, str]] = {
     "emission.sealed": "all calls of one message are known, in this order",
     "emission.discarded": "the message failed or was killed; early results were dropped",
     "fact.settled": "somebody found out whether an unknown call took effect",
+    "call.resumed": "a call that was left open is taken up again, under its own id",
+    "approval.answered": "a human answered the question of a suspended call",
+    "run.began": "an agent began to work: the task, the model, its settings, the tools",
+    "run.resumed": "a run that waited or was cut off goes on",
+    "run.message": "the loop itself said something to the model",
+    "run.compacted": "the history was made shorter; this is what is left of it",
+    "run.ended": "the run is over, or waits for a human: how and why",
+    "phase.began": "a pass of the model begins: it deliberates or reflects",
+    "phase.answered": "the pass is over; the model's whole message, whose calls are executed next",
+    "phase.executed": "the message's calls have ended, each in its own way",
 }
 """Every kind of event that callgate writes. Readers keep kinds they do not know."""
 

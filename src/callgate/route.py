@@ -57,6 +57,8 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     """The final arguments as canonical JSON: what is recorded, hashed and cached by."""
     key: str
     """The idempotency key of the call."""
+    approval: str = ""
+    """The approval that this call uses up; empty where none was needed."""
     allowed_by: str = ""
     """The human who allowed exactly this call; empty where none was asked."""
 

@@ -21,22 +21,37 @@ from msgspec.structs import replace
 
 from callgate._json import canonical, decode
 from callgate._pipeline.check import check
-from callgate._pipeline.record import Started, arguments_hash, decode_reason, decode_result
+from callgate._pipeline.record import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result
 from callgate._pipeline.run import Ran
 from callgate._signals import settled
 from callgate.calls import ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
-from callgate.events import Event
+from callgate.events import TERMINAL, Event
 from callgate.protocols import Execution, Journal
 from callgate.route import ApprovedCall, Checked, ValidatedCall
-from callgate.tools import Verified
+from callgate.tools import BoundTool, Verified
 
 if TYPE_CHECKING:
     from callgate._pipeline.flight import Flight
 
-__all__ = ["Known", "Reading", "RunState", "asked_hash", "call_key", "earlier_result", "rule_out_repeat"]
+__all__ = [
+    "Doubt",
+    "Known",
+    "Question",
+    "Reading",
+    "RunState",
+    "as_verified",
+    "asked_hash",
+    "call_key",
+    "earlier_result",
+    "rule_out_repeat",
+    "verified",
+]
 
 _started = msgspec.json.Decoder(Started).decode
+_verdict = msgspec.json.Decoder(Verdict).decode
+_USED = TERMINAL | {"call.started"}
+"""What shows that a call has used the approval it got."""
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -97,6 +112,24 @@ class Uncertain(Struct, frozen=True):
 
     uid: str
     key: str
+
+
+Doubt = tuple[tuple[str, str], Uncertain]
+"""A tool with the hash of final arguments, and the call of it whose outcome nobody knows."""
+
+
+class Question(Struct, kw_only=True):
+    """What a human was asked about one call, and what they said."""
+
+    approval_id: str
+    """The uid of the call that was suspended for it."""
+    run: str
+    binding: str
+    expires_at: int
+    """UTC nanoseconds."""
+    allowed: bool | None = None
+    """None while nobody has answered."""
+    by: str = ""
 
 
 class RunState:
@@ -184,6 +217,15 @@ class RunState:
         fact = (approved.call.tool.name, arguments_hash(approved.encoded))
         self.uncertain[fact] = Uncertain(approved.call.uid, approved.key)
 
+    def reopen(self, uid: str) -> Doubt | None:
+        """Let a call that was left open start again; returns the doubt there was."""
+        for fact, doubt in self.uncertain.items():
+            if doubt.uid == uid:
+                del self.uncertain[fact]
+                self.known.pop(doubt.key, None)
+                return fact, doubt
+        return None
+
     def settle(self, uid: str, *, happened: bool) -> bool:
         """Forget that a call's outcome is unknown; tells whether it was. One that did not happen may be handed in again."""
         for fact, doubt in self.uncertain.items():
@@ -201,11 +243,16 @@ class Reading:
     def __init__(self, run: str, *, remember: int) -> None:
         self._state = RunState(run, remember=remember)
         self._open: dict[str, Started] = {}
+        self._approved: dict[str, str] = {}
+        self.questions: dict[str, Question] = {}
+        """What humans were asked in this run and no call has used up, by approval."""
 
     def take(self, events: Iterable[Event]) -> None:
         state = self._state
         for event in events:
             state.position = event.position
+            if self._approved and event.kind in _USED and event.call in self._approved:
+                self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
                 case "call.received":
                     state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
@@ -214,8 +261,26 @@ class Reading:
                     state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
                 case "call.completed" if event.call in self._open:
                     self._finished(self._open.pop(event.call), decode_result(event.body))
+                case "call.verdict" if b'"approval"' in event.body:
+                    self._approved[event.call] = _verdict(event.body).approval
+                case "call.suspended":
+                    self._asked(event)
+                case "approval.answered":
+                    self._answered(decode_reason(event.body))
                 case "fact.settled":
                     state.settle(event.call, happened=decode_reason(event.body).status == "happened")
+
+    def _asked(self, event: Event) -> None:
+        details = decode_reason(event.body).details or {}
+        approval_id, bound_to, expires_at = (details.get(key) for key in ("approval", "binding", "expires_at"))
+        if isinstance(approval_id, str) and isinstance(bound_to, str) and isinstance(expires_at, int):
+            question = Question(approval_id=approval_id, run=event.run, binding=bound_to, expires_at=expires_at)
+            self.questions.setdefault(approval_id, question)
+
+    def _answered(self, answer: Reason) -> None:
+        question = self.questions.get(str((answer.details or {}).get("approval")))
+        if question is not None:
+            question.allowed, question.by = answer.status == "allowed", answer.reason
 
     def _finished(self, started: Started, result: ToolResult) -> None:
         self._state.known[started.key].result = result
@@ -271,23 +336,30 @@ async def rule_out_repeat(state: RunState, approved: ApprovedCall, desk: Settlin
     doubt = state.doubt(approved)
     if doubt is None or approved.allowed_by:
         return None
-    found = await _verified(approved, doubt.key, desk.hook_timeout_s)
+    tool = approved.call.tool
+    found = await verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s)
     if found.happened not in (True, False):
         raise OutcomeUnknown(
-            f"{approved.call.tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
+            f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
             " happened. Check the real state first; if it did not happen, the operator can settle it and the call can be sent again.",
             details={"earlier_call": doubt.uid},
         )
-    checked = check(approved, Ran(Execution(status="returned", value=found.result), 0), 0.0) if found.happened else None
+    checked = as_verified(tool, found) if found.happened else None
     if checked is None or checked.status == "ok":
         desk.settle(doubt.uid, happened=found.happened, why="the tool verified it")
     return checked
 
 
-async def _verified(approved: ApprovedCall, key: str, timeout_s: float) -> Verified:
+def as_verified(tool: BoundTool, found: Verified) -> Checked:
+    """What the tool's `verify` says the call gave."""
+    return check(tool, Ran(Execution(status="returned", value=found.result), 0), 0.0)
+
+
+async def verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float) -> Verified:
+    """What the tool says of a call with these final arguments and this key; its error and its silence say nothing."""
     try:
         async with asyncio.timeout(timeout_s):
-            return await approved.call.tool.tool.verify(decode(approved.encoded), key)
+            return await tool.tool.verify(decode(encoded), key)
     except Exception:
         return Verified(happened=None)
 

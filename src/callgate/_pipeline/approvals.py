@@ -1,16 +1,16 @@
-"""Questions to a human and their answers, for as long as the engine lives.
+"""Questions to a human and their answers: held here, and read again from a run's record where another process asked.
 
 An approval is for this tool as it is now, these final arguments, this run and this principal; it is spent by the call that uses it and
-expires. Nothing here waits. A durable store of approvals takes this one's place behind the same three methods.
+expires. Its id is the uid of the call that was suspended for it, so that the record finds it. Nothing here waits, and nothing writes.
 """
 
 from __future__ import annotations
 
 import hashlib
-
-from msgspec import Struct
+from collections.abc import Iterable
 
 from callgate._clock import Clock
+from callgate._pipeline.again import Question
 from callgate.errors import UsageError
 from callgate.route import ValidatedCall
 
@@ -26,55 +26,58 @@ def binding(call: ValidatedCall, encoded: bytes) -> str:
     return digest.hexdigest()
 
 
-class _Question(Struct, kw_only=True):
-    binding: str
-    expires_at: int
-    allowed_by: str | None = None
-
-
 class Approvals:
-    """Open questions by id."""
+    """Questions by id."""
 
     def __init__(self, clock: Clock, life_s: float, *, most: int = 10_000) -> None:
         self._clock = clock
         self._life_ns = int(life_s * 1e9)
         self._most = most
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, Question] = {}
 
-    def ask(self, bound_to: str) -> tuple[str, int]:
-        """Open a question; returns its id and when it expires, in UTC nanoseconds."""
+    def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
+        """Open a question, or give the one that is open for the very same call."""
         self._forget_expired()
-        approval_id = self._clock.new_id()
+        for question in self._questions.values():
+            if question.binding == bound_to and question.allowed is None:
+                return question
         expires_at = self._clock.wall_ns() + self._life_ns
-        self._questions[approval_id] = _Question(binding=bound_to, expires_at=expires_at)
-        return approval_id, expires_at
+        question = Question(approval_id=approval_id, run=run, binding=bound_to, expires_at=expires_at)
+        self._questions[approval_id] = question
+        return question
 
-    def answer(self, approval_id: str, *, allow: bool, by: str) -> None:
+    def restore(self, questions: Iterable[Question]) -> None:
+        """Take over what the record of a run says was asked."""
+        for question in questions:
+            self._questions.setdefault(question.approval_id, question)
+
+    def find(self, approval_id: str) -> Question | None:
+        """The question of this id that is neither used up nor expired."""
+        self._forget_expired()
+        return self._questions.get(approval_id)
+
+    def answer(self, approval_id: str, *, allow: bool, by: str) -> Question:
         """Allow the call once, or close the question.
 
         Raises:
             UsageError: No such question is open: it never was, has expired, or was answered with no.
         """
-        self._forget_expired()
-        question = self._questions.get(approval_id)
-        if question is None:
+        question = self.find(approval_id)
+        if question is None or question.allowed is False:
             raise UsageError(
-                f"No approval '{approval_id[:32]}' is open: it was answered, has expired, or never existed. Send the call again."
+                f"No approval '{approval_id[:80]}' is open: it was answered, has expired, or never existed. Send the call again."
             )
-        if allow:
-            question.allowed_by = by
-        else:
-            del self._questions[approval_id]
+        question.allowed, question.by = allow, by
+        return question
 
-    def spend(self, bound_to: str) -> str | None:
-        """Use up an approval of exactly this; returns who gave it, or None."""
+    def spend(self, bound_to: str) -> Question | None:
+        """Use up an approval of exactly this, and return it."""
         if not self._questions:
             return None
         self._forget_expired()
         for approval_id, question in self._questions.items():
-            if question.allowed_by is not None and question.binding == bound_to:
-                del self._questions[approval_id]
-                return question.allowed_by
+            if question.allowed and question.binding == bound_to:
+                return self._questions.pop(approval_id)
         return None
 
     def _forget_expired(self) -> None:

@@ -15,15 +15,15 @@ from callgate._pipeline.run import Ran
 from callgate.calls import Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
-from callgate.route import ApprovedCall, Checked
+from callgate.route import Checked
 from callgate.tools import BoundTool, validate_tool_result
 
 __all__ = ["check", "recheck"]
 
 
-def check(approved: ApprovedCall, ran: Ran, took_s: float) -> Checked:
+def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
     """Return what the call came to; failures are values here, too."""
-    tool, duration_ms = approved.call.tool, int(took_s * 1e6) / 1000
+    duration_ms = int(took_s * 1e6) / 1000
     if ran.execution.status != "returned":
         return _ended(tool, ran.execution, ran.attempts, duration_ms)
     try:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeGuard
 
 from callgate._clock import Clock
 from callgate._limits import Limits
-from callgate._pipeline.again import Reading, RunState
+from callgate._pipeline.again import Question, Reading, RunState
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
@@ -21,6 +21,7 @@ from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Writer, clean
 from callgate._pipeline.slots import Slots
+from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallNotStarted, DangerousLimitReached
@@ -104,6 +105,7 @@ class Desk:
 
     def _keep(self, run: str, reading: Reading) -> RunState:
         state = self._runs[run] = reading.state()
+        self._approvals.restore(reading.questions.values())
         self._forget_idle_runs()
         return state
 
@@ -122,21 +124,25 @@ class Desk:
         *,
         parent: Flight | None = None,
         occurrence: int = 0,
+        cause: int = 0,
+        unfinished: Unfinished | None = None,
     ) -> Flight:
-        """Give a call its place in its run."""
+        """Give a call its place in its run, or the one it had."""
         state = self._runs.get(scope.run) or self.state(scope.run)
         return Flight(
             raw=raw,
             scope=scope,
             state=state,
             writer=self._writer,
-            uid=state.next_uid(scope.iteration),
+            uid=unfinished.uid if unfinished is not None else state.next_uid(scope.iteration),
             kill=kill,
             began=self._clock.monotonic(),
-            last=parent.last if parent else state.position,
+            last=unfinished.position if unfinished is not None else parent.last if parent else cause or state.position,
             occurrence=occurrence,
             parent=parent,
             deadline=parent.deadline if parent else None,
+            unfinished=unfinished,
+            doubtful=unfinished is not None and unfinished.claimed,
             nest=self._nested,
         )
 
@@ -167,8 +173,18 @@ class Desk:
                 " had that many. Go on with safe tools, or wait for the next tick."
             )
 
-    def spend_approval(self, binding: str) -> str | None:
+    def spend_approval(self, binding: str) -> Question | None:
         return self._approvals.spend(binding)
+
+    def answer(self, approval_id: str, *, allow: bool, by: str) -> None:
+        """Answer a question, and record that; one that another process asked is found in its run's record."""
+        if self._approvals.find(approval_id) is None:
+            for event in self._writer.journal.read(call=approval_id):
+                if event.kind == "call.suspended":
+                    self.state(event.run)
+        question = self._approvals.answer(approval_id, allow=allow, by=clean(by))
+        body = Reason(reason=question.by, status="allowed" if allow else "refused", details={"approval": approval_id})
+        self._writer.write(Draft(kind="approval.answered", run=question.run, body=body, call=approval_id))
 
     def hook_failed(self, hook: Hook, why: str) -> None:
         log.warning("The hook %r failed: %s", hook.title, why)

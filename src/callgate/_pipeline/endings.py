@@ -14,6 +14,7 @@ from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
+from callgate._pipeline.unfinished import told_as_unknown
 from callgate._signals import Control
 from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed
@@ -77,6 +78,8 @@ class Endings:
 
     def ended(self, flight: Flight, error: BaseException, name: str) -> Outcome:
         """The outcome of a call that a stage refused, or that ran into a fault of ours."""
+        if flight.doubtful and isinstance(error, (ApprovalNeeded, CallFailed)):
+            error = told_as_unknown(flight, error if isinstance(error, CallFailed) else CallFailed(f"a human has to decide first: {error}"))
         match error:
             case ApprovalNeeded():
                 return self._suspended(flight, error, name)
@@ -95,6 +98,7 @@ class Endings:
 
     def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """The result that says why there is no other."""
+        error = told_as_unknown(flight, error)
         notes = approved.call.notes if approved else ()
         return self._normaliser.refusal(flight.raw, flight.uid, name, error, notes, approved.rule if approved else "")
 
@@ -129,10 +133,11 @@ class Endings:
         return Answered(result)
 
     def _suspended(self, flight: Flight, question: ApprovalNeeded, name: str) -> Suspended:
-        approval_id, expires_at = self._approvals.ask(question.binding)
+        asked = self._approvals.ask(flight.uid, flight.scope.run, question.binding)
         flight.write("call.verdict", Verdict(verdict="ask", tool=name, rule=question.rule, reason=question.question))
-        flight.end("call.suspended", Reason(reason=question.question, details={"approval": approval_id, "expires_at": expires_at}))
-        return Suspended(approval_id, expires_at, question.question, flight.uid)
+        details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
+        flight.end("call.suspended", Reason(reason=question.question, details=details))
+        return Suspended(asked.approval_id, asked.expires_at, question.question, flight.uid)
 
     def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
         reason = clean(str(end))

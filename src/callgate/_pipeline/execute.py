@@ -62,7 +62,7 @@ class Executor:
             flight.give()
         if ran.execution.status != "returned":
             flight.started = ran.entered
-        checked = check(approved, ran, self._clock.monotonic() - began)
+        checked = check(tool, ran, self._clock.monotonic() - began)
         if checked.status == "unknown":
             flight.state.now_uncertain(approved)
         return checked

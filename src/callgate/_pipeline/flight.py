@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
 
-from callgate._pipeline.again import RunState
-from callgate._pipeline.record import Allowed, AttemptFailed, ReceivedCall, Started, Writer, arguments_hash, conversation_run
+from callgate._pipeline.again import Doubt, RunState
+from callgate._pipeline.record import Allowed, AttemptFailed, Reason, ReceivedCall, Started, Writer, arguments_hash, conversation_run
 from callgate._pipeline.slots import Slots
+from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted
@@ -52,6 +53,12 @@ class Flight(Struct, kw_only=True, eq=False):
     _progressed: int = 0
     started: bool = False
     """Whether the tool's code may have been entered."""
+    unfinished: Unfinished | None = None
+    """What another engine left of it, where a run that was cut off is resumed."""
+    doubtful: bool = False
+    """Whether it may have taken effect before this engine took it up, and nobody knows."""
+    doubt: Doubt | None = None
+    """The doubt that was put aside so that the call could start again."""
     nest: Nest | None = None
     """Takes calls of other tools that this one's tool makes."""
 
@@ -77,12 +84,17 @@ class Flight(Struct, kw_only=True, eq=False):
     def received(self) -> None:
         self.on_record = True
         raw = self.raw
+        if self.unfinished is not None:
+            self.write("call.resumed", Reason(reason="its run was resumed", status="started" if self.unfinished.started else "not_started"))
+            return
         body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
         self.write("call.received", body if type(raw.arguments) is str else body.encode())
 
     def approved(self, approved: ApprovedCall) -> None:
         call = approved.call
-        self.write("call.verdict", Allowed(call.tool.name, approved.rule, call.tool.identity, approved.encoded, call.notes))
+        self.write(
+            "call.verdict", Allowed(call.tool.name, approved.rule, call.tool.identity, approved.encoded, call.notes, approved.approval)
+        )
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int:
         tool = approved.call.tool
@@ -95,7 +107,9 @@ class Flight(Struct, kw_only=True, eq=False):
             arguments_hash="" if tool.effect == "none" else arguments_hash(approved.encoded),
             asked_hash=self.asked_hash,
         )
-        return self.write("call.started", body, attempt)
+        self.doubtful = False
+        before = self.unfinished.attempts if self.unfinished is not None else 0
+        return self.write("call.started", body, attempt + before)
 
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s), attempt)

@@ -12,6 +12,7 @@ from types import CoroutineType
 from typing import Any, Protocol
 
 from callgate._json import canonical
+from callgate._pipeline.again import Question
 from callgate._pipeline.approvals import binding
 from callgate._pipeline.hooks import hook_arguments
 from callgate._pipeline.record import clean
@@ -46,8 +47,8 @@ class Gate(Protocol):
         """Raise where a limit will refuse this dangerous call; takes no slot."""
         ...
 
-    def spend_approval(self, binding: str) -> str | None:
-        """Who allowed exactly this call, spending that approval; None where nobody did."""
+    def spend_approval(self, binding: str) -> Question | None:
+        """The approval of exactly this call, now used up; None where nobody gave one."""
         ...
 
 
@@ -142,9 +143,8 @@ def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Ga
         rule = verdict.rule
         return ApprovedCall(call=call, rule=rule if rule.isascii() else clean(rule), encoded=encoded, key=key)
     bound_to = binding(call, encoded)
-    allowed_by = deps.spend_approval(bound_to)
-    if allowed_by is None:
+    approval = deps.spend_approval(bound_to)
+    if approval is None:
         raise ApprovalNeeded(clean(verdict.question), rule=clean(verdict.rule), binding=bound_to)
-    return ApprovedCall(
-        call=call, rule=f"{clean(verdict.rule)}, allowed by {clean(allowed_by)}", encoded=encoded, key=key, allowed_by=allowed_by
-    )
+    rule = f"{clean(verdict.rule)}, allowed by {clean(approval.by)}"
+    return ApprovedCall(call=call, rule=rule, encoded=encoded, key=key, approval=approval.approval_id, allowed_by=approval.by)

@@ -19,7 +19,7 @@ from callgate._redact import Redactor
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
-from callgate.route import ApprovedCall, Checked
+from callgate.route import Checked, ValidatedCall
 
 __all__ = ["Normaliser"]
 
@@ -41,11 +41,11 @@ class Normaliser:
         self._blobs = blobs
         self._redactor = redactor
 
-    def result(self, approved: ApprovedCall, checked: Checked) -> ToolResult:
+    def result(self, call: ValidatedCall, rule: str, checked: Checked) -> ToolResult:
         """The call's result, as everybody will see it."""
         if self._redactor is None:
-            return self._shaped(approved, checked)
-        return self._redacted(approved.call.raw, approved.call.uid, checked, lambda clean: self._shaped(approved, clean))
+            return self._shaped(call, rule, checked)
+        return self._redacted(call.raw, call.uid, checked, lambda clean: self._shaped(call, rule, clean))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """The result of a call that was refused on its way, or whose result was withheld."""
@@ -61,13 +61,13 @@ class Normaliser:
             return body
         return canonical(replace(result, structured=None))
 
-    def _shaped(self, approved: ApprovedCall, checked: Checked) -> ToolResult:
+    def _shaped(self, call: ValidatedCall, rule: str, checked: Checked) -> ToolResult:
         if checked.message is not None or checked.image_metadata is not None:
             checked = self._beside(checked)
-        call, value = approved.call, checked.value
+        value = checked.value
         notes = call.notes + checked.notes
         if checked.status != "ok":
-            return self._failure(call.raw, call.uid, call.tool.name, checked, approved.rule, notes)
+            return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes)
         raw, mime = (value.encode(), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
         content, blob = self._content(raw, value)
         if notes:
@@ -89,7 +89,7 @@ class Normaliser:
                 blob=blob,
                 duration_ms=checked.duration_ms,
                 attempts=checked.attempts,
-                rule=approved.rule,
+                rule=rule,
                 cached=checked.cached,
                 joined=checked.joined,
                 notes=notes,

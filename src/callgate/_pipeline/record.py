@@ -106,6 +106,8 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     arguments: Raw = Raw(b"null")
     """The final arguments, as the tool gets them."""
     notes: tuple[Note, ...] = ()
+    approval: str = ""
+    """Which approval lets the call run, where a human was asked."""
 
 
 class Allowed(Struct, frozen=True, gc=False):
@@ -116,12 +118,19 @@ class Allowed(Struct, frozen=True, gc=False):
     identity: str
     arguments: bytes
     notes: tuple[Note, ...]
+    approval: str = ""
 
     def encode(self) -> bytes:
-        arguments = Raw(self.arguments)
-        return Verdict(
-            verdict="allow", tool=self.tool, rule=self.rule, identity=self.identity, arguments=arguments, notes=self.notes
-        ).encode()
+        verdict = Verdict(
+            verdict="allow",
+            tool=self.tool,
+            rule=self.rule,
+            identity=self.identity,
+            arguments=Raw(self.arguments),
+            notes=self.notes,
+            approval=self.approval,
+        )
+        return verdict.encode()
 
 
 class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):

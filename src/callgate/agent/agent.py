@@ -28,6 +28,7 @@ from callgate.agent.conversations import Conversations, Place
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.feed import Feed
 from callgate.agent.history import History
+from callgate.agent.record import Began, Phase, RunRecord
 from callgate.agent.restart import ContextRestarts, Enrichment
 from callgate.agent.results import Pending, RunResult
 from callgate.agent.settings import PRESETS, PresetName, Settings
@@ -36,7 +37,7 @@ from callgate.agent.turn import Turn
 from callgate.calls import Scope
 from callgate.decide import RUN_STATUS, Ending
 from callgate.engine import Engine
-from callgate.errors import CallgateError, UsageError
+from callgate.errors import CallgateError, RecordFailed, UsageError
 from callgate.events import Event, Progress
 from callgate.messages import Message, UserMessage
 from callgate.models.model import Model, StreamingContext
@@ -49,6 +50,8 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction, Compactor
     from callgate.agent.deliberate import Deliberate, Deliberation, Exposure
     from callgate.agent.output import OutputType
+    from callgate.agent.recall import Recalled
+    from callgate.agent.resume import GoesOn
 
 __all__ = ["Agent"]
 
@@ -194,19 +197,65 @@ class Agent:
             self.engine.control.follow_up(conversation)
         return await self._in_turn(task, conversation, None, scope, trigger, False, None, _Mode(), first=True)
 
-    async def resume(self, waiting: RunResult, *, on_event: Callable[[AgentEvent], None] | None = None) -> RunResult:
-        """Go on with a run that waits for a human, after `engine.answer`; calls that were not answered wait again.
+    async def resume(
+        self, run: RunResult | str, *, extra: object = None, on_event: Callable[[AgentEvent], None] | None = None
+    ) -> RunResult:
+        """Go on with a run that waits for a human, or that was cut off when its process ended.
+
+        A run that waits: answer with `engine.answer` first; calls that nobody answered wait again. A run that was cut off: what the
+        record has of its calls decides. Results that are there stay; calls that never started run, rules asked again; reads and
+        idempotent calls run again; a `once` call that had started ends `unknown`, unless its tool's `verify` knows better.
+
+        Args:
+            run: What a run came to here, or the id of a run that the engine's journal has.
+            extra: The host's own context, in place of the one the run had: the record has none.
+            on_event: Told everything at once.
 
         Raises:
-            UsageError: The run does not wait.
+            UsageError: The run is not on record, has ended, or somebody works on it already.
         """
-        if waiting.pending is None:
-            raise UsageError(f"Run '{waiting.run}' does not wait for anybody: it ended '{waiting.turn_status}'.")
-        async with self.conversations.turn(waiting.conversation) as place:
-            history = self._remembered(waiting.conversation) or History(waiting.messages)
-            exposure = self._planner().resumed(waiting.pending.exposed, leaves_trace=waiting.conversation != waiting.run)
-            scope = waiting.pending.scope
-            return await self._run(place, history, scope, on_event, exposure, waiting=waiting, pending=waiting.pending)
+        from callgate.agent.resume import GoesOn
+
+        name = run if isinstance(run, str) else run.run
+        with self.engine.at_work(name, alone=True):
+            if isinstance(run, str):
+                return await self._resume_recorded(run, extra, on_event)
+            if run.pending is None:
+                raise UsageError(f"Run '{run.run}' does not wait for anybody: it ended '{run.turn_status}'.")
+            async with self.conversations.turn(run.conversation) as place:
+                history = self._remembered(run.conversation) or History(run.messages)
+                scope = replace(run.pending.scope, run=run.run, conversation=run.conversation)
+                exposure = self._planner().resumed(run.pending.exposed, leaves_trace=run.conversation != run.run)
+                return await self._run(place, history, scope, on_event, exposure, goes_on=GoesOn.of(run))
+
+    async def _resume_recorded(self, run: str, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
+        from callgate.agent.recall import recall
+        from callgate.agent.resume import GoesOn, nobody_takes_up
+
+        recalled = recall(self.engine.journal, self.engine.blobs, run)
+        if recalled.ended not in ("", "waiting"):
+            raise UsageError(f"Run '{run[:80]}' is over: it ended '{recalled.ended}'. Start a new one.")
+        began = recalled.began
+        recalled.history.recorded = recalled.last
+        scope = replace(began.scope, extra=extra, provider=self.model.provider)
+        trace = began.phase == "deliberate" and scope.conversation != run
+        async with self.conversations.turn(scope.conversation) as place:
+            await self.engine.open(scope)
+            for unfinished in nobody_takes_up(recalled):
+                self.engine.abandon(unfinished, scope, "the process that ran it ended, and its run was resumed without it")
+            history = self._later(scope.conversation, recalled) if trace else recalled.history
+            if trace:
+                self._remember(scope.conversation, history)
+            exposure = self._planner().resumed(began.exposed, leaves_trace=trace)
+            goes_on = GoesOn.recorded(recalled, self._exits, self.settings.prices)
+            return await self._run(place, history, scope, on_event, exposure, goes_on=goes_on, phase=began.phase)
+
+    def _later(self, conversation: str, recalled: Recalled) -> History:
+        """The conversation as this agent remembers it, if it has gone on since; else as the record has it."""
+        remembered = self._remembered(conversation)
+        if remembered is not None and remembered.recorded > recalled.last:
+            return remembered
+        return recalled.history
 
     def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
         """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
@@ -285,10 +334,26 @@ class Agent:
         message = UserMessage(task) if isinstance(task, str) else task
         if not isinstance(message, UserMessage):
             raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")
+        with self.engine.at_work(run):
+            return await self._in_conversation(message, conversation, history, scope, trigger, reflect, on_event, mode, first=first)
+
+    async def _in_conversation(
+        self,
+        message: UserMessage,
+        conversation: str,
+        history: Iterable[Message] | None,
+        scope: Scope,
+        trigger: str | None,
+        reflect: bool,
+        on_event: Callable[[AgentEvent], None] | None,
+        mode: _Mode,
+        *,
+        first: bool,
+    ) -> RunResult:
         if not conversation:
             kept = History(history or ())
             exposure = self._exposure(message, kept, scope, mode, leaves_trace=False)
-            return await self._run(Place(trigger), _with(kept, message), scope, on_event, exposure)
+            return await self._run(Place(trigger), kept, scope, on_event, exposure, task=message)
         async with self.conversations.turn(conversation, trigger=trigger, first=first) as place:
             kept = History(history) if history is not None else self._remembered(conversation) or History()
             if place.drained:
@@ -296,7 +361,8 @@ class Agent:
             if not reflect:
                 self._remember(conversation, kept)
             exposure = self._exposure(message, kept, scope, mode, leaves_trace=not reflect)
-            return await self._run(place, _with(kept.fork() if reflect else kept, message), scope, on_event, exposure)
+            phase: Phase = "reflect" if reflect else "deliberate"
+            return await self._run(place, kept.fork() if reflect else kept, scope, on_event, exposure, task=message, phase=phase)
 
     async def _run(
         self,
@@ -306,15 +372,18 @@ class Agent:
         on_event: Callable[[AgentEvent], None] | None,
         exposure: Exposure | None,
         *,
-        waiting: RunResult | None = None,
-        pending: Pending | None = None,
+        task: UserMessage | None = None,
+        phase: Phase = "deliberate",
+        goes_on: GoesOn | None = None,
     ) -> RunResult:
         if not place.queued:
             self.engine.control.end_turn(scope.conversation)
         deaf = self._listen(scope, on_event) if on_event is not None else None
-        turn = self._turn(place, history, exposure.scope(scope) if exposure is not None else scope, on_event, exposure, waiting)
+        record = RunRecord(self.engine, scope.run, phase)
+        turn = self._turn(place, history, exposure.scope(scope) if exposure is not None else scope, on_event, exposure, record, goes_on)
         try:
-            ending = await (turn.resume(pending) if pending is not None else turn.run())
+            self._begin(record, history, scope, task, exposure, phase, goes_on)
+            ending = await self._work(turn, goes_on)
             result = await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
             log.exception("The run failed")
@@ -328,9 +397,61 @@ class Agent:
             self.engine.control.end_turn(scope.conversation)
             if deaf is not None:
                 deaf()
+        self._end(record, history, result)
         if on_event is not None:
             on_event(RunEnded(result))
         return result
+
+    def _begin(
+        self,
+        record: RunRecord,
+        history: History,
+        scope: Scope,
+        task: UserMessage | None,
+        exposure: Exposure | None,
+        phase: Phase,
+        goes_on: GoesOn | None,
+    ) -> None:
+        """Put on record that the run begins, or goes on, and add its task to the conversation."""
+        known = history.recorded if goes_on is None else self._recorded(history, scope.run)
+        body = Began(
+            task=task,
+            model=f"{self.model.provider}:{self.model.name}",
+            tools={tool.name: tool.identity for tool in self.engine.tools},
+            settings=self.settings,
+            scope=replace(scope, extra=None),
+            phase=phase,
+            exposed=exposure.exposed if exposure is not None else None,
+            after=known if goes_on is None else 0,
+            history=() if known else tuple(history.messages),
+        )
+        if task is not None:
+            history.add(task)
+        if goes_on is None or not (goes_on.last or self._has_begun(scope.run)):
+            record.began(body)
+        else:
+            record.resumed(body, goes_on.last)
+
+    def _has_begun(self, run: str) -> bool:
+        return any(event.kind == "run.began" for event in self.engine.journal.read(run=run))
+
+    def _recorded(self, history: History, run: str) -> int:
+        """The position up to which the record of this very run has the conversation; 0 if it does not."""
+        at = history.recorded
+        found = next(iter(self.engine.journal.read(after=at - 1, limit=1)), None) if at else None
+        return at if found is not None and found.position == at and found.run == run else 0
+
+    async def _work(self, turn: Turn, goes_on: GoesOn | None) -> Ending:
+        if goes_on is not None and goes_on.open is not None:
+            return await turn.go_on(goes_on.open, goes_on.left)
+        return await (turn.resume(goes_on.pending) if goes_on is not None and goes_on.pending is not None else turn.run())
+
+    def _end(self, record: RunRecord, history: History, result: RunResult) -> None:
+        try:
+            record.ended(result)
+        except RecordFailed as error:
+            log.error("%s", error)
+        history.recorded = record.last
 
     def _turn(
         self,
@@ -339,7 +460,8 @@ class Agent:
         scope: Scope,
         on_event: Callable[[AgentEvent], None] | None,
         exposure: Exposure | None,
-        waiting: RunResult | None,
+        record: RunRecord,
+        goes_on: GoesOn | None,
     ) -> Turn:
         context = StreamingContext(scope.conversation, reply_to=place.reply_to, extra=scope.extra)
         tools = self._specs(scope)
@@ -353,17 +475,19 @@ class Agent:
             settings=self.settings,
             limits=self._limits,
             guards=self._guards,
-            account=Account(self.settings.budget, self.settings.prices, self.engine.clock, waiting.spent if waiting else None),
+            account=Account(self.settings.budget, self.settings.prices, self.engine.clock, goes_on.spent if goes_on else None),
+            record=record,
             exits=frozenset(self._exits),
             head=partial(self._head, len(tools) > len(self._exits)) if self._bios or self._instructions else None,
             tell=on_event,
             guard=StuckGuard(self._stuck) if self._stuck is not None else None,
             exposure=exposure,
-            enrichment=self._enrichment(waiting),
+            enrichment=self._enrichment(goes_on.pending if goes_on else None),
             compactor=self._compactor(scope.conversation),
         )
-        if waiting is not None:
-            turn.signals, turn.results = list(waiting.signals), list(waiting.results)
+        if goes_on is not None:
+            turn.signals, turn.results, turn.texts = list(goes_on.signals), list(goes_on.results), list(goes_on.texts)
+            turn.iteration = goes_on.iteration
         return turn
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
@@ -380,7 +504,7 @@ class Agent:
             except OutputInvalid as error:
                 if attempt == self.settings.output_retries:
                     return replace(result, status="failed", turn_status="error", reason=str(error))
-                turn.history.user(str(error))
+                turn.say(str(error))
                 ending = await turn.run()
         raise AssertionError("unreachable")
 
@@ -412,9 +536,8 @@ class Agent:
             self._deliberation = Deliberation(deliberate or Deliberate(active=False), self.engine.tools)
         return self._deliberation
 
-    def _enrichment(self, waiting: RunResult | None) -> Enrichment:
+    def _enrichment(self, pending: Pending | None) -> Enrichment:
         owner = self.engine.restart if isinstance(self.engine.restart, ContextRestarts) else None
-        pending = waiting.pending if waiting is not None else None
         return Enrichment(owner, pending.added, pending.restarted) if pending is not None else Enrichment(owner)
 
     def _compactor(self, conversation: str) -> Compactor | None:
@@ -488,11 +611,6 @@ def _reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Mode
     from callgate.agent.text_calls import TextCalls
 
     return TextCalls(model, teach=not model.native_tools, dialect=dialect)
-
-
-def _with(history: History, message: UserMessage) -> History:
-    history.add(message)
-    return history
 
 
 def _ended(history: History, scope: Scope, ending: Ending) -> RunResult:

@@ -23,18 +23,20 @@ class History:
         messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
     """
 
-    __slots__ = ("_counted", "_ids", "_tokens", "messages")
+    __slots__ = ("_counted", "_ids", "_tokens", "messages", "recorded")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
         self._ids = {call.id for message in self.messages if isinstance(message, AssistantMessage) for call in message.calls}
         self._counted = 0
         self._tokens = 0
+        self.recorded = 0
+        """The position of the event up to which the record has this conversation; 0: it does not have it."""
 
     def fork(self) -> History:
         """A copy that goes its own way: what is committed to it leaves no trace here."""
         fork = History(self.messages)
-        fork._counted, fork._tokens = self._counted, self._tokens
+        fork._counted, fork._tokens, fork.recorded = self._counted, self._tokens, self.recorded
         return fork
 
     def user(self, text: str) -> None:

@@ -6,10 +6,13 @@ fails takes back what it started. Knows no history and no budgets' meaning, only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import cast
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, cast
+
+from msgspec import Struct
 
 from callgate._json import decode
+from callgate._pipeline.unfinished import Unfinished
 from callgate.agent.results import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
@@ -19,13 +22,38 @@ from callgate.messages import ToolCall
 from callgate.models.events import CallReopened, CallSealed, ModelEvent
 from callgate.stream.result import Closed
 
-__all__ = ["Intake", "raw_call", "results_of"]
+__all__ = ["BROKEN_OFF", "Intake", "LeftOpen", "as_signal", "raw_call", "results_of"]
+
+
+BROKEN_OFF: Final = "broken_off"
+"""The code of a result that stands for a call which was broken off with its engine."""
+_NOWHERE: Final = ("", 0)
 
 
 def raw_call(call: ToolCall, closed: str, origin: str) -> RawCall:
     """A message's call as the engine takes it; free text becomes the one argument `input`."""
     arguments: object = {"input": call.arguments} if call.custom else call.arguments
     return RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=cast("Closed", closed))  # type: ignore[arg-type]
+
+
+class LeftOpen(Struct, frozen=True, kw_only=True):
+    """What the record says of one call of a message that was not committed."""
+
+    uid: str = ""
+    position: int = 0
+    """Of its end."""
+    outcome: Outcome | None = None
+    unfinished: Unfinished | None = None
+    refusal: CallFailed | None = None
+    """Why it is not started (again)."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended; one without an outcome leaves no trace."""
+        return bool(self.uid) and self.unfinished is None
+
+
+_NEW: Final = LeftOpen()
 
 
 class Intake:
@@ -56,6 +84,8 @@ class Intake:
         "_reserved",
         "_scope",
         "_spoiled",
+        "cause",
+        "ends",
         "signals",
     )
 
@@ -87,6 +117,10 @@ class Intake:
         self._reserved = 0
         self._spoiled = False
         self.signals: list[Signal] = []
+        self.cause = 0
+        """The position of the event that causes the calls which are handed in next."""
+        self.ends: list[tuple[str, int]] = []
+        """For each of the message's calls, once they have ended: its uid (empty for exit calls) and the position of its end."""
 
     def see(self, event: ModelEvent) -> None:
         """Take what concerns calls; hand on what is sealed, in the message's order."""
@@ -110,15 +144,43 @@ class Intake:
             self.signals.clear()
         for position in range(self._next, len(calls)):
             self._add(calls[position], closed[position])
-        if self._emission is None:
-            return [None] * len(calls)
         self._reserved = 0
-        ended = iter(await self._emission.seal())
+        ended = iter(await self._emission.seal() if self._emission is not None else ())
+        ends = iter(self._emission.ends if self._emission is not None else ())
+        self.ends = [_NOWHERE if call.name in self._exits else next(ends, _NOWHERE) for call in calls]
         return [None if call.name in self._exits else next(ended, None) for call in calls]
+
+    async def take_up(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, LeftOpen]) -> list[Outcome | None]:
+        """The outcomes of a message whose calls another engine began: what has ended stays, the rest is handed in.
+
+        Args:
+            left: What the record says, by the call's place; a call that it says nothing of is handed in like a new one.
+        """
+        self._early = False
+        ids: dict[str, int] = {}
+        for place, call in enumerate(calls):
+            occurrence = ids.get(call.id, 0)
+            if call.name in self._exits:
+                self.signals.append(as_signal(call, self._scope.iteration))
+                continue
+            ids[call.id] = occurrence + 1
+            known = left.get(place, _NEW)
+            if not known.over:
+                self._emit(call, closed[place], known, occurrence)
+        self._reserved = 0
+        ended = iter(await self._emission.seal() if self._emission is not None else ())
+        ends = iter(self._emission.ends if self._emission is not None else ())
+        outcomes: list[Outcome | None] = []
+        for place, call in enumerate(calls):
+            known = left.get(place, _NEW)
+            fresh = call.name not in self._exits and not known.over
+            self.ends.append(next(ends, _NOWHERE) if fresh else (known.uid, known.position))
+            outcomes.append(next(ended, None) if fresh else known.outcome)
+        return outcomes
 
     def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
         """What the exit calls of a message say whose other calls do not run."""
-        return [_signal(call, self._scope.iteration) for call in calls if call.name in self._exits]
+        return [as_signal(call, self._scope.iteration) for call in calls if call.name in self._exits]
 
     async def drop(self, reason: str) -> None:
         """The message failed: end what started and forget it."""
@@ -136,14 +198,19 @@ class Intake:
     def _add(self, call: ToolCall, closed: Closed) -> None:
         self._next += 1
         if call.name in self._exits:
-            self.signals.append(_signal(call, self._scope.iteration))
+            self.signals.append(as_signal(call, self._scope.iteration))
             return
+        self._emit(call, closed, _NEW)
+
+    def _emit(self, call: ToolCall, closed: Closed, known: LeftOpen, occurrence: int = 0) -> None:
         if self._emission is None:
             self._emission = self._engine.emission(self._scope, early=self._early)
-        refusal = self._may_run(call, self._calls)
+        self._emission.cause = self.cause
+        refusal = known.refusal or (self._may_run(call, self._calls) if known.unfinished is None else None)
         self._calls += 1
         self._reserved += refusal is None
-        self._emission.add(raw_call(call, closed, self._origin), refusal=refusal)
+        raw = raw_call(call, closed, self._origin)
+        self._emission.add(raw, refusal=refusal, unfinished=known.unfinished, occurrence=occurrence)
 
 
 def _same(before: ToolCall, now: ToolCall) -> bool:
@@ -151,7 +218,8 @@ def _same(before: ToolCall, now: ToolCall) -> bool:
     return (before.name, before.arguments, before.id, before.custom) == (now.name, now.arguments, now.id, now.custom)
 
 
-def _signal(call: ToolCall, iteration: int) -> Signal:
+def as_signal(call: ToolCall, iteration: int) -> Signal:
+    """What an exit call says."""
     try:
         value = decode(call.arguments) if call.arguments.strip() else {}
     except (ValueError, RecursionError):

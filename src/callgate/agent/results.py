@@ -53,6 +53,8 @@ class Pending(Struct, frozen=True, kw_only=True):
     """One for each of the calls, in order."""
     scope: Scope = Scope()
     """Of the turn: an approval is for the same principal, actor and workspace only."""
+    lost: tuple[int, ...] = ()
+    """Which of the calls, by place, cannot be handed in again, because a secret was taken out of what the record has of them."""
     exposed: Exposed | None = None
     """What deliberate mode offers in the turn; None where it is off."""
     added: tuple[Part, ...] = ()

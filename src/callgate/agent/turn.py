@@ -9,7 +9,7 @@ Every pass of the model and every call has its place in the record and the histo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, overload
 
@@ -20,7 +20,8 @@ from callgate._signals import AbortController, AbortSignal, settled
 from callgate.agent.account import Account
 from callgate.agent.events import AgentEvent, CallEnded, MessageBegan, MessageEnded, Notice
 from callgate.agent.history import History
-from callgate.agent.intake import Intake, results_of
+from callgate.agent.intake import BROKEN_OFF, Intake, LeftOpen, results_of
+from callgate.agent.record import RunRecord
 from callgate.agent.restart import Enrichment
 from callgate.agent.results import Pending, RunResult, Signal
 from callgate.agent.settings import Settings
@@ -28,7 +29,7 @@ from callgate.agent.stuck import StuckGuard
 from callgate.calls import Aborted, Outcome, Scope, Suspended, Text, ToolResult
 from callgate.decide import RUN_STATUS, CallEnd, Ending, TurnStatus, check_loop_continuation
 from callgate.engine import Engine
-from callgate.errors import CallFailed
+from callgate.errors import CallFailed, RecordFailed
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall
 from callgate.models.events import ModelEvent
 from callgate.models.model import Model, StreamingContext
@@ -38,6 +39,7 @@ from callgate.stream import PassStatus, StreamLimits, StreamResult, stream_once
 if TYPE_CHECKING:
     from callgate.agent.compaction import Compactor
     from callgate.agent.deliberate import Exposure
+    from callgate.agent.recall import OpenMessage
 
 __all__ = ["Conversation", "Turn"]
 
@@ -90,6 +92,7 @@ class Turn:
         context: What the model streams in; tools may see it.
         settings: Bounds and rules.
         limits: On a stream's silence.
+        record: What the turn leaves on record.
         guards: Keep models that would not stop.
         exits: Names of exit tools.
         head: Makes the system text of the next pass, from the iterations that are left.
@@ -112,6 +115,7 @@ class Turn:
         limits: StreamLimits,
         guards: Guards,
         account: Account,
+        record: RunRecord,
         exits: frozenset[str] = frozenset(),
         head: Callable[[int | None], str] | None = None,
         tell: Callable[[AgentEvent], None] | None = None,
@@ -144,6 +148,7 @@ class Turn:
         self._exposure = exposure
         self._enrichment = enrichment or Enrichment()
         self._compactor = compactor
+        self._record = record
         self._empty = 0
         self._pauses = 0
         self._intake: Intake | None = None
@@ -158,12 +163,41 @@ class Turn:
 
     async def resume(self, pending: Pending) -> Ending:
         """Hand in again what waited for a human, then go on."""
-        self.iteration = pending.iteration
-        self.account.give_back(len(pending.message.calls))  # reserved when they were asked for, and again now
+        from callgate.agent.resume import waited_for
+
+        self.iteration, self.pending = pending.iteration, None
+        left = waited_for(pending, self._engine.approval)
+        self.account.give_back(len(pending.message.calls) - len(left))  # reserved when they were asked for, and again now
         with self._enrichment:
             intake = self._new_intake()
-            outcomes = await intake.outcomes(pending.message.calls, pending.closed)  # type: ignore[arg-type]
-        return self._settled(pending.message, pending.closed, outcomes) or await self.run()
+            intake.cause = self._record.handed_in_again(pending.message, pending.closed, pending.iteration)
+            outcomes = await intake.take_up(pending.message.calls, pending.closed, left)  # type: ignore[arg-type]
+        return self._settled(pending.message, pending.closed, outcomes, intake) or await self.run()
+
+    async def go_on(self, opened: OpenMessage, left: Mapping[int, LeftOpen]) -> Ending:
+        """Bring a message whose calls were cut off to its end, then go on."""
+        message, closed = opened.message, opened.body.closed
+        self.iteration = opened.body.iteration
+        with self._enrichment:
+            intake = self._new_intake()
+            intake.cause = self._record.last
+            outcomes = await intake.take_up(message.calls, closed, left)  # type: ignore[arg-type]
+        self.signals += intake.signals
+        self.account.iterations += not opened.again
+        self.account.calls += sum(1 for call in left.values() if call.uid)
+        ending = self._settled(message, closed, outcomes, intake, broken_off=True)
+        if ending is not None and self.pending is not None and self._was_answered(self.pending):
+            return await self.resume(self.pending)
+        return ending or await self.run()
+
+    def _was_answered(self, pending: Pending) -> bool:
+        questions = [self._engine.approval(approval.approval_id) for approval in pending.approvals]
+        return any(question is not None and question.allowed is not None for question in questions)
+
+    def say(self, text: str) -> None:
+        """Tell the model something, as the user."""
+        self.history.user(text)
+        self._record.said(text)
 
     def result(self, ending: Ending) -> RunResult:
         """The turn as a whole."""
@@ -202,6 +236,7 @@ class Turn:
             await self._compact(self._compactor)
         self._view.tail = self._enrichment.tail()
         self._intake = intake = self._new_intake()
+        intake.cause = self._record.pass_began(self.iteration)
         if self._tell is not None:
             self._tell(MessageBegan(self.iteration))
         result = await self._stream(self._toolless if last else self._request, intake)
@@ -221,7 +256,10 @@ class Turn:
     async def _compact(self, compactor: Compactor) -> None:
         with self._interruptible() as signal:
             sizes = await compactor.before_pass(self.history, signal)
-        if sizes is not None and self._tell is not None:
+        if sizes is None:
+            return
+        self._record.compacted(self.history.messages)
+        if self._tell is not None:
             before, after = sizes
             self._tell(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
 
@@ -268,21 +306,19 @@ class Turn:
     # A message without calls
 
     async def _answer(self, result: StreamResult) -> Ending | None:
-        message = result.message
+        message = _kept(result)
+        self._record.answered(result, message, self.iteration, executes=False)
+        if message is not None:
+            self.history.answer(message)
         match result.status:
             case "completed" if result.finish == "pause" and message is not None and self._pauses < self._settings.pauses:
                 self._pauses += 1
-                self.history.answer(message)
                 return None
             case "completed":
-                if message is not None:
-                    self.history.answer(message)
                 return Ending("completed", _CUT.get(result.finish or "", ""))
             case "empty_response" if self._empty < self._settings.empty_retries:
                 self._empty += 1
                 return await self._wait_and_retry()
-            case "stopped_by_user" if result.text:
-                self.history.answer(AssistantMessage(parts=(Text(text=result.text),)))
         return Ending(_STATUS[result.status], result.reason)
 
     async def _wait_and_retry(self) -> Ending | None:
@@ -318,7 +354,13 @@ class Turn:
         assert message is not None
         calls = result.calls
         normal = len(calls) if not self._exits else sum(call.name not in self._exits for call in calls)
-        if normal and self.account.iterations_left == 0:
+        out_of_iterations = bool(normal) and self.account.iterations_left == 0
+        try:
+            intake.cause = self._record.answered(result, message, self.iteration, executes=bool(normal) and not out_of_iterations)
+        except RecordFailed:
+            await intake.drop("the message could not be recorded")
+            raise
+        if out_of_iterations:
             await intake.drop("no iteration is left")
             self.signals += intake.signals_of(calls)
             return self._out_of_iterations(message)
@@ -328,18 +370,34 @@ class Turn:
             self.history.answer(message)
             return Ending("completed", "")
         self.account.iterations += 1
-        return self._settled(message, result.closed, outcomes)
+        return self._settled(message, result.closed, outcomes, intake)
 
     def _out_of_iterations(self, message: AssistantMessage) -> Ending:
         self.history.answer(message)
         why = "no iteration is left, and the model asked for another round of tools"
         return Ending("tool_execution_error" if self._settings.rules.failures == "strict" else "budget_exhausted", why)
 
-    def _settled(self, message: AssistantMessage, closed: Sequence[str], outcomes: list[Outcome | None]) -> Ending | None:
-        """Commit what the calls came to, and decide."""
-        results = results_of(outcomes)
+    def _settled(
+        self,
+        message: AssistantMessage,
+        closed: Sequence[str],
+        outcomes: list[Outcome | None],
+        intake: Intake,
+        *,
+        broken_off: bool = False,
+    ) -> Ending | None:
+        """Commit what the calls came to, and decide.
+
+        Args:
+            broken_off: Whether some of the results may stand for calls that have none on record.
+        """
+        given = results = results_of(outcomes)
         if self._guard is not None:
             results = self._guard.told(message.calls, results)
+        hints = _added(given, results)
+        if broken_off:
+            hints |= {str(place): str(one.error) for place, one in enumerate(given) if one is not None and one.code == BROKEN_OFF}
+        self._record.executed([uid for uid, _ in intake.ends], [end for _, end in intake.ends], hints)
         self.history.commit(message, results)
         self._enrichment.settle(self.history)
         answered = [result for result in results if result is not None]
@@ -382,6 +440,24 @@ class Turn:
         ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in results]
         errors = self._engine.control.errors_in_a_row(self._scope.conversation)
         return check_loop_continuation(ends, self._settings.rules, errors_in_a_row=errors, text_before=message.text)
+
+
+def _kept(result: StreamResult) -> AssistantMessage | None:
+    """What the conversation keeps of a pass without calls."""
+    if result.status == "completed":
+        return result.message
+    if result.status == "stopped_by_user" and result.text:
+        return AssistantMessage(parts=(Text(text=result.text),))
+    return None
+
+
+def _added(given: Sequence[ToolResult | None], told: Sequence[ToolResult | None]) -> dict[str, str]:
+    """What the loop added to results, by the call's place."""
+    return {
+        str(place): now.text[len(before.text) + 1 :] if before.text else now.text
+        for place, (before, now) in enumerate(zip(given, told, strict=True))
+        if now is not before and now is not None and before is not None
+    }
 
 
 _STATUS: dict[PassStatus, TurnStatus] = {

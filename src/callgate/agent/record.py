@@ -1,0 +1,245 @@
+"""What a run of an agent leaves on record: how it began, each phase with its message and its calls, and how it ended.
+
+From these events and those of its calls alone, `recall` makes the conversation again. A message is on record before the first of its calls
+with an effect starts, and on disk no later than that call's intent, which comes after it. Bodies are encoded when somebody reads them or
+when they go to disk; what is large is kept by its hash. Decides nothing, and a run that cannot be recorded ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._json import canonical, decode
+from callgate._pipeline.record import clean, valid_text
+from callgate._redact import Redactor
+from callgate.agent.exposed import Exposed
+from callgate.agent.results import RunResult
+from callgate.agent.settings import Settings
+from callgate.calls import Scope
+from callgate.engine import Engine
+from callgate.messages import AssistantMessage, Message, UserMessage
+from callgate.models.events import Usage
+from callgate.protocols import BlobStore
+from callgate.stream import StreamResult
+
+__all__ = ["Answered", "Began", "Compacted", "Ended", "Executed", "Phase", "PhaseBegan", "RunRecord", "Said", "Stored", "read_body"]
+
+Phase = Literal["deliberate", "reflect"]
+
+
+class Stored(Struct, frozen=True, kw_only=True):
+    """Stands for a body that is too large to be kept in its event."""
+
+    blob: str
+    """SHA-256 of the body in the blob store."""
+    bytes: int
+
+
+class Began(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of `run.began` and of `run.resumed`."""
+
+    task: UserMessage | None = None
+    model: str = ""
+    """As `provider:model`."""
+    tools: Mapping[str, str] = {}
+    """The identity of each tool that could be called, by name."""
+    settings: Settings = Settings()
+    scope: Scope = Scope()
+    """Without the host's own context."""
+    phase: Phase = "deliberate"
+    exposed: Exposed | None = None
+    after: int = 0
+    """The position of the event at which the conversation before this run is complete; 0: there is none on record."""
+    history: tuple[Message, ...] = ()
+    """The conversation before this run, where the record does not have it."""
+
+
+class PhaseBegan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The body of `phase.began`."""
+
+    phase: Phase
+    iteration: int = 0
+
+    def encode(self) -> bytes:
+        return canonical(self)
+
+
+class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of `phase.answered`."""
+
+    status: str
+    """How the pass ended; `waiting` where calls that waited for a human are handed in again."""
+    iteration: int = 0
+    message: AssistantMessage | None = None
+    """As the conversation keeps it; None where it keeps nothing of it."""
+    closed: tuple[str, ...] = ()
+    """What proved the arguments of each of its calls complete."""
+    executes: bool = False
+    """Whether its calls are handed to the engine."""
+    finish: str = ""
+    usage: Usage | None = None
+    reason: str = ""
+    lost: tuple[int, ...] = ()
+    """Which of its calls, by place, are not here as the model wrote them, because a secret was taken out."""
+
+
+class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of `phase.executed`."""
+
+    calls: tuple[str, ...]
+    """The uid of each of the message's calls, in its order; empty for exit calls, which are never run."""
+    hints: Mapping[str, str] = {}
+    """What the loop added to the result of a call, by the call's place."""
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """The body of `run.message`."""
+
+    text: str
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """The body of `run.compacted`."""
+
+    messages: tuple[Message, ...]
+
+
+class Ended(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of `run.ended`."""
+
+    status: str
+    turn_status: str
+    reason: str = ""
+    text: str = ""
+    """The beginning of what the run said last."""
+
+
+class Pen(Struct, frozen=True):
+    """How bodies of one engine are written."""
+
+    redactor: Redactor | None
+    blobs: BlobStore
+    most_bytes: int
+    """A larger body is kept by its hash."""
+
+    def written(self, body: Struct) -> bytes:
+        raw = _as_json(body)
+        if self.redactor is not None:
+            raw = self._redacted(body, raw)
+        return raw if len(raw) <= self.most_bytes else canonical(Stored(blob=self.blobs.put(raw), bytes=len(raw)))
+
+    def _redacted(self, body: Struct, raw: bytes) -> bytes:
+        assert self.redactor is not None
+        clean_body = self.redactor.redact(raw)
+        if clean_body == raw or not isinstance(body, Answered) or body.message is None:
+            return clean_body
+        kept = msgspec.json.decode(clean_body, type=Answered)
+        calls = kept.message.calls if kept.message is not None else ()
+        lost = tuple(place for place, call in enumerate(body.message.calls) if call not in calls[place : place + 1])
+        return canonical(replace(kept, lost=lost))
+
+
+class Body(Struct, frozen=True):
+    """Becomes bytes when it is read or goes to disk."""
+
+    pen: Pen
+    value: Struct
+
+    def encode(self) -> bytes:
+        return self.pen.written(self.value)
+
+
+class RunRecord:
+    """The record of one run, while it is made.
+
+    Args:
+        engine: Whose journal it goes to.
+        run: The run's id.
+        phase: What its passes are called.
+    """
+
+    __slots__ = ("_pen", "_phase", "_run", "_write", "last")
+
+    def __init__(self, engine: Engine, run: str, phase: Phase = "deliberate") -> None:
+        self._pen = Pen(engine.redactor, engine.blobs, engine.limits.result_inline_bytes)
+        self._write = engine.write
+        self._run = run
+        self._phase: Phase = phase
+        self.last = 0
+        """The position of the latest event."""
+
+    def began(self, body: Began) -> None:
+        self._put("run.began", body, (body.after,) if body.after else ())
+
+    def resumed(self, body: Began, after: int) -> None:
+        self._put("run.resumed", body, (after,) if after else ())
+
+    def pass_began(self, iteration: int) -> int:
+        self.last = self._write("phase.began", self._run, PhaseBegan(phase=self._phase, iteration=iteration), self._because())
+        return self.last
+
+    def answered(self, result: StreamResult, message: AssistantMessage | None, iteration: int, *, executes: bool) -> int:
+        body = Answered(
+            status=result.status,
+            iteration=iteration,
+            message=message,
+            closed=result.closed if executes else (),
+            executes=executes,
+            finish=result.finish or "",
+            usage=result.usage,
+            reason=result.reason,
+        )
+        return self._put("phase.answered", body, self._because())
+
+    def handed_in_again(self, message: AssistantMessage, closed: Sequence[str], iteration: int) -> int:
+        body = Answered(status="waiting", iteration=iteration, message=message, closed=tuple(closed), executes=True)
+        return self._put("phase.answered", body, self._because())
+
+    def executed(self, calls: Sequence[str], ends: Sequence[int], hints: Mapping[str, str]) -> None:
+        parents = tuple(sorted({end for end in ends if end})) or self._because()
+        self._put("phase.executed", Executed(calls=tuple(calls), hints=hints), parents)
+
+    def said(self, text: str) -> None:
+        self._put("run.message", Said(text=valid_text(text)), self._because())
+
+    def compacted(self, messages: Sequence[Message]) -> None:
+        self._put("run.compacted", Compacted(messages=tuple(messages)), self._because())
+
+    def ended(self, result: RunResult) -> None:
+        body = Ended(status=result.status, turn_status=result.turn_status, reason=clean(result.reason), text=clean(result.text))
+        self._put("run.ended", body, self._because())
+
+    def _put(self, kind: str, body: Struct, parents: tuple[int, ...]) -> int:
+        self.last = position = self._write(kind, self._run, Body(self._pen, body), parents)
+        return position
+
+    def _because(self) -> tuple[int, ...]:
+        return (self.last,) if self.last else ()
+
+
+def _as_json(body: Struct) -> bytes:
+    try:
+        return canonical(body)
+    except UnicodeEncodeError:
+        return canonical(_valid(msgspec.to_builtins(body)))
+
+
+def _valid(value: Any) -> Any:
+    """The same data in text that UTF-8 can hold."""
+    if isinstance(value, str):
+        return valid_text(value)
+    if isinstance(value, dict):
+        return {valid_text(key): _valid(one) for key, one in value.items()}
+    return [_valid(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def read_body(event_body: bytes, blobs: BlobStore) -> bytes:
+    """The bytes of a body, wherever they are kept; empty where they are gone."""
+    if not event_body.startswith(b'{"blob":'):
+        return event_body
+    return blobs.get(str(decode(event_body)["blob"])) or b""

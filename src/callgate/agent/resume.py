@@ -1,0 +1,121 @@
+"""What a resumed run does with each call that it finds: the table of recovery, as data.
+
+Pure: it looks at a recalled run and says what stays, what is handed in, and what is refused and why. Whether a claimed call may start again
+is for the engine to say, which asks the tool; nothing here runs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from msgspec import Struct
+
+from callgate._pipeline.again import Question
+from callgate._pipeline.record import decode_result
+from callgate._pipeline.unfinished import Unfinished, why_unknown
+from callgate.agent.intake import LeftOpen
+from callgate.agent.recall import OpenMessage, Recalled, broken_off, interrupted, question_of
+from callgate.agent.results import Pending, RunResult, Signal, Spent
+from callgate.agent.settings import Prices
+from callgate.calls import Answered, Outcome, Restarted, ToolResult
+from callgate.errors import CallDenied, CallFailed, CallNotStarted
+from callgate.events import Event
+from callgate.messages import ToolCall
+
+__all__ = ["GoesOn", "nobody_takes_up", "waited_for"]
+
+
+class GoesOn(Struct, frozen=True, kw_only=True):
+    """Where a run goes on."""
+
+    spent: Spent
+    signals: tuple[Signal, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    texts: tuple[str, ...] = ()
+    iteration: int = 0
+    last: int = 0
+    """The position of the run's latest event; 0: not known here."""
+    pending: Pending | None = None
+    """What waited for a human."""
+    open: OpenMessage | None = None
+    """The message whose calls were under way when the run was cut off."""
+    left: Mapping[int, LeftOpen] = {}
+    """What the record says of its calls, by place."""
+
+    @classmethod
+    def of(cls, run: RunResult) -> GoesOn:
+        """Where a run that waits for a human goes on."""
+        return cls(spent=run.spent, signals=run.signals, results=run.results, pending=run.pending)
+
+    @classmethod
+    def recorded(cls, run: Recalled, exits: Collection[str], prices: Prices | None) -> GoesOn:
+        """Where a run goes on by what its record says."""
+        return cls(
+            spent=run.spent(prices),
+            signals=tuple(run.signals),
+            results=tuple(run.results),
+            texts=tuple(run.texts),
+            iteration=run.iteration,
+            last=run.last,
+            pending=run.pending,
+            open=run.open,
+            left=_left_open(run, exits),
+        )
+
+
+def _left_open(run: Recalled, exits: Collection[str]) -> dict[int, LeftOpen]:
+    """What the record says of each call of the open message, by its place; nothing of those that were never handed in."""
+    if run.open is None:
+        return {}
+    left: dict[int, LeftOpen] = {}
+    uids = iter(run.open.calls)
+    for place, call in enumerate(run.open.message.calls):
+        if call.name in exits:
+            continue
+        uid, lost = next(uids, ""), place in run.open.body.lost
+        end, unfinished = run.ends.get(uid), run.unfinished.get(uid)
+        if end is not None:
+            left[place] = LeftOpen(uid=uid, position=end.position, outcome=_outcome(call, end))
+        elif unfinished is not None:
+            left[place] = LeftOpen(uid=uid, unfinished=unfinished, refusal=_lost(call, unfinished) if lost else None)
+        elif lost:
+            left[place] = LeftOpen(refusal=_lost(call, None))
+    return left
+
+
+def nobody_takes_up(run: Recalled) -> list[Unfinished]:
+    """Open calls that are not the open message's own: of a message that never ended, or made by another call."""
+    taken = set(run.open.calls) if run.open is not None else set()
+    return [call for uid, call in run.unfinished.items() if uid not in taken]
+
+
+def waited_for(pending: Pending, answer_to: Callable[[str], Question | None]) -> dict[int, LeftOpen]:
+    """Which of the calls that waited are refused: a human said no, or the record does not have them as they were."""
+    left: dict[int, LeftOpen] = {}
+    for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=False)):
+        question = answer_to(approval.approval_id)
+        if question is not None and question.allowed is False:
+            refusal = CallDenied(f"{call.name} was denied: {question.by or 'a human'} said no. Do without it.", code="human_denied")
+            left[place] = LeftOpen(refusal=refusal)
+        elif place in pending.lost:
+            left[place] = LeftOpen(refusal=_lost(call, None))
+    return left
+
+
+def _outcome(call: ToolCall, end: Event) -> Outcome | None:
+    match end.kind:
+        case "call.completed":
+            return Answered(decode_result(end.body))
+        case "call.suspended":
+            return question_of(end)
+        case "call.restarted":
+            return Restarted(end.call)
+    told = interrupted(end)
+    return Answered(broken_off(call, end, told)) if told else None
+
+
+def _lost(call: ToolCall, unfinished: Unfinished | None) -> CallFailed:
+    why = "The record does not have its arguments as the model wrote them, because a secret was taken out."
+    if unfinished is not None and unfinished.claimed:
+        return why_unknown(unfinished, why)
+    return CallNotStarted(f"{call.name} was not run when the run was resumed. {why} Nothing was changed; call it again if it is needed.")

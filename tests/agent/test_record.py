@@ -1,0 +1,380 @@
+"""A run of an agent is on record: its phases with their messages and calls, and from the record alone the run can be told and resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from callgate import Engine, Limits, Scope, SqliteJournal, Tool, Verified, tool
+from callgate.agent import Agent, Compaction, RunResult, keep_last
+from callgate.agent.recall import recall
+from callgate.errors import UsageError
+from callgate.events import Event
+from callgate.messages import AssistantMessage, Message, UserMessage
+from callgate.models.events import Usage
+from callgate.models.wire.request import ToolSpec
+from callgate.protocols import Allow, Ask, Journal, Verdict
+from callgate.route import ValidatedCall
+from callgate.testing import ManualClock
+from tests.agent.scripts import Gate, Script, call, says, tool_texts
+from tests.door import call as raw_call
+from tests.ledger import Ledger
+
+RUN = "the-run"
+IN_RUN = Scope(run=RUN)
+PAY = says("Paying.", call("pay", {"to": "ann"}, id="1"))
+
+
+def paying(ledger: Ledger, **settings: Any) -> list[Tool]:
+    @tool(name="pay", **settings)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ledger.write(to)
+        return f"paid {to}"
+
+    @tool(effect="none")
+    async def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    return [pay, look]
+
+
+class Asks:
+    """Asks a human about payments."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question=f"Pay {call.arguments['to']}?") if call.tool.name == "pay" else Allow()
+
+
+class Hider:
+    def redact(self, body: bytes) -> bytes:
+        return body.replace(b"hunter2", b"[hidden]")
+
+
+def of_run(journal: Journal, *kinds: str, run: str = RUN) -> list[Event]:
+    return [event for event in journal.read(run=run) if not kinds or event.kind in kinds]
+
+
+def body(event: Event) -> dict[str, Any]:
+    decoded = json.loads(event.body)
+    assert isinstance(decoded, dict)
+    return decoded
+
+
+def same(a: Sequence[Message], b: Sequence[Message]) -> bool:
+    """Whether two conversations say the same; a text in one part is that text."""
+    return list(a) == list(b)
+
+
+# What is on record
+
+
+async def test_a_run_is_on_record_with_its_phases_their_messages_and_their_calls(ledger: Ledger) -> None:
+    """D34: a call is in its phase's list, and the phase is what caused it; its end causes the next phase."""
+    both = says("Both.", call("look", {"what": "a"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1), usage=Usage(input_tokens=7))
+    async with Agent(Script(both, says("Done.")), tools=paying(ledger)) as agent:
+        result = await agent.run("Pay ann.", scope=IN_RUN)
+        events = of_run(agent.engine.journal)
+    assert result.completed
+    loop = [event for event in events if event.kind.startswith(("run.", "phase."))]
+    assert [event.kind for event in loop] == [
+        "run.began",
+        "phase.began",
+        "phase.answered",
+        "phase.executed",
+        "phase.began",
+        "phase.answered",
+        "run.ended",
+    ]
+    began, deliberates, answered, executed, again, _, ended = loop
+    assert body(began)["task"]["content"] == "Pay ann."
+    assert set(body(began)["tools"]) == {"look", "pay"}
+    assert body(began)["model"] == "scripted:script-1"
+    assert body(deliberates)["phase"] == "deliberate"
+    assert [part["type"] for part in body(answered)["message"]["parts"]] == ["text", "tool_call", "tool_call"]
+    assert (body(answered)["closed"], body(answered)["usage"]["input_tokens"]) == (["sealed", "sealed"], 7)
+    uids = [event.call for event in events if event.kind == "call.received"]
+    assert body(executed)["calls"] == uids
+    received = {event.call: event.parents for event in events if event.kind == "call.received"}
+    assert {parents[0] for parents in received.values()} <= {deliberates.position, answered.position}
+    ends = [event.position for event in events if event.kind == "call.completed"]
+    assert executed.parents == tuple(sorted(ends))
+    assert again.parents == (executed.position,)
+    assert (body(ended)["status"], body(ended)["text"]) == ("completed", "Done.")
+
+
+async def test_a_message_is_on_disk_before_the_first_of_its_calls_has_an_effect(tmp_path: Path) -> None:
+    path, seen = tmp_path / "journal.db", list[list[str]]()
+
+    @tool
+    async def act() -> str:
+        """Look into the file from outside while running."""
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        seen.append([row[0] for row in connection.execute("SELECT kind FROM events ORDER BY position")])
+        connection.close()
+        return "done"
+
+    async with Engine([act], journal=SqliteJournal(path)) as engine, Agent(Script(says(call("act")), says("Done.")), engine) as agent:
+        await agent.run("Act.")
+    assert "phase.answered" in seen[0]
+    assert seen[0].index("phase.answered") < seen[0].index("call.started")
+
+
+async def test_a_thought_that_leaves_no_trace_is_a_phase_of_its_own(ledger: Ledger) -> None:
+    async with Agent(Script(says("Hm."), says("Hello.")), tools=paying(ledger)) as agent:
+        await agent.run("Think.", conversation="c", scope=Scope(run="thought"), reflect=True)
+        await agent.run("Hello?", conversation="c", scope=IN_RUN)
+        assert [body(event)["phase"] for event in of_run(agent.engine.journal, "phase.began", run="thought")] == ["reflect"]
+        assert [
+            m.content for m in recall(agent.engine.journal, agent.engine.blobs, RUN).history.messages if isinstance(m, UserMessage)
+        ] == ["Hello?"]
+
+
+async def test_a_large_message_is_kept_by_its_hash_and_found_again(ledger: Ledger) -> None:
+    long = "x" * 4_000
+    async with Engine(paying(ledger), limits=Limits(result_inline_bytes=1_000)) as engine, Agent(Script(says(long)), engine) as agent:
+        result = await agent.run("Write.", scope=IN_RUN)
+        (event,) = of_run(engine.journal, "phase.answered")
+        assert set(body(event)) == {"blob", "bytes"}
+        assert same(recall(engine.journal, engine.blobs, RUN).history.messages, result.messages)
+
+
+async def test_what_a_redactor_knows_is_nowhere_in_the_record_of_a_run(ledger: Ledger) -> None:
+    """And which calls lost a value by that is on record, so that they are never run from it."""
+    secret = says("It is hunter2.", call("look", {"what": "hunter2"}, id="1"), call("look", {"what": "b"}, id="2", position=1))
+    async with Engine(paying(ledger), redactor=Hider()) as engine, Agent(Script(secret, says("Done.")), engine) as agent:
+        await agent.run("Say hunter2.", scope=IN_RUN)
+        assert all(b"hunter2" not in event.body for event in engine.journal.read())
+        assert body(of_run(engine.journal, "phase.answered")[0])["lost"] == [0]
+
+
+async def test_a_run_that_cannot_be_recorded_ends_and_runs_nothing(ledger: Ledger) -> None:
+    async with Engine(paying(ledger)) as engine, Agent(Script(PAY), engine) as agent:
+
+        def full(*_: object) -> int:
+            raise OSError("no space left")
+
+        engine.journal.append = full  # type: ignore[method-assign, assignment]
+        result = await agent.run("Pay.")
+    assert (result.status, ledger.lines()) == ("failed", [])
+    assert "no space left" in result.reason
+
+
+# What the record tells again
+
+
+def conversations(ledger: Ledger) -> dict[str, tuple[Script, dict[str, Any]]]:
+    twice = says(call("look", {"what": "a"}, id="x"), call("look", {"what": "b"}, id="x", position=1))
+    looks = [says(call("look", {"what": "a"}, id=str(n))) for n in range(4)]
+    return {
+        "no calls": (Script(says("Hello.")), {}),
+        "two rounds": (Script(PAY, says("And.", call("look", {"what": "b"})), says("Done.")), {}),
+        "ids that come again": (Script(twice, twice, says("Done.")), {}),
+        "hints of the loop": (Script(*looks, says("Enough.")), {}),
+        "an exit call beside others": (
+            Script(says("x", call("leave", {"why": "done"}, id="e"), call("pay", {"to": "bob"}, position=1)), says("Bye.")),
+            {"exit_tools": [ToolSpec(name="leave", description="Leave.", schema={"type": "object"})]},
+        ),
+        "an answer of the wrong type": (Script(says("many"), says("7")), {"output": int}),
+        "a history made shorter": (
+            Script(says("a"), says("b"), says("c"), says("d")),
+            {"compact": Compaction(compact=keep_last(2), at_tokens=1)},
+        ),
+    }
+
+
+NAMES = tuple(conversations(Ledger(Path("nowhere"))))
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_the_conversation_is_the_same_when_it_is_made_from_the_record(name: str, ledger: Ledger) -> None:
+    model, settings = conversations(ledger)[name]
+    async with Agent(model, tools=paying(ledger), **settings) as agent:
+        for turn in range(4 if name == "a history made shorter" else 1):
+            result = await agent.run(f"Go {turn}.", conversation="c", scope=Scope(run=f"r{turn}"))
+        recalled = recall(agent.engine.journal, agent.engine.blobs, result.run)
+    assert same(recalled.history.messages, result.messages)
+    assert (recalled.results, recalled.signals) == (list(result.results), list(result.signals))
+    spent, told = result.spent, recalled.spent(None)
+    assert (told.iterations, told.calls, told.passes) == (spent.iterations, spent.calls, spent.passes)
+
+
+async def test_a_conversation_of_many_runs_is_told_from_its_beginning(ledger: Ledger) -> None:
+    """Each run's record begins where the last one's ended; a history that the host brings is kept whole."""
+    brought: list[Message] = [UserMessage("Before."), AssistantMessage(parts=())]
+    async with Agent(Script(*(says(str(n)) for n in range(5))), tools=paying(ledger)) as agent:
+        await agent.run("0", conversation="c", scope=Scope(run="r0"), history=brought)
+        for turn in range(1, 5):
+            result = await agent.run(str(turn), conversation="c", scope=Scope(run=f"r{turn}"))
+        assert all("history" not in body(of_run(agent.engine.journal, "run.began", run=f"r{n}")[0]) for n in range(1, 5))
+        assert same(recall(agent.engine.journal, agent.engine.blobs, "r4").history.messages, result.messages)
+
+
+# Resume
+
+
+async def cut_off(path: Path, ledger: Ledger, model: Script, until: Callable[[], bool], **settings: Any) -> None:
+    """Run until something is so, then break off the task, as Ctrl-C does."""
+    engine = Engine(journal=SqliteJournal(path), **settings)
+    async with engine, Agent(model, engine) as agent:
+        running = asyncio.ensure_future(agent.run("Pay ann.", scope=IN_RUN))
+        while not until():
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def resumed(path: Path, model: Script, run: str = RUN, **settings: Any) -> RunResult:
+    engine = Engine(journal=SqliteJournal(path), **settings)
+    async with engine, Agent(model, engine) as agent:
+        return await agent.resume(run)
+
+
+async def test_a_run_that_was_broken_off_in_a_pass_asks_the_model_again(tmp_path: Path, ledger: Ledger) -> None:
+    gate, path = Gate(), tmp_path / "journal.db"
+    await cut_off(path, ledger, Script([gate]), gate.reached.is_set, tools=paying(ledger))
+    result = await resumed(path, Script(PAY, says("Done.")), tools=paying(ledger))
+    assert (result.status, result.text, ledger.lines()) == ("completed", "Done.", ["ann"])
+
+
+async def test_a_call_that_was_broken_off_is_told_as_what_it_is(tmp_path: Path, ledger: Ledger) -> None:
+    path, forever = tmp_path / "journal.db", asyncio.Event()
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay, and never answer."""
+        ledger.write(to)
+        await forever.wait()
+        return "paid"
+
+    two = says(call("pay", {"to": "ann"}, id="1"), call("pay", {"to": "bob"}, id="2", position=1))
+    await cut_off(path, ledger, Script(two), lambda: bool(ledger.lines()), tools=[pay])
+    model = Script(says("I see."), says("Still."))
+    result = await resumed(path, model, tools=[pay])
+    first, second = tool_texts(model.seen[0])
+    assert (result.status, ledger.lines()) == ("completed", ["ann"])
+    assert "may have taken effect" in first
+    assert "Nothing was changed" in second
+    journal = SqliteJournal(path)
+    assert same(recall(journal, Engine().blobs, RUN).history.messages, result.messages)
+    await journal.close()
+
+
+async def test_a_question_is_answered_and_its_run_resumed_by_other_processes(tmp_path: Path, ledger: Ledger) -> None:
+    """The approval is for the very call that asked, and used up by it."""
+    path = tmp_path / "journal.db"
+    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()]}
+    async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(PAY), engine) as agent:
+        waiting = await agent.run("Pay ann.", scope=Scope(run=RUN, principal="eve", actor="ada"))
+    assert waiting.pending is not None
+    question = waiting.pending.approvals[0].approval_id
+    async with Engine(journal=SqliteJournal(path), **settings) as engine:
+        engine.answer(question, allow=True, by="bob")
+    result = await resumed(path, Script(PAY), **settings)
+    assert (result.status, ledger.lines()) == ("waiting", ["ann"])  # the same payment again is another question
+    assert "allowed by bob" in result.results[0].metadata.rule
+    assert "paid ann" in result.results[0].text
+    with pytest.raises(UsageError, match="open"):
+        async with Engine(journal=SqliteJournal(path), **settings) as engine:
+            engine.answer(question, allow=True)
+
+
+async def test_what_a_human_denied_the_model_is_told(tmp_path: Path, ledger: Ledger) -> None:
+    path = tmp_path / "journal.db"
+    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()]}
+    async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(PAY), engine) as agent:
+        waiting = await agent.run("Pay ann.", scope=IN_RUN)
+        assert waiting.pending is not None
+        engine.answer(waiting.pending.approvals[0].approval_id, allow=False, by="bob")
+    model = Script(says("All right."))
+    result = await resumed(path, model, **settings)
+    assert (result.status, ledger.lines()) == ("completed", [])
+    assert "bob said no" in tool_texts(model.seen[0])[0]
+    assert result.results[-1].code == "human_denied"
+
+
+async def test_an_approval_from_the_record_expires(tmp_path: Path, ledger: Ledger) -> None:
+    path, clock = tmp_path / "journal.db", ManualClock()
+    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()], "clock": clock}
+    async with Engine(journal=SqliteJournal(path, clock), **settings) as engine, Agent(Script(PAY), engine) as agent:
+        waiting = await agent.run("Pay ann.", scope=IN_RUN)
+        assert waiting.pending is not None
+        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+    clock.advance(engine.limits.approval_s + 1)
+    assert (await resumed(path, Script(), **settings)).status == "waiting"
+    assert ledger.lines() == []
+
+
+async def test_a_call_that_lost_a_value_to_redaction_is_not_run_from_the_record(tmp_path: Path, ledger: Ledger) -> None:
+    path = tmp_path / "journal.db"
+    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()], "redactor": Hider()}
+    secret = says(call("pay", {"to": "hunter2"}, id="1"))
+    async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(secret), engine) as agent:
+        waiting = await agent.run("Pay.", scope=IN_RUN)
+        assert waiting.pending is not None
+        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+    model = Script(says("I see."))
+    result = await resumed(path, model, **settings)
+    assert (result.status, ledger.lines()) == ("completed", [])
+    assert "a secret was taken out" in tool_texts(model.seen[0])[0]
+
+
+async def test_one_run_is_not_resumed_twice_at_once(tmp_path: Path, ledger: Ledger) -> None:
+    path, gate, other = tmp_path / "journal.db", Gate(), Gate()
+    await cut_off(path, ledger, Script([gate]), gate.reached.is_set, tools=paying(ledger))
+    engine = Engine(paying(ledger), journal=SqliteJournal(path))
+    async with engine, Agent(Script([other, *says("Done.")]), engine) as agent:
+        first = asyncio.ensure_future(agent.resume(RUN))
+        await other.reached.wait()
+        with pytest.raises(UsageError, match="being worked on"):
+            await agent.resume(RUN)
+        with pytest.raises(UsageError, match="another engine"):
+            SqliteJournal(path)
+        other.open.set()
+        assert (await first).completed
+
+
+@pytest.mark.parametrize(("run", "says_why"), [("nobody", "on record"), (RUN, "is over"), ("bare", "on record"), ("", "on record")])
+async def test_what_cannot_be_resumed_is_refused_with_a_reason(run: str, says_why: str, ledger: Ledger) -> None:
+    async with Agent(Script(says("Done.")), tools=paying(ledger)) as agent:
+        await agent.run("Go.", scope=IN_RUN)
+        await agent.engine.call(raw_call("look", what="a"), Scope(run="bare"))
+        with pytest.raises(UsageError, match=says_why):
+            await agent.resume(run)
+
+
+async def test_a_tool_that_can_verify_decides_when_a_run_is_resumed(tmp_path: Path, ledger: Ledger) -> None:
+    """Shown with the record of an engine that died; the kill itself is in tests/recovery."""
+    path, forever = tmp_path / "journal.db", asyncio.Event()
+
+    def verify(arguments: dict[str, object], key: str) -> Verified:
+        return Verified(happened=True, result=f"paid {arguments['to']}")
+
+    @tool(verify=verify)
+    async def pay(to: str) -> str:
+        """Pay, and never answer."""
+        ledger.write(to)
+        await forever.wait()
+        return "paid"
+
+    engine = Engine([pay], journal=SqliteJournal(path))
+    agent = Agent(Script(PAY), engine)
+    running = asyncio.ensure_future(agent.run("Pay ann.", scope=IN_RUN))
+    while not ledger.lines():
+        await asyncio.sleep(0)
+    copy = tmp_path / "copy.db"
+    source = apsw.Connection(str(path))
+    source.execute("VACUUM INTO ?", (str(copy),))  # as the disk would be after a power loss
+    source.close()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await engine.close()
+    result = await resumed(copy, Script(says("Done.")), tools=[pay])
+    assert ([one.text for one in result.results], ledger.lines()) == (["paid ann"], ["ann"])
