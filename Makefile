@@ -2,6 +2,7 @@
 # make test    every test
 # make check   style, types, layers
 # make bench   the measurements
+# make faults  runs killed at every moment, and resumed
 # Each sets up .venv by itself.
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DIR    ?=
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench faults clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) tools/check_python.py
@@ -31,6 +32,9 @@ check: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python -m bench
+
+faults: $(VENV)/ready
+	$(BIN)/python -m tests.recovery.table
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
