@@ -14,11 +14,12 @@ import pytest
 from callgate import Scope, Tool, ToolContext, tool
 from callgate.agent import Agent, AgentEvent, Budget, Compaction, MessageEnded, Notice, Settings
 from callgate.agent.feed import Feed
+from callgate.agent.history import History
 from callgate.agent.output import OutputInvalid, OutputType
 from callgate.agent.settings import Prices
-from callgate.calls import Text
+from callgate.calls import Text, ToolResult
 from callgate.errors import UsageError
-from callgate.messages import Message, UserMessage
+from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import CallReopened, CallSealed, ModelEvent, TextDelta, Usage
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
@@ -430,6 +431,17 @@ def test_a_pydantic_answer_is_not_bent_into_shape(text: str) -> None:
     with pytest.raises(OutputInvalid):
         OutputType(model).read(text)
     assert OutputType(model).read('{"count": 5}').count == 5
+
+
+def test_an_id_that_comes_again_and_again_is_told_apart_each_time() -> None:
+    """C37: each call has an id of its own, also where a server numbers anew in every answer."""
+    history = History([AssistantMessage(parts=(ToolCall(id="call_0-3", name="look", arguments="{}"),))])
+    result = ToolResult(id="", uid="", name="look", status="ok", content=(Text(text="seen"),))
+    for _ in range(20_000):
+        history.commit(AssistantMessage(parts=(ToolCall(id="call_0", name="look", arguments="{}"),)), [result])
+    ids = [message.call_id for message in history.messages if isinstance(message, ToolMessage)]
+    assert len(set(ids)) == 20_000
+    assert ids[:4] == ["call_0", "call_0-2", "call_0-4", "call_0-5"]
 
 
 # What is wrong is said where it is written

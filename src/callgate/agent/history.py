@@ -23,11 +23,13 @@ class History:
         messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
     """
 
-    __slots__ = ("_counted", "_ids", "_tokens", "messages", "recorded")
+    __slots__ = ("_counted", "_ids", "_numbers", "_tokens", "messages", "recorded")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
         self._ids = {call.id for message in self.messages if isinstance(message, AssistantMessage) for call in message.calls}
+        self._numbers: dict[str, int] = {}
+        """Where to look for a free number for an id that came before."""
         self._counted = 0
         self._tokens = 0
         self.recorded = 0
@@ -92,10 +94,12 @@ class History:
     def _unique(self, call: ToolCall) -> ToolCall:
         """The call under an id that no other call of the conversation has."""
         if call.id in self._ids or not call.id:
-            number = 2
-            while f"{call.id or 'call'}-{number}" in self._ids:
+            name = call.id or "call"
+            number = self._numbers.get(name, 2)
+            while f"{name}-{number}" in self._ids:
                 number += 1
-            call = replace(call, id=f"{call.id or 'call'}-{number}")
+            self._numbers[name] = number + 1
+            call = replace(call, id=f"{name}-{number}")
         self._ids.add(call.id)
         return call
 
