@@ -207,7 +207,7 @@ async def test_ctrl_c_ends_a_pass_of_the_model_at_once(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "told", "effects"),
-    [("y", "Paid", ["A7 12"]), ("n", "The person at the terminal said no", []), ("x\ny", "Paid", ["A7 12"])],
+    [("y", "Paid", ["A7 12"]), ("n", "he person at the terminal said no", []), ("x\ny", "Paid", ["A7 12"])],
     ids=["yes", "no", "neither, then yes"],
 )
 async def test_at_a_terminal_a_person_decides_and_the_run_goes_on(folder: Path, answer: str, told: str, effects: list[str]) -> None:
