@@ -14,6 +14,7 @@ import callgate
 from callgate.cli import _exits
 from callgate.cli._consoles import say
 from callgate.cli._record import default_journal
+from callgate.cli._resume_words import resume as resume_words
 from callgate.cli._run_words import run as run_words
 from callgate.cli._streams import guarded
 from callgate.cli._words import Actor, AsJson, CausedBy, Field, Journal, Kind, Run, Since, ToolName, Tools, Until
@@ -44,6 +45,7 @@ app.command(tools_app)
 app.command(log_app)
 
 app.command(run_words, name="run")
+app.command(resume_words, name="resume")
 
 
 def run(words: list[str]) -> int:

@@ -10,7 +10,7 @@ import asyncio
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from callgate.calls import Scope
 from callgate.cli import _exits
 from callgate.cli._consoles import print_json, say
 from callgate.cli._person import Person
-from callgate.cli._record import Record
+from callgate.cli._record import Record, default_journal
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
 from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
@@ -33,7 +33,7 @@ from callgate.models.http_model import HttpModel
 from callgate.policy import Rules
 from callgate.tools import Tool
 
-__all__ = ["run_task"]
+__all__ = ["TerminalRun", "run_task"]
 
 
 def run_task(options: RunOptions) -> int:
@@ -49,10 +49,10 @@ def run_task(options: RunOptions) -> int:
     settings = settings_of(options)
     record = Record.open(options.journal)
     tools = load_tools(options.tools, record.blobs)
-    return asyncio.run(_Run(options, task, system, model, record, tools, policies, settings).whole())
+    return asyncio.run(TerminalRun(options, task, system, model, record, tools, policies, settings).whole())
 
 
-class _Run:
+class TerminalRun:
     """One task, from its first word to its end, with the questions in between."""
 
     def __init__(
@@ -127,13 +127,16 @@ class _Run:
                 self._person.forget()
             listening.agent(event)
 
-        scope = Scope(run=self._run, workspace=self._workspace)
         with self._interruptible():
-            result = await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
+            result = await self._begun(task, hear)
         while result.pending is not None and self._answered(result):
             with self._interruptible():
                 result = await self._agent.resume(result, on_event=hear)
         return result
+
+    async def _begun(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
+        scope = Scope(run=self._run, workspace=self._workspace)
+        return await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
 
     def _answered(self, result: RunResult) -> bool:
         """Put every question; tells whether all of them have an answer."""
@@ -149,8 +152,6 @@ class _Run:
             answers.append(allowed)
             by = "--yes" if self._options.yes else "the person at the terminal"
             self._engine.answer(approval.approval_id, allow=allowed, by=by)
-            if not allowed:
-                self._person.refuse(call)
             self._tell(QuestionAnswered(approval=approval.approval_id, allowed=allowed, by=by))
             if self._interrupts:
                 return False
@@ -219,12 +220,24 @@ class _Run:
         if self._screen is None:
             return
         if result.status == "waiting" and not self._interrupts:
-            again = shlex.join(("callgate", "run", *self._options.words))
-            say("Nothing that was asked about has run. Say yes or no at a terminal, or allow it in a file of rules (--rules):", "cyan")
-            say(f"  {again}")
+            say("Nothing that was asked about has run. Say yes or no at a terminal, with --allow or --deny, or in a file of rules:", "cyan")
+            for line in self._how_to_go_on(result):
+                say(f"  {line}")
         if self._record.path is not None:
             say(f"  record  {self._record.path}", "dim")
         say(f"  more    {self._record.show_command(result.run)}", "dim")
+
+    def _how_to_go_on(self, result: RunResult) -> list[str]:
+        if self._record.path is None:
+            return [shlex.join(("callgate", "run", *self._options.words))]
+        approvals = result.pending.approvals if result.pending is not None else ()
+        words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
+        given = self._options
+        named = (("--model", given.model), ("--base-url", given.base_url), ("--rules", given.rules), ("--system", given.system))
+        words += [word for name, value in named if value for word in (name, value)]
+        words += [word for tools in given.tools if given.tools != ("builtin",) for word in ("--tools", tools)]
+        words += [] if str(self._record.path) == default_journal() else ["--record", str(self._record.path)]
+        return [shlex.join(("callgate", "resume", result.run, *words))]
 
     def _code(self, result: RunResult) -> int:
         if self._interrupts and result.status in ("stopped", "waiting"):

@@ -1,0 +1,75 @@
+"""`callgate resume`: go on with a run that waits for a human, or that was cut off when its process ended.
+
+The run's conversation, scope and open calls come from its record; the model, the tools and the rules are given again, because code and keys
+are not on record. Nothing is started before the record is found good. Everything else is as in `callgate run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate.agent import AgentEvent, RunResult
+from callgate.agent.recall import Recalled, recall
+from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._record import MEMORY, Record
+from callgate.cli._run import TerminalRun
+from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of
+from callgate.cli._specs import load_tools
+from callgate.errors import CallgateError, UsageError
+
+__all__ = ["Answers", "resume_run"]
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """What was said on the command line to a run's questions, by approval."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+def resume_run(run: str, options: RunOptions, answers: Answers) -> int:
+    """Go on with one run; the exit code."""
+    refuse_odd_text(run=run, **{f"answer {number}": text for number, text in enumerate((*answers.allow, *answers.deny), 1)})
+    both = sorted(set(answers.allow) & set(answers.deny))
+    if both:
+        raise UsageError(f"{both[0]} is both allowed and denied. Say one of them.")
+    if options.journal == MEMORY or not Path(options.journal).is_file():
+        raise UsageError(f"There is no journal at {options.journal}. Give the one that the run was recorded in, with --record FILE.")
+    system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
+    record = Record.open(options.journal)
+    try:
+        recalled = recall(record.journal, record.blobs, run)
+        options = replace(options, model=options.model or recalled.began.model, workspace=recalled.began.scope.workspace or ".")
+        model = model_of(options)
+        tools = load_tools(options.tools, record.blobs)
+    except CallgateError:
+        asyncio.run(record.journal.close())
+        raise
+    resumed = _Resumed(options, "", system, model, record, tools, policies, settings)
+    return asyncio.run(resumed.answered(recalled, answers))
+
+
+class _Resumed(TerminalRun):
+    """One run from where its record ends."""
+
+    async def answered(self, run: Recalled, answers: Answers) -> int:
+        """Give the answers, then go on; the exit code."""
+        self._run, self._conversation = run.run, run.began.scope.conversation
+        try:
+            for approval_id in answers.allow:
+                self._engine.answer(approval_id, allow=True, by="the person at the terminal")
+            for approval_id in answers.deny:
+                self._engine.answer(approval_id, allow=False, by="the person at the terminal")
+        except UsageError:
+            await self._engine.close()
+            await self._model.close()
+            raise
+        return await self.whole()
+
+    async def _begun(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
+        return await self._agent.resume(self._run, on_event=hear)
