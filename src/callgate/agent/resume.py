@@ -25,7 +25,7 @@ from callgate.messages import ToolCall
 __all__ = ["GoesOn", "nobody_takes_up", "waited_for"]
 
 
-_NO = "{tool} was denied. {who} said no. Do not try it again; go on without it, or say what you would need it for."
+_NO = "{tool} was denied: {who} said no. Do not try it again; go on without it, or say what you would need it for."
 
 
 class GoesOn(Struct, frozen=True, kw_only=True):
@@ -98,15 +98,11 @@ def waited_for(pending: Pending, answer_to: Callable[[str], Question | None]) ->
     for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=False)):
         question = answer_to(approval.approval_id)
         if question is not None and question.allowed is False:
-            refusal = CallDenied(_NO.format(tool=call.name, who=_capital(question.by or "a human")), code="human_denied")
+            refusal = CallDenied(_NO.format(tool=call.name, who=question.by or "a human"), code="human_denied")
             left[place] = LeftOpen(refusal=refusal)
         elif place in pending.lost:
             left[place] = LeftOpen(refusal=_lost(call, None))
     return left
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _outcome(call: ToolCall, end: Event) -> Outcome | None:
