@@ -170,6 +170,28 @@ async def test_a_run_that_cannot_be_recorded_ends_and_runs_nothing(ledger: Ledge
 # What the record tells again
 
 
+async def test_a_run_is_remembered_as_a_line_for_each_call(ledger: Ledger) -> None:
+    """D35: a condensed form of call and result, for later steps; nothing of it is longer than a line."""
+    long = says(
+        call("look", {"what": "x" * 5_000}, id="1"), call("pay", {"to": "ann\nbob"}, id="2", position=1), call("none", id="3", position=2)
+    )
+    async with Agent(Script(long, says("Done.")), tools=paying(ledger)) as agent:
+        await agent.run("Go.", scope=IN_RUN)
+        remembered = agent.episodes(RUN)
+        assert agent.episodes("another") == []
+    assert [(one.tool, one.status) for one in remembered] == [("look", "ok"), ("pay", "ok"), ("none", "error")]
+    assert all(len(one.line) < 400 and "\n" not in one.line for one in remembered)
+    assert remembered[1].line.startswith("pay(to=")
+    assert "paid ann" in remembered[1].line
+
+
+async def test_what_is_remembered_of_a_run_has_no_secret(ledger: Ledger) -> None:
+    engine = Engine(paying(ledger), redactor=Hider())
+    async with engine, Agent(Script(says(call("look", {"what": "hunter2"})), says("Done.")), engine) as agent:
+        await agent.run("Go.", scope=IN_RUN)
+        assert ["hunter2" in one.line for one in agent.episodes(RUN)] == [False]
+
+
 def conversations(ledger: Ledger) -> dict[str, tuple[Script, dict[str, Any]]]:
     twice = says(call("look", {"what": "a"}, id="x"), call("look", {"what": "b"}, id="x", position=1))
     looks = [says(call("look", {"what": "a"}, id=str(n))) for n in range(4)]
@@ -296,7 +318,7 @@ async def test_what_a_human_denied_the_model_is_told(tmp_path: Path, ledger: Led
     model = Script(says("All right."))
     result = await resumed(path, model, **settings)
     assert (result.status, ledger.lines()) == ("completed", [])
-    assert "bob said no" in tool_texts(model.seen[0])[0]
+    assert "Bob said no" in tool_texts(model.seen[0])[0]
     assert result.results[-1].code == "human_denied"
 
 

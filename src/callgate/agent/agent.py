@@ -49,6 +49,7 @@ from callgate.tools import Tool
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction, Compactor
     from callgate.agent.deliberate import Deliberate, Deliberation, Exposure
+    from callgate.agent.episodes import Episode
     from callgate.agent.output import OutputType
     from callgate.agent.recall import Recalled
     from callgate.agent.resume import GoesOn
@@ -281,6 +282,12 @@ class Agent:
             if not running.done():
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
+
+    def episodes(self, run: str) -> list[Episode]:
+        """What the calls of a run came to, a short line each, from the engine's journal: for later steps to remember."""
+        from callgate.agent.episodes import episodes
+
+        return episodes(self.engine.journal.read(run=run))
 
     # Control
 

@@ -1,0 +1,66 @@
+"""What a run did, a line for each call: short enough to remember, and made from the record alone.
+
+For later steps and later runs: what was called, with what, and what came of it, without the weight of it all. Nested calls are
+their caller's business and are left out. Pure; keeps nothing, and decides nothing about what is worth remembering.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from callgate._printable import one_line
+from callgate._summary import CallSummary, summarise
+from callgate.events import Event
+
+__all__ = ["Episode", "episodes"]
+
+_MOST_ARGUMENTS = 120
+_MOST_RESULT = 160
+
+
+class Episode(Struct, frozen=True, kw_only=True):
+    """One call, condensed."""
+
+    uid: str
+    at_ns: int
+    """When it came, UTC nanoseconds."""
+    tool: str
+    status: str
+    """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open`."""
+    line: str
+    """`tool(arguments): status, result`, at most some 350 characters, without line breaks."""
+
+
+def episodes(events: Iterable[Event]) -> list[Episode]:
+    """The calls of these events, each as one line, in the order in which they came."""
+    return [
+        Episode(uid=call.uid, at_ns=call.at_ns, tool=call.tool, status=call.status, line=_line(call))
+        for call in summarise(events)
+        if not call.origin.startswith("tool:")
+    ]
+
+
+def _line(call: CallSummary) -> str:
+    said = _said(call)
+    return f"{one_line(call.tool, 64)}({_arguments(call.arguments)}): {call.status}{', ' + said if said else ''}"
+
+
+def _arguments(text: str) -> str:
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        return one_line(text, _MOST_ARGUMENTS)
+    return one_line(", ".join(f"{key}={json.dumps(one, ensure_ascii=False)}" for key, one in value.items()), _MOST_ARGUMENTS)
+
+
+def _said(call: CallSummary) -> str:
+    if call.error:
+        return one_line(call.error, _MOST_RESULT)
+    content = call.result.get("content")
+    texts = [part.get("text", "") for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return one_line(" ".join(str(text) for text in texts if text), _MOST_RESULT)
