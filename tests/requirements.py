@@ -221,7 +221,7 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
     Requirement("D34", "A call is added to its phase of the run.", ("tests/agent/test_record.py::test_a_run_is_on_record_with_its_phases_their_messages_and_their_calls",)),
     Requirement("D35", "A short form of call and result is remembered for later steps.", ("tests/agent/test_record.py::test_a_run_is_remembered_as_a_line_for_each_call",)),
     Requirement("D36", "Every result is announced on the bus as `tool.completed`.", ("tests/acceptance/test_bus_and_hooks.py::test_every_result_is_announced_as_a_completed_tool_whatever_it_is",)),
-    Requirement("D37", "Each write is kept in a shadow repository.", OPEN),
+    Requirement("D37", "Each write is kept in a shadow repository.", ("tests/undo/test_undo.py::test_a_write_is_undone_and_redone_exactly", "tests/undo/test_undo.py::test_git_reads_the_store", "tests/undo/test_undo.py::test_a_broken_store_fails_no_call_and_is_told")),
     Requirement("D38", "Each write marks its file for indexing.", OPEN),
     Requirement("D39", "Each write is told to the memory.", OPEN),
     Requirement("D40", "The result is in the model's next message.", ("tests/agent/test_turn.py::test_the_model_sees_the_result_in_its_next_message_and_the_turn_completes",)),

@@ -50,7 +50,7 @@ from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, RecordFailed, UsageError
 from callgate.events import Body, Bus, Draft
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner
+from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
@@ -87,6 +87,7 @@ class Engine:
         repair: Repair complete but malformed JSON arguments, and note it; cut-off ones are refused either way.
         restart: Consumes results that enrich the context instead of the history.
         redactor: Takes secrets out of whatever is recorded or shown.
+        undo: Keeps what calls change in their workspace, so that it can be undone (`callgate.undo.Shadows`); None: nothing is kept.
         run: The id of the engine's own run, for scopes that name none.
     """
 
@@ -107,6 +108,7 @@ class Engine:
         repair: bool = False,
         restart: RestartHandler | None = None,
         redactor: Redactor | None = None,
+        undo: WriteLog | None = None,
         clock: Clock | None = None,
         run: str = "",
     ) -> None:
@@ -156,6 +158,7 @@ class Engine:
             clock=self.clock,
             timeout_s=self._timeout_s,
             grace_s=limits.grace_s,
+            writes=undo,
         )
         for one in tools:
             self.register(one)

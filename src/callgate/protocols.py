@@ -12,6 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from callgate._signals import AbortSignal
+from callgate.calls import Scope
 from callgate.events import Draft, Event
 from callgate.queries import EventQuery
 from callgate.route import ApprovedCall, ValidatedCall
@@ -27,12 +28,14 @@ __all__ = [
     "InstantPolicy",
     "Journal",
     "JournalStatus",
+    "Kept",
     "Modify",
     "Policy",
     "RestartHandler",
     "RunRequest",
     "Runner",
     "Verdict",
+    "WriteLog",
 ]
 
 
@@ -218,6 +221,37 @@ class CacheStore(Protocol):
     def drop_group(self, group: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """What was kept of a call's writes."""
+
+    commit: str
+    """Where."""
+    paths: tuple[str, ...]
+    """What changed, the first of it."""
+    count: int
+    """How many paths changed."""
+    unkept: tuple[str, ...] = ()
+    """What changed and cannot be put back, the first of it."""
+    not_looked_at: int = 0
+    """Paths that may have changed and were left out, because the user's own files say so."""
+
+
+class WriteLog(Protocol):
+    """Keeps what calls change in a workspace, so that it can be undone. Called in threads; what it raises fails no call."""
+
+    def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> object:
+        """Have what the call may change kept when this returns: the call starts then.
+
+        Args:
+            keys: Paths in the workspace; None: anything in it.
+        """
+        ...
+
+    def finish(self, opened: object) -> Kept | None:
+        """Keep what has changed since; None where nothing has. Called once for each `begin`, whatever became of the call."""
+        ...
 
 
 RestartHandler = Callable[[object], Awaitable[bool]]

@@ -15,8 +15,10 @@ from callgate._pipeline.cache import Cache
 from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.flight import Flight
+from callgate._pipeline.keep import kept
 from callgate._pipeline.run import Ran, run
 from callgate._runners import Runners
+from callgate.protocols import WriteLog
 from callgate.route import ApprovedCall, Checked
 
 __all__ = ["Executor"]
@@ -25,13 +27,24 @@ __all__ = ["Executor"]
 class Executor:
     """Runs the approved calls of one engine."""
 
-    def __init__(self, *, desk: Desk, cache: Cache, runners: Runners, clock: Clock, timeout_s: float, grace_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        desk: Desk,
+        cache: Cache,
+        runners: Runners,
+        clock: Clock,
+        timeout_s: float,
+        grace_s: float,
+        writes: WriteLog | None = None,
+    ) -> None:
         self._desk = desk
         self._cache = cache
         self._runners = runners
         self._clock = clock
         self._timeout_s = timeout_s
         self._grace_s = grace_s
+        self._writes = writes
 
     def checked(self, flight: Flight, approved: ApprovedCall) -> Awaitable[Checked]:
         """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
@@ -84,7 +97,8 @@ class Executor:
         touched = approved.call.tool.touched(approved.call.arguments, flight.scope)
         self._cache.written(touched)
         try:
-            return await self._ran(flight, approved)
+            async with kept(self._writes, flight, approved, touched):
+                return await self._ran(flight, approved)
         except BaseException:
             if flight.started:
                 flight.state.now_uncertain(approved)

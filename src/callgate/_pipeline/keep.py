@@ -1,0 +1,66 @@
+"""Stand before and after a call that may write to a workspace, so that what it writes can be undone.
+
+Innermost, between the last check and the start: the old content is kept before the tool's code may be entered, and what became of it
+once that code has ended, however it ended. Keeping that fails never fails the call: it is on record, and undo refuses what was not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.record import Reason, clean
+from callgate.protocols import Kept, WriteLog
+from callgate.route import ApprovedCall
+from callgate.tools.resources import Touched
+
+__all__ = ["kept"]
+
+log = logging.getLogger("callgate")
+_SCHEME = "file:"
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def kept(writes: WriteLog | None, flight: Flight, approved: ApprovedCall, touched: Touched | None) -> AsyncIterator[None]:
+    """Keep what the call changes while the block runs."""
+    if writes is None or not flight.scope.workspace or (keys := _keys(touched)) == ():
+        yield
+        return
+    tool = approved.call.tool.name
+    opened = await _tried(flight, tool, "before", lambda: writes.begin(flight.scope, flight.uid, tool, keys))
+    try:
+        yield
+    finally:
+        if opened is not None:
+            await asyncio.shield(asyncio.ensure_future(_ended(writes, flight, tool, opened)))
+
+
+async def _ended(writes: WriteLog, flight: Flight, tool: str, opened: object) -> None:
+    done = await _tried(flight, tool, "after", lambda: writes.finish(opened))
+    if isinstance(done, Kept):
+        details: dict[str, object] = {"commit": done.commit, "paths": [clean(path) for path in done.paths], "count": done.count}
+        details |= {"unkept": [clean(path) for path in done.unkept]} if done.unkept else {}
+        details |= {"not_looked_at": done.not_looked_at} if done.not_looked_at else {}
+        flight.write("files.kept", Reason(reason=f"{tool} changed files", details=details))
+
+
+async def _tried(flight: Flight, tool: str, when: str, act: Callable[[], T]) -> T | None:
+    try:
+        return await asyncio.to_thread(act)
+    except Exception as error:
+        why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {clean(error)}"
+        log.error("Undo: %s", why)
+        flight.write("files.not_kept", Reason(reason=why))
+        return None
+
+
+def _keys(touched: Touched | None) -> tuple[str, ...] | None:
+    """Paths that the call may write; None: any, because it does not say."""
+    if touched is None:
+        return None
+    return tuple(sorted(key.removeprefix(_SCHEME) for key in touched.writes if key.startswith(_SCHEME)))

@@ -1,0 +1,216 @@
+"""Put paths back: check all of them, then all or none.
+
+Everything that can be known is checked before anything is changed: what is there, that the stored content is whole, that folders can be
+made or emptied. Where the system refuses a step after all, the steps before it are taken back. Works in folders that were opened name by
+name, never through a link, and looks again just before a name is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from msgspec import Struct
+
+from callgate._undo.objects import Objects, blob_name
+from callgate._undo.plan import Move
+from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed
+from callgate._undo.state import State, described, look, opened_parent, same, sees
+from callgate._workspace.replace import put
+
+__all__ = ["Ready", "apply", "check", "take_back"]
+
+
+class Ready(Struct, frozen=True, kw_only=True):
+    """A move that was checked, and what is there now."""
+
+    move: Move
+    now: State
+
+
+def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tuple[list[Ready], list[Conflict], list[str]]:
+    """What has to be done, what cannot be, and folders that stay because they hold more. Keeps what is there now."""
+    ready, conflicts, stay = list[Ready](), list[Conflict](), list[str]()
+    targets = {move.path: move.target for move in moves}
+    for move in moves:
+        now = sees(root, move.path, lambda data: objects.put("blob", data), limit)[1]
+        if same(now, move.target) and (now == move.target or now != move.expected):
+            continue  # somebody put it back; what the call itself wrote with the same bytes still has the call's time
+        if now.kind == "directory" and move.target.kind != "directory" and not _emptied(root, move.path, targets):
+            if move.target.kind == "absent":
+                stay.append(move.path)
+            else:
+                conflicts.append(
+                    Conflict(path=move.path, why="not_empty", text="it is a folder that holds what no call wrote. Move that away.")
+                )
+            continue
+        found = _fault(root, move, now, targets, objects)
+        if found:
+            conflicts.append(found)
+        else:
+            ready.append(Ready(move=move, now=now))
+    return ready, conflicts, stay
+
+
+def _fault(root: int, move: Move, now: State, targets: dict[str, State], objects: Objects) -> Conflict | None:
+    if not same(now, move.expected):
+        text = f"expected {described(move.expected)}, found {described(now)}. Somebody else changed it: save that, or leave this path out."
+        return Conflict(path=move.path, why="changed", text=text)
+    if move.target.kind == "absent":
+        return None
+    if not _has_folder(root, move.path, targets):
+        return Conflict(path=move.path, why="unsafe", text="its folder is gone or is a link now. Put the folder back first.")
+    if move.target.blob:
+        try:
+            objects.get(move.target.blob)
+        except StoreDamaged as error:
+            return Conflict(path=move.path, why="damaged", text=str(error))
+    return None
+
+
+def _emptied(root: int, path: str, targets: dict[str, State]) -> bool:
+    """Whether everything in this folder is going."""
+    try:
+        with opened_parent(root, f"{path}/x") as (folder, _):
+            names = os.listdir(folder)
+    except OSError:
+        return False
+    gone = State()
+    for name in names:
+        below = f"{path}/{name}"
+        if targets.get(below, State(kind="special")) != gone:
+            return False
+        with opened_parent(root, below) as (folder, last):
+            if look(folder, last, lambda _: "", 0)[1].kind == "directory" and not _emptied(root, below, targets):
+                return False
+    return True
+
+
+def _has_folder(root: int, path: str, targets: dict[str, State]) -> bool:
+    above = path.rpartition("/")[0]
+    if above in targets:
+        return targets[above].kind == "directory"
+    try:
+        with opened_parent(root, path):
+            return True
+    except OSError:
+        return False
+
+
+def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> None:
+    """Make every move.
+
+    Raises:
+        UndoFailed: One could not be made; those before it were taken back.
+    """
+    done: list[Ready] = []
+    try:
+        for one in _in_order(ready):
+            done.append(one)
+            _carry_out(root, one, objects, limit)
+        _set_folders(root, ready)
+    except (OSError, StoreDamaged) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise UndoFailed(done[-1].move.path, why, take_back(root, done, objects, limit)) from error
+
+
+def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int) -> tuple[str, ...]:
+    """Undo what was done of an undo; the paths that could not be taken back."""
+    left: list[str] = []
+    back: dict[str, Ready] = {}
+    for one in done:
+        state = sees(root, one.move.path, lambda data: objects.put("blob", data), limit)[1]
+        if not same(state, one.now):
+            back[one.move.path] = Ready(move=Move(path=one.move.path, expected=state, target=one.now), now=state)
+    for one in _in_order(list(back.values())):
+        try:
+            _carry_out(root, one, objects, limit)
+        except (OSError, StoreDamaged):
+            left.append(one.move.path)
+    with suppress(OSError):
+        _set_folders(root, list(back.values()))
+    return tuple(left)
+
+
+def _in_order(ready: Sequence[Ready]) -> Iterator[Ready]:
+    """What goes first, the deepest before what holds it; then what comes, folders before what they hold."""
+    for one in sorted(ready, key=lambda one: one.move.path.count("/"), reverse=True):
+        if _goes(one):
+            yield Ready(move=Move(path=one.move.path, expected=one.now, target=State()), now=one.now)
+    for one in sorted(ready, key=lambda one: one.move.path.count("/")):
+        if one.move.target.kind != "absent":
+            yield Ready(move=one.move, now=State()) if _goes(one) else one
+
+
+def _goes(one: Ready) -> bool:
+    """Whether what is there must be taken away: a folder and a file cannot replace each other."""
+    target = one.move.target.kind
+    return one.now.kind != "absent" and (target == "absent" or "directory" in (one.now.kind, target)) and one.now.kind != target
+
+
+def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
+    target = one.move.target
+    with opened_parent(root, one.move.path) as (folder, name):
+        still = _still(root, one, folder, name, limit)
+        if target.kind == "file":
+            put(folder, name, [objects.get(target.blob)], mode=target.mode, replace=one.now.kind != "absent", still_there=still)
+            _dress(folder, name, target)
+        elif target.kind == "link":
+            _link(folder, name, os.fsdecode(objects.get(target.blob)), still)
+            _dress(folder, name, target)
+        elif target.kind == "directory" and one.now.kind != "directory":
+            os.mkdir(name, 0o700, dir_fd=folder)
+        elif target.kind == "absent":
+            still()
+            (os.rmdir if one.now.kind == "directory" else os.unlink)(name, dir_fd=folder)
+
+
+def _still(root: int, one: Ready, folder: int, name: str, limit: int) -> Callable[[], None]:
+    """A last look: the same thing is there, in the same folder."""
+
+    def look_again() -> None:
+        with opened_parent(root, one.move.path) as (again, _):
+            if not os.path.samestat(os.fstat(again), os.fstat(folder)):
+                raise OSError("its folder was moved meanwhile")
+        now = look(folder, name, blob_name, limit)[1]
+        if not same(now, one.now):
+            raise OSError(f"it was changed meanwhile to {described(now)}")
+
+    return look_again
+
+
+def _link(folder: int, name: str, target: str, still: Callable[[], None]) -> None:
+    draft = f".callgate-{secrets.token_hex(8)}.tmp"
+    os.symlink(target, draft, dir_fd=folder)
+    try:
+        still()
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+
+
+def _dress(folder: int, name: str, target: State) -> None:
+    """Owner, mode and time, as they were."""
+    now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if (now.st_uid, now.st_gid) != (target.uid, target.gid):
+        os.chown(name, target.uid, target.gid, dir_fd=folder, follow_symlinks=False)
+        if target.kind == "file":
+            os.chmod(name, target.mode, dir_fd=folder)
+    os.utime(name, ns=(now.st_atime_ns, target.mtime_ns), dir_fd=folder, follow_symlinks=False)
+
+
+def _set_folders(root: int, ready: Sequence[Ready]) -> None:
+    for one in sorted(ready, key=lambda one: one.move.path.count("/"), reverse=True):
+        if one.move.target.kind == "directory":
+            with _opened(root, one.move.path) as fd:
+                os.fchmod(fd, one.move.target.mode)
+
+
+@contextmanager
+def _opened(root: int, path: str) -> Iterator[int]:
+    with opened_parent(root, f"{path}/x") as (folder, _):
+        yield folder

@@ -1,0 +1,149 @@
+"""What an undo or redo must find at each path, and what it puts there. Pure.
+
+Undoing several changes at once is one step per path: from what the newest of them left to what the oldest of them found. That is right
+only where nobody else stands between: a change that is not undone with them, or one that nobody recorded, is a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from msgspec import Struct
+
+from callgate._undo.changes import Change, Step
+from callgate._undo.refusals import Conflict
+from callgate._undo.state import State, described, same
+
+__all__ = ["Direction", "Move", "Plan", "plan", "undone_paths"]
+
+Direction = Literal["undo", "redo"]
+Wanted = Callable[[str], bool]
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """One path: what must be there, and what is put there."""
+
+    path: str
+    expected: State
+    target: State
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What would be done. With conflicts, nothing is."""
+
+    direction: Direction
+    changes: tuple[Change, ...]
+    """Those that have a path in it, the oldest first."""
+    moves: tuple[Move, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    told: tuple[str, ...] = ()
+    """What the changes may have done that cannot be put back, a sentence each."""
+
+
+def undone_paths(changes: Iterable[Change]) -> dict[str, set[str]]:
+    """By a change's id, the paths that are undone now. `changes`: all, the oldest first."""
+    undone: dict[str, set[str]] = {}
+    for change in changes:
+        for of in change.of:
+            paths = undone.setdefault(of, set())
+            (paths.update if change.kind == "undo" else paths.difference_update)(step.path for step in change.steps)
+    return undone
+
+
+def plan(
+    changes: Sequence[Change], selected: frozenset[str], direction: Direction, *, wanted: Wanted, whole: bool, interrupted: bool = False
+) -> Plan:
+    """Work out the moves.
+
+    Args:
+        changes: All from the oldest selected one on, the oldest first; undos and redos included.
+        selected: Ids of the changes to undo or redo.
+        wanted: Whether a path is within the scope that was asked for.
+        whole: Whether that scope is everything: then what was not kept at all is a conflict.
+        interrupted: Whether a call whose end nobody saw may be undone.
+    """
+    undone = undone_paths(changes)
+    rows: dict[str, list[tuple[Change, Step]]] = {}
+    for change in changes:
+        for step in change.steps:
+            gone = step.path in undone.get(change.id, ())
+            if change.kind == "call" and wanted(step.path) and gone == (direction == "redo"):
+                rows.setdefault(step.path, []).append((change, step))
+    later = _live_later(changes, selected, undone) if direction == "redo" else {}
+    moves, conflicts, used = [], [], set[str]()
+    for path, row in rows.items():
+        first = next((place for place, (change, _) in enumerate(row) if change.id in selected), None)
+        if first is None:
+            continue
+        if direction == "redo":
+            row = [(change, step) for change, step in row if change.id in selected]
+            first = 0
+        found = _fault(path, row[first:], selected, later.get(path), interrupted=interrupted)
+        steps = [step for _, step in row[first:]]
+        used.update(change.id for change, _ in row[first:] if change.id in selected)
+        ends = (steps[-1].after, steps[0].before)
+        moves.append(Move(path=path, expected=ends[direction == "redo"], target=ends[direction == "undo"]))
+        conflicts += [found] if found else []
+    chosen = tuple(change for change in changes if change.id in selected)
+    conflicts += [one for change in chosen if whole for one in _gaps(change)]
+    told = tuple(dict.fromkeys(text for change in chosen for text in _told(change)))
+    return Plan(
+        direction=direction,
+        changes=tuple(change for change in chosen if change.id in used),
+        moves=tuple(sorted(moves, key=lambda move: move.path)),
+        conflicts=tuple(conflicts),
+        told=told,
+    )
+
+
+def _live_later(changes: Sequence[Change], selected: frozenset[str], undone: dict[str, set[str]]) -> dict[str, Change]:
+    """By path, a call that wrote it after a selected one and still stands."""
+    seen, found = False, dict[str, Change]()
+    for change in changes:
+        seen = seen or change.id in selected
+        if seen and change.kind == "call" and change.id not in selected:
+            found |= {step.path: change for step in change.steps if step.path not in undone.get(change.id, ())}
+    return found
+
+
+def _fault(
+    path: str, row: list[tuple[Change, Step]], selected: frozenset[str], later: Change | None, *, interrupted: bool
+) -> Conflict | None:
+    other = later or next((change for change, _ in row if change.id not in selected), None)
+    if other is not None:
+        text = f"{other.call.tool or 'a call'} ({other.call.uid}) wrote it later. Undo that first, or both at once."
+        return Conflict(path=path, why="later_call", text=text)
+    for change, step in row:
+        if change.interrupted and not interrupted:
+            text = f"nobody saw the end of {change.call.uid}, so what is there may be somebody else's. Look, then allow interrupted calls."
+            return Conflict(path=path, why="interrupted", text=text)
+        why = step.before.why or step.after.why
+        if why:
+            return Conflict(path=path, why="not_kept", text=f"its content was not kept ({why.replace('_', ' ')}). Leave this path out.")
+    for (_, one), (change, two) in pairwise(row):
+        if not same(one.after, two.before):
+            text = f"it was changed before {change.call.uid} by somebody else: {described(one.after)} became {described(two.before)}."
+            return Conflict(path=path, why="changed_between", text=f"{text} Undo {change.call.uid} alone.")
+    return None
+
+
+def _gaps(change: Change) -> list[Conflict]:
+    return [
+        Conflict(
+            path=path, why="not_kept", text=f"{change.call.uid} may have changed it, and it was not kept ({gap.why}). Leave this path out."
+        )
+        for gap in change.gaps
+        if gap.blocks
+        for path in gap.paths or ("*",)
+    ]
+
+
+def _told(change: Change) -> list[str]:
+    return [
+        f"{change.call.uid}: {gap.count:,} ignored path{'s' if gap.count != 1 else ''} not looked at ({', '.join(gap.paths)}"
+        f"{', …' if gap.count > len(gap.paths) else ''})"
+        for gap in change.gaps
+        if not gap.blocks
+    ]

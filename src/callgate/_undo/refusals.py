@@ -1,0 +1,61 @@
+"""Why something was not undone: three errors, each before anything was changed or after everything was put back."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from callgate.errors import CallgateError
+
+__all__ = ["Conflict", "StoreDamaged", "UndoFailed", "UndoRefused", "Why"]
+
+Why = Literal["changed", "changed_between", "later_call", "not_kept", "interrupted", "not_empty", "unsafe", "damaged"]
+_SHOWN = 20
+
+
+class Conflict(Struct, frozen=True, kw_only=True):
+    """One path that cannot be put back."""
+
+    path: str
+    why: Why
+    text: str
+    """A sentence: what was expected, what is there, and what to do."""
+
+
+class UndoRefused(CallgateError):
+    """The user must decide: these paths cannot be put back exactly. Nothing was changed."""
+
+    code = "undo_refused"
+
+    def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
+        lines = [f"  {one.path}: {one.text}" for one in conflicts[:_SHOWN]]
+        if len(conflicts) > _SHOWN:
+            lines.append(f"  and {len(conflicts) - _SHOWN} more")
+        many = f"{len(conflicts)} path{'s' if len(conflicts) != 1 else ''}"
+        super().__init__("\n".join([f"Nothing was changed: {many} cannot be put back exactly.", *lines]))
+        self.conflicts = conflicts
+
+
+class UndoFailed(CallgateError):
+    """The operator must act: the system refused a step half way. `left` names what could not be put back as it was before."""
+
+    code = "undo_failed"
+
+    def __init__(self, path: str, why: str, left: tuple[str, ...] = ()) -> None:
+        state = f"These paths are not as they were: {', '.join(left)}." if left else "Everything is as it was before."
+        super().__init__(
+            f"{path} could not be put back: {why}. {state} The stored content is kept; make room or give rights, and try again."
+        )
+        self.path = path
+        self.left = left
+
+
+class StoreDamaged(CallgateError):
+    """The operator must act: what was stored is not there any more, or not as it was stored."""
+
+    code = "undo_store_damaged"
+
+    def __init__(self, folder: str, name: str) -> None:
+        super().__init__(f"Object {name[:12]} of {folder} is missing or altered, so it was not used. Restore that folder from a backup.")
+        self.name = name

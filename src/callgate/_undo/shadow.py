@@ -1,0 +1,267 @@
+"""One workspace's changes, for whoever wants to see them, take them back or make them again.
+
+Names what is meant (a call, a run, a turn, a checkpoint), plans, checks and applies, all or nothing. Every undo and redo is a change like
+a call's: kept first, committed, and shown by `changes`. Knows nothing of engines or journals.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._undo.apply import Ready, apply, check, take_back
+from callgate._undo.changes import Call, Change, Step, history
+from callgate._undo.checkpoints import Checkpoint, Checkpoints
+from callgate._undo.difference import Difference, difference
+from callgate._undo.keeping import Keeping, UndoLimits
+from callgate._undo.objects import Objects
+from callgate._undo.place import default_place, folder_of
+from callgate._undo.plan import Direction, Move, Plan, plan, undone_paths
+from callgate._undo.refusals import StoreDamaged, UndoFailed, UndoRefused
+from callgate._undo.state import State, sees
+from callgate._workspace.tree import Glob
+from callgate.errors import UsageError
+
+__all__ = ["Shadow", "Undone"]
+
+
+class Undone(Struct, frozen=True, kw_only=True):
+    """What an undo or redo did, or would do."""
+
+    direction: Direction
+    calls: tuple[str, ...]
+    """Uids, in the order in which they were made."""
+    runs: tuple[str, ...]
+    paths: tuple[str, ...]
+    """What was put back."""
+    already: tuple[str, ...] = ()
+    """What was there already."""
+    stay: tuple[str, ...] = ()
+    """Folders that a call made and that hold more than it put there: they stay."""
+    told: tuple[str, ...] = ()
+    """What the calls may have done that nothing was kept of, a sentence each."""
+    commit: str = ""
+    """Empty for a dry run, and where nothing had to be done."""
+
+
+class Shadow:
+    """The kept changes of one workspace.
+
+    Args:
+        workspace: Its root folder.
+        place: The folder in which repositories of all workspaces are; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder.
+        own: Paths inside the workspace that are the host's own (a journal), and that no snapshot looks at.
+
+    Raises:
+        UsageError: The workspace is no folder.
+    """
+
+    def __init__(
+        self,
+        workspace: str | os.PathLike[str],
+        *,
+        place: str | os.PathLike[str] | None = None,
+        limits: UndoLimits | None = None,
+        sync: bool = True,
+        own: Iterable[str] = (),
+    ) -> None:
+        self.workspace = os.path.realpath(workspace)
+        if not os.path.isdir(self.workspace):
+            raise UsageError(f"There is no folder {self.workspace}. Give the workspace whose changes are meant.")
+        self.folder = folder_of(self.workspace, os.fspath(place) if place is not None else default_place())
+        """The repository: `git --git-dir FOLDER log` reads it."""
+        self._objects = Objects(self.folder, sync=sync)
+        self._objects.replace("description", f"What callgate's calls changed in {self.workspace}\n".encode("utf-8", "backslashreplace"))
+        self.keeping = Keeping(self.workspace, self._objects, limits or UndoLimits(), own)
+        self.checkpoints = Checkpoints(self._objects, self.keeping.mutex)
+
+    # What there is
+
+    def changes(self) -> list[Change]:
+        """Every kept change, undos and redos included, the oldest first."""
+        with self.keeping.mutex:
+            self.keeping.recover()
+            return list(history(self._objects))[::-1]
+
+    def select(self, words: str, changes: list[Change], direction: Direction = "undo") -> frozenset[str]:
+        """The ids of what these words mean: a call's uid or its end, a run, `RUN@TURN`, a checkpoint's name, or `last`.
+
+        Raises:
+            UsageError: Nothing, or more than one call.
+        """
+        undone = undone_paths(changes)
+        calls = [change for change in changes if change.kind == "call"]
+        fitting = [one for one in calls if (direction == "undo") == any(step.path not in undone.get(one.id, ()) for step in one.steps)]
+        run, _, turn = words.rpartition("@")
+        tries = (
+            [one for one in calls if words in (one.call.uid, one.id)],
+            [one for one in calls if one.call.run == words],
+            [one for one in calls if one.call.run == run and str(one.call.turn) == turn],
+            self._since(words, changes),
+            (fitting[-1:] if direction == "undo" else self._last_undone(changes)) if words == "last" else [],
+        )
+        for found in tries:
+            if found:
+                return frozenset(one.id for one in found)
+        ending = {one.call.uid: one for one in calls if one.call.uid.endswith(f"/{words.lstrip('/')}")}
+        if len(ending) == 1:
+            return frozenset(one.id for one in calls if one.call.uid in ending)
+        latest = ", ".join(one.call.uid for one in calls[-3:]) or "none"
+        why = f"{len(ending)} calls end so" if ending else "no call, run, turn or checkpoint here is called so"
+        raise UsageError(f"'{words[:80]}' does not say what is meant: {why}. The latest calls that changed files: {latest}.")
+
+    def _since(self, name: str, changes: list[Change]) -> list[Change]:
+        mark = self.checkpoints.get(name)
+        if mark is None:
+            return []
+        commits = [change.commit for change in changes]
+        if mark.commit and mark.commit not in commits:
+            raise UsageError(f"The changes since checkpoint '{name}' are not all kept any more. Undo runs or calls that are.")
+        return [one for one in changes[commits.index(mark.commit) + 1 if mark.commit else 0 :] if one.kind == "call"]
+
+    @staticmethod
+    def _last_undone(changes: list[Change]) -> list[Change]:
+        undone = undone_paths(changes)
+        last = next((one for one in reversed(changes) if one.kind == "undo" and any(undone.get(of) for of in one.of)), None)
+        return [one for one in changes if last is not None and one.id in last.of]
+
+    # What is done
+
+    def plan(self, words: str, *, paths: Iterable[str] = (), direction: Direction = "undo", interrupted: bool = False) -> Plan:
+        """What an undo or redo would find and put; looks at no file."""
+        changes = self.changes()
+        selected = self.select(words, changes, direction)
+        start = next((place for place, change in enumerate(changes) if change.id in selected), len(changes))
+        globs = [Glob(pattern) for pattern in paths]
+        return plan(
+            changes[start:],
+            selected,
+            direction,
+            wanted=lambda path: not globs or any(glob.matches(path) for glob in globs),
+            whole=not globs,
+            interrupted=interrupted,
+        )
+
+    def undo(self, words: str, *, paths: Iterable[str] = (), dry_run: bool = False, interrupted: bool = False) -> Undone:
+        """Put back what the calls found: bytes, mode, kind, time, owner and absence. All of it, or nothing.
+
+        Args:
+            words: What is meant; see `select`.
+            paths: Only paths that match one of these globs.
+            dry_run: Check everything and change nothing.
+            interrupted: Also calls whose end nobody saw.
+
+        Raises:
+            UndoRefused: Something cannot be put back exactly. Nothing was changed.
+            UndoFailed: The system refused a step. What had been done was taken back.
+        """
+        return self._carry_out(words, "undo", tuple(paths), dry_run, interrupted)
+
+    def redo(self, words: str, *, paths: Iterable[str] = (), dry_run: bool = False) -> Undone:
+        """Make the calls' changes again where they were undone; the same rules, the other way round."""
+        return self._carry_out(words, "redo", tuple(paths), dry_run, interrupted=True)
+
+    def diff(self, words: str, *, paths: Iterable[str] = (), direction: Direction = "undo") -> list[Difference]:
+        """What an undo would change, path by path, as it would be shown."""
+        planned = self.plan(words, paths=paths, direction=direction, interrupted=True)
+        return [difference(self._objects, move) for move in planned.moves]
+
+    def _carry_out(self, words: str, direction: Direction, paths: tuple[str, ...], dry_run: bool, interrupted: bool) -> Undone:
+        with self.keeping.mutex, self._objects.locked(), self._root() as root, _told(self.folder):
+            planned = self.plan(words, paths=paths, direction=direction, interrupted=interrupted)
+            ready, conflicts, stay = check(root, planned.moves, self._objects, self.keeping.limits.declared_file_bytes)
+            first = {one.path: one for one in (*conflicts, *planned.conflicts)}
+            if first:
+                raise UndoRefused(tuple(first.values()))
+            done = Undone(
+                direction=direction,
+                calls=tuple(change.call.uid for change in planned.changes),
+                runs=tuple(dict.fromkeys(change.call.run for change in planned.changes)),
+                paths=tuple(one.move.path for one in ready),
+                already=tuple(sorted({move.path for move in planned.moves} - {one.move.path for one in ready} - set(stay))),
+                stay=tuple(stay),
+                told=planned.told,
+            )
+            if dry_run or not planned.moves:
+                return done
+            return replace(done, commit=self._applied(root, planned, ready, stay))
+
+    def _applied(self, root: int, planned: Plan, ready: list[Ready], stay: list[str]) -> str:
+        call = Call(uid=planned.changes[-1].call.uid, run=planned.changes[-1].call.run, tool=planned.direction)
+        of = tuple(change.id for change in planned.changes)
+        change = Change(id=secrets.token_hex(8), kind=planned.direction, call=call, of=of, at_ns=time.time_ns())
+        now = {one.move.path: one.now for one in ready}
+        opened = self.keeping.hold(change, now)
+        limit = self.keeping.limits.declared_file_bytes
+        try:
+            apply(root, ready, self._objects, limit)
+            try:
+                steps = tuple(self._step(root, move, now) for move in planned.moves if move.path not in stay)
+                return self.keeping.commit(replace(change, steps=steps)).commit
+            except (OSError, StoreDamaged) as error:
+                raise UndoFailed(self.folder, str(error), take_back(root, ready, self._objects, limit)) from error
+        finally:
+            self.keeping.drop_note(opened)
+
+    def _step(self, root: int, move: Move, before: dict[str, State]) -> Step:
+        keep = lambda data: self._objects.put("blob", data)  # noqa: E731
+        after = sees(root, move.path, keep, self.keeping.limits.declared_file_bytes)[1]
+        earlier = before.get(move.path, after)
+        return Step(path=move.path, before=earlier, after=after)
+
+    @contextmanager
+    def _root(self) -> Iterator[int]:
+        fd = os.open(self.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    # What is kept how long
+
+    def checkpoint(self, name: str = "", *, kind: str = "explicit") -> Checkpoint:
+        """Remember this moment: `undo(name)` takes back every change since."""
+        with self.keeping.mutex:
+            self.keeping.recover()
+            return self.checkpoints.add(name, kind, self._objects.head(), time.time_ns())
+
+    def prune(self, *, keep_days: float = 30.0) -> int:
+        """Drop changes older than this that no checkpoint needs; returns how many. Their files stay as they are.
+
+        Raises:
+            UsageError: A call is between its two looks.
+        """
+        with self.keeping.mutex, self._objects.locked():
+            if self.keeping.busy:
+                raise UsageError("A call is changing files just now, so nothing was dropped. Try again when it has ended.")
+            return self.checkpoints.prune(list(history(self._objects)), time.time_ns(), keep_days=keep_days)
+
+    def verify(self) -> list[str]:
+        """What of the store is missing or altered, a sentence each; empty where every stored byte is as it was kept."""
+        found: dict[str, None] = {}
+        with self.keeping.mutex:
+            try:
+                for change in history(self._objects):
+                    for blob in {state.blob for step in change.steps for state in (step.before, step.after) if state.blob}:
+                        try:
+                            self._objects.get(blob)
+                        except StoreDamaged as error:
+                            found[str(error)] = None
+            except StoreDamaged as error:
+                found[str(error)] = None
+        return list(found)
+
+
+@contextmanager
+def _told(folder: str) -> Iterator[None]:
+    """What the system refuses the store, before any file is touched, as a failed undo."""
+    try:
+        yield
+    except OSError as error:
+        raise UndoFailed(folder, error.strerror or str(error)) from error

@@ -1,0 +1,176 @@
+"""Every file of a tree, kept: for a call that does not say what it writes.
+
+A file is read again only where its facts moved (device, inode, mode, owner, size, mtime, ctime) or were too fresh when it was read for
+a later write to show. Left out, and said: what `.gitignore` names, version control and installed packages, callgate's own folders, and
+what is above the limits. Never follows a link, never leaves the file system's folder it was given.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from callgate._undo.changes import Gap
+from callgate._undo.state import Keep, Signature, State, look, signature
+from callgate._workspace.ignore import Ignore
+
+__all__ = ["Seen", "Snapshot", "Taker"]
+
+_FRESH_NS = 100_000_000
+"""A file that changed so shortly before it was read may change again without moving its times: it is read again next time."""
+_NAMED = 10
+_OWN = ".callgate"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """One path, and whether its facts prove it unchanged later."""
+
+    signature: Signature
+    state: State
+    settled: bool
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """What there was."""
+
+    seen: dict[str, Seen]
+    gaps: tuple[Gap, ...]
+
+
+class Taker:
+    """Takes snapshots of one tree and remembers what it has read.
+
+    Args:
+        most: Entries that are looked at.
+        file_bytes: The largest file whose content is kept.
+        own: Real paths that are callgate's own and are left out.
+    """
+
+    def __init__(self, *, most: int, file_bytes: int, own: Callable[[os.stat_result], bool]) -> None:
+        self._most = most
+        self._file_bytes = file_bytes
+        self._own = own
+        self._known: dict[str, Seen] = {}
+        self.read = 0
+        """Files and links whose content was read."""
+
+    def take(self, root: int, keep: Keep, text: Callable[[str], str], below: str = "") -> Snapshot:
+        """Look at everything below the open folder `root`, or below one folder in it.
+
+        Args:
+            text: A `.gitignore`'s text by its path; empty where there is none.
+        """
+        walk = _Walk(self, root, keep, Ignore(text))
+        walk.folder(root, below)
+        if not below:
+            self._known = walk.seen
+        return Snapshot(seen=walk.seen, gaps=walk.gaps())
+
+    def state(self, folder: int, name: str, path: str, found: os.stat_result, keep: Keep) -> Seen:
+        known = self._known.get(path)
+        now = signature(found)
+        if known is not None and known.settled and known.signature == now:
+            return known
+        at_ns = time.time_ns()
+        self.read += 1
+        seen, state = look(folder, name, keep, self._file_bytes)
+        settled = state.why != "changing" and at_ns - max(found.st_mtime_ns, found.st_ctime_ns) > _FRESH_NS
+        return Seen(signature=seen, state=state, settled=settled)
+
+    def forget(self) -> None:
+        """Read everything again next time: what was stored may be gone."""
+        self._known = {}
+
+    def passes_over(self, found: os.stat_result) -> bool:
+        return self._own(found)
+
+    def full(self, count: int) -> bool:
+        return count >= self._most
+
+
+class _Walk:
+    """One walk: depth first, each folder opened from the one above."""
+
+    def __init__(self, taker: Taker, root: int, keep: Keep, ignore: Ignore) -> None:
+        self._taker = taker
+        self._root = root
+        self._keep = keep
+        self._ignore = ignore
+        self._left: dict[str, list[str]] = {"ignored": [], "limit": [], "name": [], "unreadable": []}
+        self.seen: dict[str, Seen] = {}
+
+    def folder(self, above: int, path: str) -> None:
+        todo = [path]
+        while todo:
+            path = todo.pop()
+            try:
+                fd = _opened(self._root, path)
+            except OSError:
+                if path:
+                    self._left["unreadable"].append(path)
+                continue
+            try:
+                todo += self._entries(fd, path)
+            finally:
+                os.close(fd)
+
+    def _entries(self, fd: int, path: str) -> list[str]:
+        below: list[str] = []
+        with os.scandir(fd) as names:
+            for entry in names:
+                inner = f"{path}/{entry.name}" if path else entry.name
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if self._passed(inner, entry, found):
+                    continue
+                self.seen[inner] = self._taker.state(fd, entry.name, inner, found, self._keep)
+                if entry.is_dir(follow_symlinks=False):
+                    below.append(inner)
+        return below
+
+    def _passed(self, path: str, entry: os.DirEntry[str], found: os.stat_result) -> bool:
+        if entry.name == _OWN or self._taker.passes_over(found):
+            return True
+        why = ""
+        if self._taker.full(len(self.seen)):
+            why = "limit"
+        elif not _is_text(entry.name):
+            why, path = "name", path.encode("utf-8", "backslashreplace").decode()
+        elif self._ignore.one(path, directory=entry.is_dir(follow_symlinks=False)):
+            why = "ignored"
+        if why:
+            self._left[why].append(path)
+        return bool(why)
+
+    def gaps(self) -> tuple[Gap, ...]:
+        return tuple(
+            Gap(why=why, paths=tuple(sorted(paths)[:_NAMED]), count=len(paths), blocks=why == "limit")  # type: ignore[arg-type]
+            for why, paths in self._left.items()
+            if paths
+        )
+
+
+def _opened(root: int, path: str) -> int:
+    """The folder at `path`, each name on the way a real folder."""
+    held = os.open(".", _FOLDER, dir_fd=root)
+    for name in path.split("/") if path else ():
+        try:
+            below = os.open(name, _FOLDER, dir_fd=held)
+        finally:
+            os.close(held)
+        held = below
+    return held
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

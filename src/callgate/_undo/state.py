@@ -1,0 +1,162 @@
+"""What is at a path: kind, bytes, mode, times and owner, or nothing. Looked at without ever following a link.
+
+Every folder on the way is opened by its own name and must be a real folder: a path that a link stands in is not the path that was
+looked at before. Reads content only to keep or compare it. Knows nothing of calls or undo.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["ABSENT", "Keep", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
+
+Keep = Callable[[bytes], str]
+"""Stores or only names some bytes; returns their name."""
+Signature = tuple[int, ...]
+"""What changes whenever a file does: device, inode, mode, size, mtime, ctime, owner. Compared, never kept for long."""
+_TRIES = 3
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One path at one moment."""
+
+    kind: Literal["absent", "file", "link", "directory", "special"] = "absent"
+    blob: str = ""
+    """The name of a file's bytes or a link's target."""
+    mode: int = 0
+    """All twelve permission bits; 0 for links."""
+    size: int = 0
+    mtime_ns: int = 0
+    """0 for folders: whatever happens in them moves it."""
+    uid: int = 0
+    gid: int = 0
+    why: str = ""
+    """Why the content was not kept: `too_large`, `unreadable`, `changing`, `hard_link`, `special`. Empty: it was."""
+
+
+ABSENT = State()
+
+
+def same(one: State, other: State) -> bool:
+    """Whether nobody has changed what is there: kind, bytes and mode. Times and owner do not count as a change."""
+    return (one.kind, one.blob, one.mode) == (other.kind, other.blob, other.mode) and not one.why and not other.why
+
+
+def described(state: State) -> str:
+    """A state in words."""
+    match state.kind:
+        case "absent":
+            return "nothing"
+        case "file":
+            return f"a file of {state.size:,} bytes, mode {state.mode:o}, {state.blob[:10] or state.why}"
+        case "link":
+            return f"a link, {state.blob[:10]}"
+        case "directory":
+            return f"a folder, mode {state.mode:o}"
+    return "something that is no file"
+
+
+@contextmanager
+def opened_parent(root: int, path: str) -> Iterator[tuple[int, str]]:
+    """The folder that holds `path`, open, and the last name. No link on the way is followed.
+
+    Raises:
+        FileNotFoundError: A folder on the way is missing.
+        NotADirectoryError: Something on the way is no folder, or is a link.
+    """
+    *folders, name = path.split("/")
+    held = os.open(".", _FOLDER, dir_fd=root)
+    try:
+        for folder in folders:
+            try:
+                below = os.open(folder, _FOLDER, dir_fd=held)
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
+                raise
+            os.close(held)
+            held = below
+        yield held, name
+    finally:
+        os.close(held)
+
+
+def sees(root: int, path: str, keep: Keep, limit: int) -> tuple[Signature, State]:
+    """What is at `path` below the open folder `root`; nothing where a folder on the way is missing or replaced."""
+    try:
+        with opened_parent(root, path) as (folder, name):
+            return look(folder, name, keep, limit)
+    except (FileNotFoundError, NotADirectoryError):
+        return (), ABSENT
+
+
+def look(folder: int, name: str, keep: Keep, limit: int) -> tuple[Signature, State]:
+    """What the open folder has under `name`. Bytes above `limit` are not read."""
+    for _ in range(_TRIES):
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return (), ABSENT
+        state = _state(folder, name, found, keep, limit)
+        if state is not None:
+            return signature(found), state
+    return signature(found), _plain(found, "file", why="changing")
+
+
+def signature(found: os.stat_result) -> Signature:
+    fields = (found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid)
+    if stat.S_ISDIR(found.st_mode):
+        return fields
+    return (*fields, found.st_nlink, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _state(folder: int, name: str, found: os.stat_result, keep: Keep, limit: int) -> State | None:
+    """None where it changed while it was read."""
+    if stat.S_ISDIR(found.st_mode):
+        return State(kind="directory", mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid)
+    if stat.S_ISLNK(found.st_mode):
+        target = os.fsencode(os.readlink(name, dir_fd=folder))
+        return State(kind="link", blob=keep(target), size=len(target), mtime_ns=found.st_mtime_ns, uid=found.st_uid, gid=found.st_gid)
+    if not stat.S_ISREG(found.st_mode):
+        return _plain(found, "special", why="special")
+    if found.st_size > limit:
+        return _plain(found, "file", why="too_large")
+    if found.st_nlink > 1:
+        return _plain(found, "file", why="hard_link")
+    try:
+        data = _read(folder, name, found)
+    except PermissionError:
+        return _plain(found, "file", why="unreadable")
+    return None if data is None else _plain(found, "file", blob=keep(data))
+
+
+def _plain(found: os.stat_result, kind: Literal["file", "special"], *, blob: str = "", why: str = "") -> State:
+    return State(
+        kind=kind,
+        blob=blob,
+        mode=stat.S_IMODE(found.st_mode),
+        size=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        uid=found.st_uid,
+        gid=found.st_gid,
+        why=why,
+    )
+
+
+def _read(folder: int, name: str, found: os.stat_result) -> bytes | None:
+    """The whole content, where the file was the same before and after."""
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(fd, "rb") as file:
+        before = os.fstat(fd)
+        if signature(before) != signature(found):
+            return None
+        data = file.read(found.st_size + 1)
+        return data if signature(os.fstat(fd)) == signature(before) and len(data) == found.st_size else None

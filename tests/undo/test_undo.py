@@ -1,0 +1,300 @@
+"""What a tool wrote can be undone exactly, or the undo refuses and says why. Through an engine, with real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from callgate.errors import UsageError
+from callgate.tools import tool
+from callgate.undo import UndoFailed, UndoLimits, UndoRefused
+from tests.undo.bench import Bench, facts
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path / "work")
+    (made.root / "in.txt").write_text("inside")
+    return made
+
+
+def whys(refused: pytest.ExceptionInfo[UndoRefused]) -> set[tuple[str, str]]:
+    return {(one.path, one.why) for one in refused.value.conflicts}
+
+
+def test_a_write_is_undone_and_redone_exactly(bench: Bench) -> None:
+    """Bytes, mode, kind, time and absence: undo gives back what was, redo what became."""
+    os.chmod(bench.root / "in.txt", 0o640)
+    before = facts(bench.root)
+    uid = bench.write("in.txt", "written")
+    after = facts(bench.root)
+    assert bench.shadow.undo(uid).paths == ("in.txt",)
+    assert facts(bench.root) == before
+    assert bench.shadow.redo(uid).paths == ("in.txt",)
+    assert facts(bench.root) == after
+
+
+def test_a_new_file_and_its_new_folders_are_gone_after_undo(bench: Bench) -> None:
+    """Absence is restored, not an empty file or folder."""
+    uid = bench.write("a/b/new.txt", "x")
+    bench.shadow.undo(uid)
+    assert os.listdir(bench.root) == ["in.txt"]
+
+
+def test_a_command_is_undone_whatever_it_did(bench: Bench) -> None:
+    """Files changed by a command: a snapshot before and after."""
+    (bench.root / "d").mkdir()
+    (bench.root / "d/e.txt").write_bytes(b"\0\xff\r\n")
+    (bench.root / "gone").mkdir(mode=0o750)
+    (bench.root / "link").symlink_to("in.txt")
+    (bench.root / "swap").write_text("a file")
+    before = facts(bench.root)
+    bench.command(
+        "rm -r d gone && echo more >> in.txt && mkdir -p x/y && echo z > x/y/z && ln -sfn x link && chmod 700 in.txt"
+        " && rm swap && mkdir swap && echo s > swap/s"
+    )
+    after = facts(bench.root)
+    assert before != after
+    bench.shadow.undo("last")
+    assert facts(bench.root) == before
+    bench.shadow.redo("last")
+    assert facts(bench.root) == after
+
+
+def test_a_file_that_somebody_changed_since_is_not_touched(bench: Bench) -> None:
+    """Refuses on outside edits: names the path, what it expected and what it found."""
+    uid = bench.write("in.txt", "written")
+    other = bench.write("other.txt", "x")
+    (bench.root / "in.txt").write_text("user edit")
+    with pytest.raises(UndoRefused, match=r"expected a file of 7 bytes.*found a file of 9 bytes") as refused:
+        bench.shadow.undo(uid)
+    assert whys(refused) == {("in.txt", "changed")}
+    with pytest.raises(UndoRefused):
+        bench.shadow.undo("run")
+    assert (bench.root / "in.txt").read_text() == "user edit"
+    assert (bench.root / "other.txt").read_text() == "x"
+    assert bench.shadow.undo("run", paths=["other.*"]).calls == (other,)
+    assert not (bench.root / "other.txt").exists()
+
+
+def test_an_earlier_write_waits_for_the_later_one(bench: Bench) -> None:
+    """Undo of the first of two writes would lose the second, even where both wrote the same."""
+    first, second = bench.write("in.txt", "one"), bench.write("in.txt", "one")
+    with pytest.raises(UndoRefused, match=second) as refused:
+        bench.shadow.undo(first)
+    assert whys(refused) == {("in.txt", "later_call")}
+    bench.shadow.undo(second)
+    bench.shadow.undo(first)
+    assert (bench.root / "in.txt").read_text() == "inside"
+
+
+def test_a_run_and_a_turn_are_undone_newest_first(bench: Bench) -> None:
+    before = facts(bench.root)
+    bench.write("in.txt", "one", turn=1)
+    middle = facts(bench.root, times=False)
+    bench.write("in.txt", "two", turn=2)
+    bench.write("new.txt", "three", turn=2)
+    bench.shadow.undo("run@2")
+    assert facts(bench.root, times=False) == middle
+    bench.shadow.undo("run")
+    assert facts(bench.root) == before
+
+
+def test_an_edit_between_two_calls_is_not_lost(bench: Bench) -> None:
+    """The user's own edit stands between two calls: undoing both would take it away."""
+    bench.write("in.txt", "one")
+    (bench.root / "in.txt").write_text("mine")
+    second = bench.write("in.txt", "two")
+    with pytest.raises(UndoRefused) as refused:
+        bench.shadow.undo("run")
+    assert whys(refused) == {("in.txt", "changed_between")}
+    bench.shadow.undo(second)
+    assert (bench.root / "in.txt").read_text() == "mine"
+
+
+def test_a_dry_run_checks_everything_and_changes_nothing(bench: Bench) -> None:
+    uid = bench.write("in.txt", "written")
+    before, commits = facts(bench.root), len(bench.shadow.changes())
+    assert bench.shadow.undo(uid, dry_run=True).paths == ("in.txt",)
+    assert facts(bench.root) == before
+    assert len(bench.shadow.changes()) == commits
+
+
+def test_a_diff_shows_what_an_undo_would_change(bench: Bench) -> None:
+    (bench.root / "in.txt").write_text("a\nb\nc\n")
+    uid = bench.write("in.txt", "a\nB\nc\n")
+    (shown,) = bench.shadow.diff(uid)
+    assert shown.path == "in.txt"
+    assert {"-B", "+b"} <= set(shown.text.split("\n"))
+
+
+def test_what_gitignore_names_is_told_and_left_alone(bench: Bench) -> None:
+    """Before/after snapshots leave out what .gitignore says, and say so."""
+    (bench.root / ".gitignore").write_text("*.log\n")
+    (bench.root / "a.log").write_text("old")
+    bench.command("echo new > a.log; echo x > b.txt")
+    done = bench.shadow.undo("last")
+    assert done.paths == ("b.txt",)
+    assert "ignored" in done.told[0]
+    assert "a.log" in done.told[0]
+    assert (bench.root / "a.log").read_text() == "new\n"
+
+
+def test_a_file_that_a_call_names_is_kept_though_it_is_ignored(bench: Bench) -> None:
+    (bench.root / ".gitignore").write_text("*.log\n")
+    (bench.root / "a.log").write_text("old")
+    bench.shadow.undo(bench.write("a.log", "new"))
+    assert (bench.root / "a.log").read_text() == "old"
+
+
+def test_what_was_too_large_to_keep_is_refused_and_the_rest_can_be_undone(tmp_path: Path) -> None:
+    """What could not be kept is said, so that undo refuses it."""
+    bench = Bench(tmp_path / "work", limits=UndoLimits(tree_file_bytes=100))
+    (bench.root / "big").write_bytes(b"x" * 1000)
+    (bench.root / "untouched").write_bytes(b"x" * 1000)
+    bench.command("echo more >> big; echo small > small")
+    with pytest.raises(UndoRefused) as refused:
+        bench.shadow.undo("last")
+    assert whys(refused) == {("big", "not_kept")}
+    assert bench.shadow.undo("last", paths=["small"]).paths == ("small",)
+
+
+def test_stored_content_that_was_altered_is_not_used(bench: Bench) -> None:
+    """The hash of what was kept is checked before anything is changed."""
+    uid = bench.write("in.txt", "written")
+    blob = bench.shadow.changes()[-1].steps[0].before.blob
+    stored = Path(bench.shadow.folder, "objects", blob[:2], blob[2:])
+    stored.chmod(0o600)
+    stored.write_bytes(stored.read_bytes()[:-4] + b"evil")
+    with pytest.raises(UndoRefused) as refused:
+        bench.shadow.undo(uid)
+    assert whys(refused) == {("in.txt", "damaged")}
+    assert (bench.root / "in.txt").read_text() == "written"
+    assert bench.shadow.verify()
+
+
+def test_a_step_that_fails_takes_the_others_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disk full while undoing: all of it or nothing, and what was stored stays."""
+    (bench.root / "z.txt").write_text("last")
+    bench.command("echo a > in.txt; echo b > z.txt; echo c > new.txt")
+    before = facts(bench.root)
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if bytes(data) == b"last":
+            raise OSError(28, "No space left on device")
+        return write(fd, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(UndoFailed, match=r"No space left.*as it was before"):
+            bench.shadow.undo("last")
+    assert facts(bench.root) == before
+    assert bench.shadow.undo("last").paths == ("in.txt", "new.txt", "z.txt")
+    assert (bench.root / "z.txt").read_text() == "last"
+
+
+def test_a_folder_that_became_a_link_is_never_followed(bench: Bench) -> None:
+    """Neither to the outside nor to elsewhere in the workspace."""
+    outside = bench.root.parent / "secret"
+    outside.mkdir()
+    (outside / "leaf.txt").write_text("written")
+    uid = bench.write("sub/leaf.txt", "written")
+    shutil.rmtree(bench.root / "sub")
+    for target in (outside, "twin"):
+        (bench.root / "twin").mkdir(exist_ok=True)
+        (bench.root / "twin/leaf.txt").write_text("written")
+        (bench.root / "sub").symlink_to(target)
+        with pytest.raises(UndoRefused):
+            bench.shadow.undo(uid)
+        assert (outside / "leaf.txt").read_text() == (bench.root / "twin/leaf.txt").read_text() == "written"
+        (bench.root / "sub").unlink()
+
+
+def test_names_of_every_kind_come_back(bench: Bench) -> None:
+    """Unicode in both forms, two names that differ by case, names that git keeps for itself."""
+    names = ["ü.txt", "ü.txt", "A.txt", "a.txt", ".git-x/.gitmodules", "sp ace/'q\"/😀", "-rf", "a\tb"]
+    for name in names:
+        (bench.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (bench.root / name).write_text(f"old {name}")
+    if len(os.listdir(bench.root)) < len(names):
+        pytest.skip("this file system takes some of these names for one another")
+    before = facts(bench.root)
+    bench.command("find . -type f -exec sh -c 'for f; do echo new > \"$f\"; done' sh {} +")
+    assert facts(bench.root) != before
+    bench.shadow.undo("last")
+    assert facts(bench.root) == before
+
+
+def test_a_tool_that_fails_half_way_is_undone_all_the_same(tmp_path: Path) -> None:
+    @tool(effect="once", category="dangerous")
+    def half(place: str) -> str:
+        """Write and fail."""
+        Path(place, "half.txt").write_text("half")
+        raise RuntimeError("no more")
+
+    bench = Bench(tmp_path / "work", tools=[half])
+    assert not bench.call("half", place=str(bench.root)).success
+    bench.shadow.undo("last")
+    assert os.listdir(bench.root) == []
+
+
+def test_a_broken_store_fails_no_call_and_is_told(tmp_path: Path) -> None:
+    """A failing sink never fails the call: it is on record that nothing was kept."""
+    (tmp_path / "kept").write_text("a file where the store should be")
+    bench = Bench(tmp_path / "work")
+    bench.write("in.txt", "written")
+    assert (bench.root / "in.txt").read_text() == "written"
+    assert [event.kind for event in bench.events if event.kind.startswith("files.")] == ["files.not_kept"]
+
+
+def test_what_was_kept_is_an_event_of_the_call(bench: Bench) -> None:
+    """The record names the commit and the paths."""
+    uid = bench.write("in.txt", "written")
+    (kept,) = [event for event in bench.events if event.kind == "files.kept"]
+    assert kept.call == uid
+    assert bench.shadow.changes()[-1].commit.encode() in kept.body
+
+
+def test_the_users_own_repository_is_never_touched(bench: Bench) -> None:
+    """Never the user's repository, its hooks or its index."""
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("there is no git here")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(bench.root.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run([git, "init", "-q", str(bench.root)], check=True, env=environ)
+    hook = bench.root / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\ntouch hook-ran\n")
+    hook.chmod(0o755)
+    before = facts(bench.root / ".git")
+    bench.shadow.undo(bench.write("in.txt", "written"))
+    assert facts(bench.root / ".git") == before
+    assert not (bench.root / "hook-ran").exists()
+
+
+def test_git_reads_the_store(bench: Bench) -> None:
+    """One commit per writing call, in a repository that is sound."""
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("there is no git here")
+    first = bench.write("in.txt", "written")
+    second = bench.command("echo x > .git-x; echo y > .gitattributes; ln -s in.txt link; chmod 755 in.txt")
+
+    def ask(*words: str) -> str:
+        done = subprocess.run([git, "--git-dir", bench.shadow.folder, *words], check=True, capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    assert "error" not in ask("fsck", "--full", "--strict")
+    log = ask("log", "--format=%s").splitlines()
+    assert log == [f"call {second}", f"call {first}"]
+    head = bench.shadow.changes()[0].commit
+    assert "-inside" in ask("diff", f"{head}:before", f"{head}:after")
+
+
+def test_nothing_that_was_meant_is_said_so(bench: Bench) -> None:
+    with pytest.raises(UsageError, match="latest calls"):
+        bench.shadow.undo("nope")

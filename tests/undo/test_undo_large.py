@@ -1,0 +1,51 @@
+"""Ten thousand files: what a call costs follows what it changes. Counted, not timed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from callgate.undo import Call, Shadow
+
+COUNT = 10_000
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("large") / "work"
+    old = time.time_ns() - 10**12
+    for number in range(COUNT):
+        path = root / f"{number % 100:02}" / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{number}")
+        os.utime(path, ns=(old, old))
+    return root
+
+
+def test_one_file_of_ten_thousand_costs_a_handful_of_objects(large: Path, tmp_path: Path) -> None:
+    """A call that names its file looks at nothing else."""
+    shadow = Shadow(large, place=tmp_path / "kept", sync=False)
+    opened = shadow.keeping.begin(Call(uid="r/0/0", run="r"), ["07/7.txt"])
+    (large / "07/7.txt").write_text("new")
+    shadow.keeping.finish(opened)
+    assert shadow.keeping.objects.written <= 10
+    assert shadow.keeping.taker.read == 0
+    assert shadow.undo("r").paths == ("07/7.txt",)
+
+
+def test_a_second_command_reads_only_what_has_changed(large: Path, tmp_path: Path) -> None:
+    """The first snapshot reads every file; after that only files whose facts moved, or that were too fresh to trust."""
+    shadow = Shadow(large, place=tmp_path / "kept", sync=False)
+    keeping = shadow.keeping
+    assert keeping.finish(keeping.begin(Call(uid="r/0/0", run="r"), None)) is None
+    read, written = keeping.taker.read, keeping.objects.written
+    assert read >= COUNT
+    opened = keeping.begin(Call(uid="r/0/1", run="r"), None)
+    (large / "09/9.txt").write_text("new")
+    (large / "new.txt").write_text("new")
+    assert keeping.finish(opened) is not None
+    assert keeping.objects.written - written <= 12
+    assert shadow.undo("r").paths == ("09/9.txt", "new.txt")
