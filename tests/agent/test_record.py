@@ -318,7 +318,7 @@ async def test_what_a_human_denied_the_model_is_told(tmp_path: Path, ledger: Led
     model = Script(says("All right."))
     result = await resumed(path, model, **settings)
     assert (result.status, ledger.lines()) == ("completed", [])
-    assert "Bob said no" in tool_texts(model.seen[0])[0]
+    assert "bob said no" in tool_texts(model.seen[0])[0]
     assert result.results[-1].code == "human_denied"
 
 
