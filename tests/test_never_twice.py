@@ -231,6 +231,25 @@ async def test_the_same_call_while_it_runs_joins_it(ledger: Ledger) -> None:
     assert ledger.lines() == ["ann 1"]
 
 
+async def test_a_tool_that_is_tried_again_does_not_repeat_the_effects_of_its_own_calls(ledger: Ledger) -> None:
+    """The same call of another tool by the same call is known again, in a second attempt and when its run is resumed."""
+    attempts = []
+
+    @tool(effect="idempotent", retry=QUICK)
+    async def order(ctx: ToolContext) -> list[str]:
+        """Pay twice the same and once another, and fail at first."""
+        attempts.append(1)
+        paid = [(await ctx.call("pay", {"to": to, "amount": 5})).text for to in ("ann", "ann", "bob")]
+        if len(attempts) < 3:
+            raise ConnectionError("connection reset")
+        return paid
+
+    async with Engine([order, paying(ledger)]) as engine:
+        result = await said(engine, call("order"))
+    assert (result.success, len(attempts), result.data) == (True, 3, ["paid ann", "paid ann", "paid bob"])
+    assert ledger.lines() == ["ann 5", "ann 5", "bob 5"]
+
+
 async def test_a_denied_call_may_be_handed_in_again() -> None:
     ran = []
 

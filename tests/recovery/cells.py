@@ -14,15 +14,17 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from callgate import Engine, Scope, SqliteJournal
+from callgate import Engine, Scope, SqliteJournal, ToolResult
+from callgate._blobs import MemoryBlobs
 from callgate.agent import Agent, RunResult
+from callgate.agent.recall import recall
 from callgate.errors import UsageError
 from callgate.events import Draft
-from callgate.messages import ToolCall, ToolMessage
+from callgate.messages import Message, ToolCall, ToolMessage
 from callgate.models.events import ModelEvent
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
@@ -105,14 +107,17 @@ class Cell:
         try:
             facts["found"] = asyncio.run(self._found())
             result = asyncio.run(self._with_agent(at, lambda agent: agent.resume(RUN)))
-            facts |= {"status": result.status, "reason": result.reason, "text": result.text}
-            facts["results"] = {one.id: {"status": one.status, "text": one.text} for one in result.results}
-            facts["told"] = Counter(message.call_id for message in result.messages if isinstance(message, ToolMessage))
+            facts |= _facts(result.status, result.results, result.messages) | {"reason": result.reason}
         except UsageError as error:
-            if self.told.exists():  # an earlier resume has ended the run
-                return
-            facts["refused"] = str(error)
+            facts |= asyncio.run(self._recorded()) if "is over" in str(error) else {"refused": str(error)}
         self.told.write_text(json.dumps(facts), encoding="utf-8")
+
+    async def _recorded(self) -> dict[str, Any]:
+        """What the record says of a run that is over."""
+        journal = SqliteJournal(self.journal)
+        run = recall(journal, MemoryBlobs(), RUN)
+        await journal.close()
+        return _facts(run.ended, run.results, run.history.messages)
 
     async def _found(self) -> dict[str, str]:
         """How far each call had come, as the record says."""
@@ -146,6 +151,15 @@ class Cell:
 
 
 _STEPS = ("call.completed", "call.aborted", "call.started", "call.received")
+
+
+def _facts(status: str, results: Sequence[ToolResult], messages: Sequence[Message]) -> dict[str, Any]:
+    return {
+        "status": status,
+        "reason": "",
+        "results": {one.id: {"status": one.status, "text": one.text} for one in results},
+        "told": Counter(message.call_id for message in messages if isinstance(message, ToolMessage)),
+    }
 
 
 def _in_a_process(do: Callable[[], None]) -> bool:

@@ -224,11 +224,12 @@ class Desk:
     async def _nested(self, parent: Flight, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """A tool's call of another tool: same scope, deadline and kill, caused by the parent.
 
+        Known again by its parent: where that is started again, a call with an effect that it had made gives the stored result.
         The parent gives up its slots for good: whoever waits for a child must not keep the child from running, and taking them back
         could wait for a sibling.
         """
-        raw = RawCall(name=name, arguments=arguments, origin=f"tool:{parent.uid}")
-        flight = self.flight(raw, parent.scope, parent.kill, parent=parent)
+        raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
+        flight = self.flight(raw, parent.scope, parent.kill, parent=parent, occurrence=parent.made_before(name, arguments))
         parent.give()
         call = self._route.prepare(flight)
         outcome = await self._route.complete(flight, call) if isinstance(call, ValidatedCall) else call

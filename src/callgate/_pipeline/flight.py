@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Struct
@@ -59,6 +60,8 @@ class Flight(Struct, kw_only=True, eq=False):
     """Whether it may have taken effect before this engine took it up, and nobody knows."""
     doubt: Doubt | None = None
     """The doubt that was put aside so that the call could start again."""
+    _made: Counter[tuple[str, str]] | None = None
+    """How often the present attempt has made each call of another tool."""
     nest: Nest | None = None
     """Takes calls of other tools that this one's tool makes."""
 
@@ -108,6 +111,7 @@ class Flight(Struct, kw_only=True, eq=False):
             asked_hash=self.asked_hash,
         )
         self.doubtful = False
+        self._made = None
         before = self.unfinished.attempts if self.unfinished is not None else 0
         return self.write("call.started", body, attempt + before)
 
@@ -131,6 +135,13 @@ class Flight(Struct, kw_only=True, eq=False):
         """A tool's call of another tool."""
         assert self.nest is not None
         return await self.nest(self, name, arguments)
+
+    def made_before(self, name: str, arguments: Mapping[str, object]) -> int:
+        """How often this attempt has made this very call before; counts it."""
+        same = (name, repr(sorted(arguments.items(), key=repr)))
+        self._made = Counter() if self._made is None else self._made
+        self._made[same] += 1
+        return self._made[same] - 1
 
     # The room to run in
 
