@@ -85,7 +85,11 @@ def parse_response(api: str, streamed: bool, content_type: str | None, chunks: I
     finished = events[-1]
     assert isinstance(finished, Finished)
     native = [{"id": part.id, "name": part.kind, "native": True} for part in finished.message.parts if isinstance(part, Native)]
-    return {"calls": [*native, *map(_judged, sealed.values())], "text": finished.message.text, "finish": finished.said}
+    return {
+        "calls": [*native, *(_judged(sealed[position]) for position in sorted(sealed))],
+        "text": finished.message.text,
+        "finish": finished.said,
+    }
 
 
 def _judged(event: CallSealed) -> dict[str, Any]:

@@ -91,3 +91,14 @@ def test_results_are_written_for_the_recorded_call(episode: dict[str, Any]) -> N
             if call["kind"] == "function" and isinstance(result, str):
                 item: Any = tool_message(exchange["api"], call, result)
                 assert answered_call(exchange["api"], item) == (call["id"], result)
+
+
+def test_calls_are_told_in_the_order_in_which_the_model_wrote_them() -> None:
+    """The first, without arguments, is proved only by the message's end; the second by its own last bracket."""
+    calls = [
+        {"index": index, "id": call_id, "function": {"name": "f", "arguments": arguments}}
+        for index, (call_id, arguments) in enumerate((("a", "{}"), ("b", '{"x": 1}')))
+    ]
+    body = json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]})
+    told = parse_response("openai.chat", True, "text/event-stream", [f"data: {body}\n\n".encode()])
+    assert [call["id"] for call in told["calls"]] == ["a", "b"]
