@@ -184,9 +184,10 @@ def test_one_body_reads_like_a_stream(streamed: bool) -> None:
     )
 
 
-def test_the_last_call_of_a_body_that_the_limit_cut_is_cut() -> None:
+@pytest.mark.parametrize("given", [{"x": 1}, {}], ids=["arguments", "none"])
+def test_the_last_call_of_a_body_that_the_limit_cut_is_cut(given: dict[str, object]) -> None:
     """Its input is an object by then, of what was written so far; the calls before it were whole."""
-    calls = [{"toolUse": {"toolUseId": call_id, "name": "f", "input": {"x": 1}}} for call_id in "ab"]
+    calls = [{"toolUse": {"toolUseId": call_id, "name": "f", "input": given}} for call_id in "ab"]
     assert [call[3] for call in calls_of(read(API, whole(*calls, reason="max_tokens")))] == ["sealed", "cut"]
 
 

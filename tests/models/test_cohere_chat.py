@@ -127,6 +127,12 @@ def test_a_call_that_is_ended_half_written_is_cut(said: str, reason: str, closed
     assert finished(events).reason == reason
 
 
+def test_the_last_call_of_a_body_that_the_limit_cut_is_cut() -> None:
+    calls = [{"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for call_id in "ab"]
+    body = json.dumps({"finish_reason": "MAX_TOKENS", "message": {"role": "assistant", "tool_calls": calls}}).encode()
+    assert [call[3] for call in calls_of(read(API, body, streamed=False))] == ["sealed", "cut"]
+
+
 def test_an_error_at_the_end_is_told_in_the_providers_words() -> None:
     told = finished(read(API, BEGIN + end("ERROR", error="the model broke")))
     assert (told.reason, told.fault and told.fault.message) == ("error", "the model broke")

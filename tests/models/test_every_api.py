@@ -80,6 +80,17 @@ def test_damaged_answers_end_in_one_end(
         assert shape(whole) == shape(pieces)
 
 
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_byte_order_mark_before_an_answer_is_no_part_of_it(api: str, streamed: bool) -> None:
+    for body in (BODIES[api], b'{"error": {"message": "no"}}'):
+        marked = b"\xef\xbb\xbf" + body
+        assert shape(read(api, marked, streamed=streamed)) == shape(read(api, body, streamed=streamed))
+        assert shape(read(api, [marked[at : at + 1] for at in range(len(marked))], streamed=streamed)) == shape(
+            read(api, marked, streamed=streamed)
+        )
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 3) | st.text("a{}", max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", max_size=1), inner, max_size=3),

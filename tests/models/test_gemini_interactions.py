@@ -95,8 +95,9 @@ def test_a_call_is_sealed_with_its_last_bracket() -> None:
         event("content.start", index=0, content={"type": "function_call"})
         .replace(b"function_call", b"model_output") + event("content.delta", index=0, delta={
             "type": "function_call", "id": "a", "name": "f", "arguments": {"x": 1}}) + event("content.stop", index=0),
+        start(2, "function_call") + delta(2, "function_call", id="a", name="f", arguments={"x": 1}) + stop(2),
     ],
-    ids=["in the start", "the start was a preview", "older field", "no index", "whole in a delta"],
+    ids=["in the start", "the start was a preview", "older field", "no index", "whole in a delta", "a start that says nothing"],
 )  # fmt: skip
 def test_arguments_are_found_wherever_they_come(body: bytes) -> None:
     (call,) = calls_of(read(API, BEGIN + body + completed("requires_action")))
@@ -147,6 +148,11 @@ def test_one_body_reads_like_a_stream(key: str, streamed: bool) -> None:
 def test_the_last_call_of_an_incomplete_body_is_cut() -> None:
     steps = [{"type": "function_call", "id": call_id, "name": "f", "arguments": {"x": 1}} for call_id in "ab"]
     assert [call[3] for call in calls_of(read(API, whole(*steps, status="incomplete")))] == ["sealed", "cut"]
+
+
+def test_a_call_without_arguments_is_whole_if_another_follows_it() -> None:
+    calls = [{"type": "function_call", "id": call_id, "name": "f", "arguments": {}} for call_id in "ab"]
+    assert [call[3] for call in calls_of(read(API, whole(*calls, status="incomplete")))] == ["sealed", "cut"]
 
 
 def test_steps_that_come_only_with_the_end_are_read() -> None:

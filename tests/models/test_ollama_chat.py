@@ -73,6 +73,23 @@ def test_one_body_and_lines_are_told_apart_by_what_comes(streamed: bool, content
         )
 
 
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_values_that_were_laid_out_for_people_are_read(streamed: bool, end: str) -> None:
+    """One value or several, each in many lines."""
+    values = [json.loads(value) for value in USUAL.decode().split("\n") if value]
+    body = "".join(json.dumps(value, indent=2).replace("\n", end or "\n") + end for value in values).encode()
+    assert shape(read(API, body, streamed=streamed)) == shape(read(API, USUAL))
+    assert shape(read(API, [body[at : at + 1] for at in range(len(body))], streamed=streamed)) == shape(read(API, USUAL))
+
+
+def test_what_follows_the_last_value_that_can_be_read_is_a_fault() -> None:
+    body = json.dumps(json.loads(says(tool_calls=[call("f", {"a": 1})])), indent=2).encode()
+    events = read(API, body + b'\n{"message":')
+    assert finished(events).reason == "error"
+    assert [one[1:] for one in calls_of(events)] == [("f", '{"a":1}', "sealed")]
+
+
 @pytest.mark.parametrize(
     ("item", "got"),
     [

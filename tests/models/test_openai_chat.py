@@ -97,10 +97,22 @@ def test_a_call_is_sealed_with_its_last_bracket_not_with_the_message() -> None:
             + piece(":1}", index=0) + piece(":2}", index=1),
             [("x", "f", '{"a":1}'), ("y", "g", '{"b":2}')],
         ),
+        (piece('{"a"', index=0, id="x", name="f") + piece(":", index=0, id="y") + piece("1}", index=0, id="z", name=""),
+         [("x", "f", '{"a":1}')]),
+        (
+            chunk({"tool_calls": {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a"'}}})
+            + chunk({"tool_calls": {"index": 0, "id": "", "function": {"name": None, "arguments": ":1}"}}}),
+            [("x", "f", '{"a":1}')],
+        ),
+        (piece('{"a":1}', index=0, id="x", name="f") * 2, [("x", "f", '{"a":1}')]),
+        (piece("", index=0, id="", name="") + piece("", index=1, id="", name="") + piece('{"a":1}', index=0, id="x", name="f"),
+         [("x", "f", '{"a":1}')]),
+        (chunk({"content": "hi", "function_call": {"name": "", "arguments": ""}}), []),
     ],
     ids=[
         "no index", "index always 0", "no index, no id", "index 0, no id", "null fields", "everything repeated", "zero-filled",
         "index not from 0", "id comes late", "name in pieces", "a last empty piece", "one id twice", "interleaved",
+        "a new id for every piece", "no list", "the whole call twice", "a place kept for a call", "an older place kept for a call",
     ],
 )  # fmt: skip
 def test_pieces_find_their_call(body: bytes, calls: list[tuple[str, str, str]]) -> None:
@@ -110,7 +122,17 @@ def test_pieces_find_their_call(body: bytes, calls: list[tuple[str, str, str]]) 
 
 @pytest.mark.parametrize(
     ("finish", "closed"),
-    [("length", "cut"), ("content_filter", "cut"), (None, "cut"), ("who_knows", "cut"), ("tool_calls", "finished"), ("stop", "finished")],
+    [
+        ("length", "cut"),
+        ("content_filter", "cut"),
+        (None, "cut"),
+        ("who_knows", "cut"),
+        ("tool_calls", "finished"),
+        ("stop", "finished"),
+        ("STOP", "finished"),
+        ("eos_token", "finished"),
+        ("tool_call", "finished"),
+    ],
 )
 def test_arguments_that_did_not_end_are_cut_unless_the_message_ended_well(finish: str | None, closed: str) -> None:
     """Owner's decision on cut-off calls. A body that just stops proves nothing."""
@@ -121,6 +143,13 @@ def test_arguments_that_did_not_end_are_cut_unless_the_message_ended_well(finish
 def test_a_whole_object_is_sealed_even_if_the_message_is_cut() -> None:
     body = piece('{"a": [1]}', index=0, id="x", name="f") + piece('{"b"', index=1, id="y", name="g") + chunk(finish="length")
     assert [call[3] for call in calls_of(read(API, body))] == ["sealed", "cut"]
+
+
+def test_only_the_last_call_of_one_body_can_be_the_one_that_the_limit_cut() -> None:
+    """An empty object is sealed by no bracket of its own, but by the call after it."""
+    calls = [{"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for call_id in "ab"]
+    body = json.dumps({"choices": [{"message": {"role": "assistant", "tool_calls": calls}, "finish_reason": "length"}]})
+    assert [call[3] for call in calls_of(read(API, body.encode(), streamed=False))] == ["sealed", "cut"]
 
 
 def test_a_sealed_call_that_goes_on_is_opened_again() -> None:

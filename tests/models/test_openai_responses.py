@@ -229,6 +229,14 @@ def test_an_item_that_says_it_is_incomplete_is_cut_whatever_the_response_says() 
     assert [one[3] for one in calls_of(read(API, over({**FREE, "status": "incomplete"})))] == ["cut"]
 
 
+@pytest.mark.parametrize(("status", "closed"), [("completed", "finished"), ("incomplete", "cut")])
+def test_an_item_that_is_done_and_still_in_progress_is_as_whole_as_its_response(status: str, closed: str) -> None:
+    """Some servers never change an item's status."""
+    item = function("a", "f", "{}", status="in_progress")
+    for body in (added(0, **item) + done(0, **item) + over(item, status=status), json.dumps(response(item, status=status)).encode()):
+        assert calls_of(read(API, body)) == [("a", "f", "{}", closed)]
+
+
 def test_what_a_call_begins_with_is_a_preview() -> None:
     body = added(0, **function("a", "f", "{}")) + piece(0, "fc_a", '{"x": 1}')
     assert calls_of(read(API, body + over())) == [("a", "f", '{"x": 1}', "sealed")]

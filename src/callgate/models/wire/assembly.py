@@ -190,6 +190,11 @@ class Assembly:
         if not call.sealed and not call.cut and (call.custom or call.complete):
             self._seal(call, "sealed")
 
+    def seal_followed(self) -> None:
+        """In an answer that came as one body, only its last call can be one that a limit cut."""
+        for call in self.calls[:-1]:
+            self.seal(call)
+
     def native(self, kind: str, call_id: str, item: Mapping[str, object]) -> None:
         """Something that the provider did itself."""
         self._parts.append(Native(kind=kind, id=call_id, item=item))

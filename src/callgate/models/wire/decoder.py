@@ -7,6 +7,7 @@ whatever that cannot bear into a `Fault`: a provider's odd frame ends a message,
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -25,6 +26,9 @@ _decode = msgspec.json.Decoder().decode
 _ODD = (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError)
 _END_MARKS = frozenset({b"[DONE]", b"DONE"})
 _EVENT_BEGINS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SPACE = re.compile(r"\s*")
+_read_value = json.JSONDecoder(strict=False).raw_decode
 
 
 def new_call_id() -> str:
@@ -112,7 +116,7 @@ class Decoder(ABC):
 
     def _take(self, data: bytes) -> None:
         if self._frames is None:
-            self._head = (self._head + data).lstrip()
+            self._head = (self._head + data).lstrip().removeprefix(_BYTE_ORDER_MARK)
             if _undecided(self._head):
                 return
             data, self._head = self._head, b""
@@ -139,6 +143,8 @@ class Decoder(ABC):
     def _framing_of(self, first: bytes) -> Frames:
         frames = self.framing(self._content_type, streamed=self._streamed)
         begin = first[:1]
+        if first[:2] in (b"{\n", b"{\r"):
+            return WholeBody()  # in many lines, for people to read
         if begin in (b"{", b"["):
             return WholeBody() if isinstance(frames, (ServerSentEvents, EventStream)) else frames
         if first.startswith(_EVENT_BEGINS):
@@ -173,13 +179,7 @@ class Decoder(ABC):
     def _whole(self, body: bytes) -> None:
         value = _json(body.strip())
         if value is _UNREADABLE:
-            frames = JsonLines()
-            lines = [*frames.feed(body), *frames.close()]
-            if len(lines) > 1:
-                for event, payload in lines:
-                    self._frame(event, payload)
-                return
-            self.message.fault("bad_frame", f"The answer is no JSON: {body[:200]!r}")
+            self._several(body)
         elif isinstance(value, list):  # a stream that was asked for as one list
             for item in value:
                 self._guarded(lambda item=item: self.read("", item))  # type: ignore[misc]
@@ -187,6 +187,20 @@ class Decoder(ABC):
         elif isinstance(value, dict):
             self._ended_well = True
             self._guarded(lambda: self.read_whole(value))
+
+    def _several(self, body: bytes) -> None:
+        """Take a body that is more than one value: one a line, or one after the other."""
+        frames = JsonLines()
+        lines = [*frames.feed(body), *frames.close()]
+        if len(lines) > 1 and _json(lines[0][1].strip()) is not _UNREADABLE:
+            for event, payload in lines:
+                self._frame(event, payload)
+            return
+        values, rest = _values(body.decode("utf-8", "replace"))
+        for value in values:
+            self._guarded(lambda value=value: self.read("", value))  # type: ignore[misc]
+        if rest:
+            self.message.fault("bad_frame", f"The answer is no JSON: {rest[:200]!r}")
 
     def _guarded(self, read: Callable[[], None]) -> None:
         try:
@@ -211,7 +225,7 @@ _UNREADABLE = object()
 
 def _undecided(begin: bytes) -> bool:
     """Whether the first bytes do not yet say what they are."""
-    return not begin or any(mark.startswith(begin) and mark != begin for mark in _EVENT_BEGINS)
+    return begin in (b"", b"{") or any(mark.startswith(begin) and mark != begin for mark in (*_EVENT_BEGINS, _BYTE_ORDER_MARK))
 
 
 def _json(text: bytes) -> object:
@@ -224,3 +238,22 @@ def _json(text: bytes) -> object:
         return json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
         return _UNREADABLE
+
+
+def _values(text: str) -> tuple[list[object], str]:
+    """The JSON values that `text` begins with, and what follows them."""
+    values: list[object] = []
+    at = _after_space(text, 0)
+    try:
+        while at < len(text):
+            value, end = _read_value(text, at)
+            values.append(value)
+            at = _after_space(text, end)
+    except (ValueError, RecursionError):
+        pass
+    return values, text[at:]
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

@@ -85,6 +85,7 @@ class BedrockConverseDecoder(Decoder):
         limited = _REASONS.get(text_of(value.get("stopReason"))) == "length"
         for block in content:
             self._whole_block(block, cut=limited and block is content[-1])
+        self.message.seal_followed()
         self._usage(value)
         self._reason(value.get("stopReason"))
 

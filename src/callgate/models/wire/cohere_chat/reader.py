@@ -89,6 +89,7 @@ class CohereChatDecoder(Decoder):
             self.message.text(content)
         for item in items_of(message.get("tool_calls")):
             self._open(item)
+        self.message.seal_followed()
 
     def _content(self, part: Mapping[str, object]) -> None:
         if thought := text_of(part.get("thinking")):
@@ -188,4 +189,5 @@ class CohereChatDecoder(Decoder):
             self.message.text(text or "".join(text_of(item.get("text")) for item in items_of(value.get("generations"))))
         for item in calls:
             self._open(item)
+        self.message.seal_followed()
         self._end({**value, "finish_reason": value.get("finish_reason") or "COMPLETE"})

@@ -22,7 +22,8 @@ _REASONS: Mapping[str, FinishReason] = {
     "incomplete": "length",
     "cancelled": "other",
 }
-_SENT_BY_US = frozenset({"user_input", "function_result"})
+_NOT_KEPT = frozenset({"user_input", "function_result", "function_call"})
+"""What we sent ourselves, and a call of which the older revision's first delta is the first to tell."""
 _PASSING = frozenset({"429", "500", "503", "504", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED"})
 
 
@@ -86,6 +87,7 @@ class GeminiInteractionsDecoder(Decoder):
         if not self._steps:
             for index, step in enumerate(steps):
                 self._start(index, step, whole=True, cut=interaction.get("status") == "incomplete" and step is steps[-1])
+            self.message.seal_followed()
         self._reason(interaction)
 
     # Steps
@@ -93,7 +95,7 @@ class GeminiInteractionsDecoder(Decoder):
     def _start(self, index: object, step: Mapping[str, object], *, whole: bool = False, cut: bool = False) -> None:
         started = self._steps[index] = _Step()
         match text_of(step.get("type")):
-            case "function_call":
+            case "function_call" if whole or step.get("name"):
                 started.call = self._call(step)
                 started.call.cut = cut
                 if whole or step.get("arguments"):
@@ -105,7 +107,7 @@ class GeminiInteractionsDecoder(Decoder):
             case "model_output":
                 for part in items_of(step.get("content")):
                     self._content(part)
-            case kind if kind not in _SENT_BY_US:
+            case kind if kind not in _NOT_KEPT:
                 started.native = self._content(step)
 
     def _content(self, part: Mapping[str, object]) -> dict[str, object] | None:

@@ -6,20 +6,24 @@ place that decides which call a piece belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from callgate._json import json_text
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.fields import items_of
 
 __all__ = ["OpenAIChatDecoder", "chat_usage", "error_of"]
 
 _REASONS: Mapping[str, FinishReason] = {
     "stop": "stop",
     "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
     "end_turn": "stop",
     "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
     "function_call": "tool_calls",
     "tool_use": "tool_calls",
     "length": "length",
@@ -65,6 +69,8 @@ class OpenAIChatDecoder(Decoder):
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
             self._delta(delta)
+        if "delta" not in choice:
+            self.message.seal_followed()
         said = choice.get("finish_reason")
         if said:
             self._reason(said)
@@ -82,10 +88,10 @@ class OpenAIChatDecoder(Decoder):
             self.message.text(refusal)
         calls = delta.get("tool_calls")
         if calls:
-            for item in _items(calls):
+            for item in items_of(calls):
                 self._tool_call(item)
         legacy = delta.get("function_call")
-        if isinstance(legacy, dict):
+        if isinstance(legacy, dict) and (self._legacy or any(legacy.values())):
             self._legacy_call(legacy)
 
     def _thought(self, delta: Mapping[str, object]) -> None:
@@ -96,10 +102,10 @@ class OpenAIChatDecoder(Decoder):
                 break
 
     def _parts(self, content: object) -> None:
-        for part in _items(content):
+        for part in items_of(content):
             if part.get("type") == "thinking":
                 thinking = part.get("thinking")
-                text = thinking if isinstance(thinking, str) else "".join(_text(item.get("text")) for item in _items(thinking))
+                text = thinking if isinstance(thinking, str) else "".join(_text(item.get("text")) for item in items_of(thinking))
                 self.message.reasoning(text, opaque={"key": "thinking"})
             else:
                 self.message.text(_text(part.get("text")))
@@ -111,6 +117,10 @@ class OpenAIChatDecoder(Decoder):
         name = _text(fields.get("name"))
         arguments = _arguments(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
         call = self._call_of(item, name, arguments)
+        if call is None and not (name or arguments or item.get("id")):
+            return  # a place that is kept for a call
+        if call is not None and name and call.complete and call.arguments == arguments:
+            return  # the whole call once more
         if call is None:
             call = self.message.open(_text(item.get("id")), name, custom=isinstance(custom, dict))
         index = item.get("index")
@@ -129,8 +139,10 @@ class OpenAIChatDecoder(Decoder):
         if known is None:
             return None
         if call_id and not known.made_id and call_id != known.id:
-            return next((call for call in calls if call.id == call_id), None) if not name else None
-        if name and arguments and known.complete:
+            same = next((call for call in calls if call.id == call_id), None)
+            unnamed = known if isinstance(index, int) and not known.complete else None  # some give every piece a new id
+            return None if name else same or unnamed
+        if name and arguments and known.complete and not (call_id and call_id == known.id and arguments == known.arguments):
             return None  # a whole call under a number that is already taken
         if name and known.name != name:
             if known.arguments:
@@ -148,7 +160,7 @@ class OpenAIChatDecoder(Decoder):
 
     def _reason(self, said: object) -> None:
         if isinstance(said, str):
-            reason = _REASONS.get(said, "other")
+            reason = _REASONS.get(said.lower(), "other")
             self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
 
 
@@ -168,11 +180,6 @@ def error_of(value: Mapping[str, object]) -> tuple[str, str]:
     if not isinstance(error, dict):
         return "error", str(error)
     return _text(error.get("code") or error.get("type") or "error"), _text(error.get("message") or error)
-
-
-def _items(value: object) -> Sequence[Mapping[str, object]]:
-    """Those of `value`'s items that are objects; nothing where it is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else ()
 
 
 def _text(value: object) -> str:

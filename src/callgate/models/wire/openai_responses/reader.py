@@ -19,7 +19,8 @@ __all__ = ["OpenAIResponsesDecoder"]
 _INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
 _RETRYABLE = frozenset({"server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down", "internal_error"})
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"})
-_UNFINISHED = frozenset({"incomplete", "in_progress", "failed"})
+_UNFINISHED = frozenset({"incomplete", "failed"})
+"""An item that is still `in_progress` when it is done is one of a server that forgets to say otherwise: the response tells."""
 _CALLS = ("function_call", "custom_tool_call")
 _ERRORS = frozenset({"error", "response.error"})
 
@@ -126,7 +127,7 @@ class OpenAIResponsesDecoder(Decoder):
         whole = arguments_of(item.get("input") if call.custom else item.get("arguments"))
         if whole or not call.arguments:
             self.message.whole_arguments(call, whole or arguments_of(given))
-        if not call.custom or status == "completed":
+        if status != "in_progress" and (not call.custom or status == "completed"):
             self.message.seal(call)
 
     def _piece(self, value: Mapping[str, object], text: str, *, whole: bool = False) -> None:
