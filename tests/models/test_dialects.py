@@ -139,6 +139,73 @@ def test_arguments_in_json_come_out_as_they_were_read() -> None:
     assert call.arguments == written
 
 
+RUN = TOOLS | {"python": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'get_weather(city="Rome", days=3), now()<|eot_id|>',
+        '<think>Hm.</think>\nget_weather({"city": "Rome", "days": 3})\nnow()',
+        'get_weather\n{"city": "Rome", "days": 3}>>>now\n{}',
+        'get_weather\n<|content|>{"city": "Rome", "days": 3}<|from|>assistant\n<|recipient|>now\n<|content|>{}<|stop|>',
+        '<tool_call>get_weather(city="Rome", days=3)</tool_call><tool_call>now()</tool_call>',
+        (
+            '<tool_calls><tool_call>{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}</tool_call>\n'
+            '<tool_call>{"name": "now"}</tool_call></tool_calls>'
+        ),
+        (
+            '<tool_calls><invoke name="get_weather"><parameter name="city">Rome</parameter><parameter name="days">3</parameter></invoke>'
+            '<invoke name="now"></invoke></tool_calls>'
+        ),
+        '<function_calls>[{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}, {"name": "now"}]</function_calls>',
+        "{'name': 'get_weather', 'parameters': {'city': 'Rome', 'days': 3}}\n{'name': 'now', 'parameters': {}}",
+        '[get_weather.call(city="Rome", days=3), now.call()]',
+        '<|python_tag|>[{"name": "get_weather", "parameters": {"city": "Rome", "days": 3}}, {"name": "now", "parameters": {}}]',
+        (
+            '<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather<|tool_call_argument_begin|>{"city": "Rome", "days": 3}'
+            "<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|><|tool_call_end|><|tool_calls_section_end|>"
+        ),
+        (
+            '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Rome", "days": 3}<｜tool▁call▁end｜>'
+            "<｜tool▁call▁begin｜>now<｜tool▁sep｜><｜tool▁call▁end｜>"
+        ),
+        (
+            'analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=get_weather<|message|>{"city": "Rome", "days": 3}'
+            "<|call|><|start|>assistant<|channel|>commentary to=functions.now<|message|><|call|>"
+        ),
+        'function call{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}<|message_sep|>function call{"name": "now"}',
+        '✿FUNCTION✿: get_weather✿ARGS✿: {"city": "Rome", "days": 3}✿FUNCTION✿: now✿ARGS✿: {}',
+    ],
+)
+def test_calls_are_read_in_the_forms_that_families_slip_into(text: str) -> None:
+    """Sections in other families' tags, first calls without an opener, empty arguments, other quotes."""
+    reading = read_text(text, RUN)
+    assert calls_in(reading) == TWO
+    assert reading.content.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ('<|python_tag|>import x\nprint({"a": 1})', ("python", {"code": 'import x\nprint({"a": 1})'})),
+        (">>>python\nprint(1)<|eot_id|>", ("python", {"code": "print(1)"})),
+        ("<|channel|>commentary to=python code<|message|>print(1)<|call|>", ("python", {"code": "print(1)"})),
+        ("Action: search[apples [red] and pears]", ("search", {"query": "apples [red] and pears"})),
+        ("Action 1: search[apples]\nObservation 1: none", ("search", {"query": "apples"})),
+        ('**Action**: search\n**Action Input**: {"query": "apples"}', ("search", {"query": "apples"})),
+        ('Action: search(query="apples")', ("search", {"query": "apples"})),
+        ("Action: now\nAction Input:\nObservation: noon", ("now", {})),
+        ("<|tool_call>call:search{query:12}<tool_call|>", ("search", {"query": "12"})),
+    ],
+)
+def test_bare_text_is_the_value_of_a_tools_only_parameter(text: str, meant: tuple[str, Any]) -> None:
+    """Code for an interpreter and ReAct's brackets: only where the schema leaves one meaning."""
+    assert calls_in(read_text(text, RUN)) == [meant]
+    for end in range(len(text)):
+        assert calls_in(read_text(text[:end], RUN, partial=True)) in ([], [meant])
+
+
 NO_CALLS = {
     "a sentence": 'To call it, write {"tool": "search", "parameters": {"query": "x"}} and wait.',
     "a sentence that begins so": '{"tool": "search", "parameters": {"query": "x"}} is what you write.',
@@ -151,6 +218,13 @@ NO_CALLS = {
     "a name alone": '{"name": "search"}',
     "no tool": "Action: None\nAction Input: {}",
     "another tool": 'Action: dance\nAction Input: {"how": "well"}',
+    "a call that a sentence goes on behind": 'search(query="x") is what I would write.',
+    "a call in a list of steps": '1. search(query="x")\n2. now()',
+    "a call of what does not fit": 'search(colour="red")',
+    "a tool's name and what does not fit": 'search\n{"colour": "red"}',
+    "a tool's name and a sentence": "search\nis a tool",
+    "an action of another tool": "Action: dance[well]",
+    "an action with too little": "Action: get_weather[]",
     "a final answer": 'Final Answer: so it is\nAction: search\nAction Input: {"query": "x"}',
     "an answer in JSON": 'Final Answer:\n{"tool": "search", "parameters": {"query": "x"}}',
     "a thought": '<think><tool_call>{"name": "search", "arguments": {}}</tool_call></think>Rather not.',
@@ -352,6 +426,10 @@ HOSTILE = [
     ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="a">',
     '\n{"name": "search", "arguments": ',
     "<tool_call>a<arg_key>b</arg_key><arg_value>",
+    "search(query=",
+    'search\n{"',
+    "\nAction: search[",
+    "<|python_tag|>",
 ]
 
 

@@ -184,7 +184,9 @@ class Cursor:
             if not (yield from self.more()):
                 if not end or self.cut:
                     raise NoCall
-                return "".join((*parts, self.text[self.pos :])), ""
+                parts.append(self.text[self.pos :])
+                self._move(len(self.text))
+                return "".join(parts), ""
 
     @property
     def ended(self) -> bool:

@@ -31,6 +31,8 @@ class Flow:
         """Whether an odd number of backticks stands on this line."""
         self.after_mark = False
         """Whether nothing but white space has come since the last mark or call."""
+        self.empty = True
+        """Whether nothing was shown or called so far, but white space."""
         self._tail = ""
         self._out: list[Part] = []
         self._held: list[Part] = []
@@ -47,6 +49,7 @@ class Flow:
         if self.after_mark and not self.thinking:
             text = text.lstrip()
         self.after_mark = self.after_mark and not text.strip()
+        self.empty = self.empty and (self.thinking or not text.strip())
         if not self.dropping:
             self._pieces.append(text)
 
@@ -65,11 +68,13 @@ class Flow:
     def recall(self) -> None:
         """All that was shown was a thought, and it ends here."""
         self.mark()
+        self.empty = True
         self._out.append(Thought(text="", recalled=True))
 
     def call(self, found: Found) -> None:
         """A call. In a thought it is held, with what follows it."""
         self.mark()
+        self.empty = False
         (self._held if self.thinking else self._out).append(found)
 
     def release(self, *, as_thoughts: bool) -> None:

@@ -32,7 +32,7 @@ _SURE_NAMES = ("name", "tool_name", "tool", "function")
 _SURE_ARGUMENTS = ("arguments", "parameters")
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_KEY = re.compile(r'\s*"([^"\\]{1,64})"\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*")?)?', re.DOTALL)
+_KEY = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
 _BARE = re.compile(r"[^\s,\]}\[{\"':]+")
 _NEXT = re.compile(r'[\[\]{}"]')
 
@@ -189,16 +189,16 @@ def starts_a_call(text: str, tools: ToolNames) -> bool | None:
     found = _KEY.match(body)
     if found is None:
         head = body.lstrip()
-        return None if len(head) < 70 and (not head or (head.startswith('"') and '"' not in head[1:])) else False
-    if found[1] in _GROUP_KEYS:
+        return None if len(head) < 70 and (not head or (head[0] in "\"'" and head[0] not in head[1:])) else False
+    if found[2] in _GROUP_KEYS:
         return True
-    if found[1] not in _CALL_KEYS:
+    if found[2] not in _CALL_KEYS:
         return False
-    if found[1] not in NAME_KEYS or found[1] == "function":
+    if found[2] not in NAME_KEYS or found[2] == "function":
         return True
-    if found[2] is None:
+    if found[3] is None:
         return None if len(body) - found.end() < 1_000 else False
-    return tools.may_call(_string(found[2]))
+    return tools.may_call(_string(found[3]))
 
 
 def said(text: str) -> list[Call]:

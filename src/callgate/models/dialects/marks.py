@@ -31,6 +31,7 @@ _SILENT = (
     "<|eot_id|>",
     "<|end_of_text|>",
     "<|start_header_id|>assistant<|end_header_id|>",
+    "<|start_of_role|>assistant<|end_of_role|>",
     END,
 )
 _THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"))
@@ -41,11 +42,15 @@ class Marks:
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self.dialects: dict[str, list[Dialect]] = {}
+        """By their openers. Those that need none, where a message starts, stand at the empty one."""
+        first = list[Dialect]()
         self.silent = set(_SILENT)
         self.thoughts: dict[str, frozenset[str]] = {}
         pairs = [*_THOUGHTS]
         bare = {FENCE, ANSWER, OBSERVATION}
         for dialect in dialects:
+            if dialect.read_first is not None:
+                first.append(replace(dialect, read=dialect.read_first, bare=True))
             for opener in dialect.openers:
                 self.dialects.setdefault(opener, []).append(dialect)
             self.silent.update(dialect.silent)
@@ -63,6 +68,7 @@ class Marks:
         self.unfinished = _beginnings(anywhere)
         self.unfinished_at_line = _beginnings(self.bare)
         self.longest = max(map(len, everything))
+        self.dialects[""] = first
         self._longer = {
             short: sorted((one for one in everything if one.startswith(short)), key=len, reverse=True)
             for short in (*_shortest(anywhere), *_shortest(self.bare))

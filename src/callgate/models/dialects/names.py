@@ -34,6 +34,11 @@ class ToolNames:
         """Whether `name` means a tool that is known to exist."""
         return len(name) <= _MAX_NAME and (name in self._tools or _folded(self.written(name)) in self._folded)
 
+    def begins(self, text: str) -> bool:
+        """Whether the name of a tool that is known to exist begins so, as far as the first dot."""
+        start = _folded(text.partition(".")[0])
+        return any(name.startswith(start) for name in self._folded)
+
     def may_call(self, name: str) -> bool:
         """Whether a form without markers may call `name`: a known tool, or any name where none is known."""
         return bool(name.strip()) and (self.unknown or self.has(name))

@@ -9,13 +9,14 @@ import re
 from collections.abc import Mapping
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.fit import fits
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.python_values import keyword_arguments
 from callgate.models.dialects.shape import Reads
 from callgate.models.dialects.typed import as_object
 
-__all__ = ["python_calls"]
+__all__ = ["python_arguments", "python_calls"]
 
 _NAME = re.compile(r"[\w.\-]*")
 _BREAK = re.compile(r"[\s,;]*")
@@ -56,20 +57,23 @@ def _one(cursor: Cursor, tools: ToolNames, known: bool) -> Wait[Found | None]:
         if name:
             raise NoCall
         return None
+    name = name.removesuffix(_SUFFIX)
     if known and not tools.may_call(name):
         raise NoCall
     text = yield from cursor.value()
-    name = name.removesuffix(_SUFFIX)
-    return Found(name=tools.written(name), arguments=_arguments(name, text[1:-1], tools))
+    return Found(name=tools.written(name), arguments=python_arguments(name, text[1:-1], tools))
 
 
-def _arguments(name: str, text: str, tools: ToolNames) -> str:
+def python_arguments(name: str, text: str, tools: ToolNames) -> str:
+    """What stands between the brackets of a call, as an object. One object without a name that fits the tool is all of its arguments."""
     try:
         bare, named = keyword_arguments(text)
     except ValueError:
         raise NoCall from None
     schema = tools.schema(name)
     properties = schema.get("properties") if schema is not None else None
+    if len(bare) == 1 and not named and bare[0].startswith("{") and fits(bare[0], schema):
+        return bare[0]
     order = [key for key in properties if key not in named] if isinstance(properties, Mapping) else []
     if len(bare) > len(order):
         raise NoCall

@@ -80,6 +80,8 @@ class TextReader:
 
     def _read(self) -> Generator[None, None, None]:
         while True:
+            if self._flow.empty and (yield from self._calls("")):
+                continue
             literal = yield from self._text()
             if literal is None:
                 return
@@ -181,9 +183,8 @@ class TextReader:
             self._closers = frozenset()
             self._flow.turn(thinking=False)
             return True
-        for dialect in self._marks.dialects.get(literal, ()):
-            if self._may_call(dialect) and (yield from self._try(dialect, literal)):
-                return True
+        if (yield from self._calls(literal)):
+            return True
         if self._closers:
             return self._is_silent(literal)
         if literal in self._marks.closers and literal not in self._marks.silent:
@@ -251,6 +252,13 @@ class TextReader:
         self._flow.mark()
 
     # --- calls
+
+    def _calls(self, opener: str) -> Wait[bool]:
+        """Whether a call is opened here, or stands here without an opener."""
+        for dialect in self._marks.dialects.get(opener, ()):
+            if self._may_call(dialect) and (yield from self._try(dialect, opener)):
+                return True
+        return False
 
     def _may_call(self, dialect: Dialect) -> bool:
         """Whether a dialect may be tried here."""

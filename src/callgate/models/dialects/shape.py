@@ -37,6 +37,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Only for hosts that name it."""
     read_hinted: Callable[[Cursor, ToolNames, str], Reads] | None = None
     """Reads for hosts that name it, who want its openers to count inside a line as well."""
+    read_first: Callable[[Cursor, ToolNames, str], Reads] | None = None
+    """Reads where a message, or what follows its thought, starts with a call that has no opener."""
     silent: tuple[str, ...] = ()
     """Its markers that say nothing and are not shown."""
     thoughts: tuple[tuple[str, str], ...] = ()

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from callgate.models.dialects.python_values import python_to_json
 
-__all__ = ["as_object", "json_kind", "parameter_schema", "quoted", "typed"]
+__all__ = ["as_object", "items_schema", "json_kind", "parameter_schema", "quoted", "typed"]
 
 Schema = Mapping[str, object]
 _ANY = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
@@ -35,6 +35,12 @@ def parameter_schema(schema: Schema | None, name: str) -> Schema | None:
     """What a tool's schema says of one parameter."""
     properties = schema.get("properties") if schema is not None else None
     found = properties.get(name) if isinstance(properties, Mapping) else None
+    return found if isinstance(found, Mapping) else None
+
+
+def items_schema(schema: Schema | None) -> Schema | None:
+    """What a list's schema says of its items."""
+    found = schema.get("items") if schema is not None else None
     return found if isinstance(found, Mapping) else None
 
 

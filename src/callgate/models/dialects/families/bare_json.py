@@ -22,6 +22,7 @@ __all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TAGS", "JSON_IN_TEXT"]
 
 _BLANK = re.compile(r"[ \t]*")
 _STRAY = re.compile(r"[\s;,\]}]*")
+_CLOSERS = re.compile(r"[;,\]}]*")
 _MAY_FOLLOW = frozenset({"", "\n", "\r", ";", ",", "{", "<", "`", "[", "]", "}"})
 _FIRST = 600
 _TAGS = ("<tool>", "<tools>", "<json>", "<JSON>", "<xml>", "<response>", "<function_call>", "<tool_call>")
@@ -102,7 +103,7 @@ def _read_inline(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     else:
         cursor.unread(opener)
         yield from (yield from _object(cursor, tools))
-    yield from cursor.take(";")
+    yield from cursor.run(_CLOSERS)
 
 
 BARE_JSON = Dialect(

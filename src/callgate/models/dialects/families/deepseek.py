@@ -74,6 +74,8 @@ def _json(cursor: Cursor, tools: ToolNames, header: str) -> Wait[Found]:
     yield from cursor.white()
     yield from cursor.take("```json", "```")
     yield from cursor.white()
+    if name and (yield from cursor.take(*_END)):
+        return Found(name=tools.written(name), arguments="{}")
     if (yield from cursor.peek()) != "{" or not name:
         raise NoCall
     text = yield from cursor.value()

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.fit import fits, known_name, text_argument
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
@@ -25,6 +26,7 @@ __all__ = ["FUNCTIONARY"]
 _NAME = re.compile(r"[\w.\-]+")
 _RECIPIENT, _ARROWS = "<|recipient|>", ">>>"
 _ENDS = ("<|stop|>", "<|eot_id|>")
+_NEXT = (*_ENDS, "<|from|>", "<|recipient|>", _ARROWS)
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -38,11 +40,46 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     if not name or len(name) > 200 or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
         raise NoCall
     yield from cursor.white()
+    if (yield from cursor.peek()) == "{":
+        yield Found(name=name, arguments=(yield from cursor.value()))
+        yield from cursor.white()
+        yield from cursor.take(*_ENDS)
+    else:
+        yield (yield from _bare(cursor, tools, name))
+
+
+def _bare(cursor: Cursor, tools: ToolNames, name: str) -> Wait[Found]:
+    """Text up to the next part, for a tool that takes nothing else."""
+    text, mark = yield from cursor.until(*_NEXT, end=True)
+    cursor.unread("" if mark in _ENDS else mark)
+    arguments = text_argument(text.strip(), tools.schema(name))
+    if arguments is None:
+        raise NoCall
+    return Found(name=name, arguments=arguments, closed="sealed" if mark else "finished")
+
+
+def _read_first(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    """The first part, whose recipient the prompt opened: the tool has to exist, and nothing but the next part may follow."""
+    yield from cursor.white()
+    name = yield from known_name(cursor, tools)
+    if not name:
+        raise NoCall
+    yield from cursor.expect(f"{name}\n")
+    yield from cursor.take("<|content|>")
     if (yield from cursor.peek()) != "{":
         raise NoCall
-    yield Found(name=name, arguments=(yield from cursor.value()))
+    text = yield from cursor.value()
     yield from cursor.white()
-    yield from cursor.take(*_ENDS)
+    over = (yield from cursor.peek()) == "" or (yield from _at_next(cursor))
+    if not over or not fits(text, tools.schema(name)):
+        raise NoCall
+    yield Found(name=tools.written(name), arguments=text)
+
+
+def _at_next(cursor: Cursor) -> Wait[bool]:
+    found = yield from cursor.take(*_NEXT)
+    cursor.unread(found)
+    return bool(found)
 
 
 FUNCTIONARY = Dialect(
@@ -51,5 +88,6 @@ FUNCTIONARY = Dialect(
     example='<|recipient|>get_weather\n<|content|>{"city": "Paris"}<|stop|>',
     openers=(_RECIPIENT, _ARROWS),
     read=_read,
+    read_first=_read_first,
     silent=("<|from|>assistant", "<|stop|>"),
 )

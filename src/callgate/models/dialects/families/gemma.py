@@ -9,21 +9,23 @@ Source: the chat templates of gemma-4-31B-it and functiongemma-270m-it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, json_kind, quoted
+from callgate.models.dialects.typed import as_object, items_schema, parameter_schema, quoted, typed
 
 __all__ = ["GEMMA"]
 
 _ENDS = ("<tool_call|>", "<end_function_call>")
 _STRINGS = ('<|"|>', "<escape>", '"')
-_NAME = re.compile(r"[^{<\n]*")
+_NAME = re.compile(r"[^{<(\n]*")
 _BARE = re.compile(r"[^,\]}\[{<]*")
 _KEY = re.compile(r"[^:,\]}\[{<]*")
 _MAX_DEPTH = 64
+Schema = Mapping[str, object]
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -33,7 +35,8 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     if not name or len(name) > 200:
         raise NoCall
     if (yield from cursor.take("{")):
-        arguments = yield from _object(cursor, 0)
+        root = tools.schema(name)
+        arguments = yield from _object(cursor, 0, root, root)
         yield from cursor.white()
         yield from cursor.take(*_ENDS)
         yield Found(name=name, arguments=arguments)
@@ -42,7 +45,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield Found(name=name, arguments="{}")
 
 
-def _value(cursor: Cursor, depth: int) -> Wait[str]:
+def _value(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None) -> Wait[str]:
     if depth > _MAX_DEPTH:
         raise NoCall
     yield from cursor.white()
@@ -50,11 +53,10 @@ def _value(cursor: Cursor, depth: int) -> Wait[str]:
     if quote:
         return quoted((yield from _string(cursor, quote)))
     if (yield from cursor.take("{")):
-        return (yield from _object(cursor, depth + 1))
+        return (yield from _object(cursor, depth + 1, schema, root))
     if (yield from cursor.take("[")):
-        return (yield from _list(cursor, depth + 1))
-    bare = (yield from cursor.run(_BARE)).strip()
-    return bare if json_kind(bare) else quoted(bare)
+        return (yield from _list(cursor, depth + 1, items_schema(schema), root))
+    return typed((yield from cursor.run(_BARE)).strip(), schema, root)
 
 
 def _string(cursor: Cursor, quote: str) -> Wait[str]:
@@ -69,7 +71,7 @@ def _string(cursor: Cursor, quote: str) -> Wait[str]:
         parts.append('"')
 
 
-def _object(cursor: Cursor, depth: int) -> Wait[str]:
+def _object(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None) -> Wait[str]:
     members: dict[str, str] = {}
     while True:
         yield from cursor.white()
@@ -79,17 +81,17 @@ def _object(cursor: Cursor, depth: int) -> Wait[str]:
         key = (yield from _string(cursor, quote)) if quote else (yield from cursor.run(_KEY)).strip()
         yield from cursor.white()
         yield from cursor.expect(":")
-        members[key] = yield from _value(cursor, depth)
+        members[key] = yield from _value(cursor, depth, parameter_schema(schema, key), root)
         yield from _separator(cursor, "}")
 
 
-def _list(cursor: Cursor, depth: int) -> Wait[str]:
+def _list(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None) -> Wait[str]:
     items: list[str] = []
     while True:
         yield from cursor.white()
         if (yield from cursor.take("]")):
             return f"[{', '.join(items)}]"
-        items.append((yield from _value(cursor, depth)))
+        items.append((yield from _value(cursor, depth, schema, root)))
         yield from _separator(cursor, "]")
 
 

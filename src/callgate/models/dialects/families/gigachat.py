@@ -18,6 +18,7 @@ from callgate.models.dialects.shape import Dialect, Reads
 __all__ = ["GIGACHAT"]
 
 _JSON = Marked("<|message_sep|>")
+_UNSEPARATED = 'function call{"name"'
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -25,6 +26,8 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield from cursor.white()
         if not (yield from cursor.take("function call<|role_sep|>")):
             return
+    if opener == _UNSEPARATED:
+        cursor.unread('{"name"')
     yield from _JSON(cursor, tools, opener)
 
 
@@ -32,7 +35,7 @@ GIGACHAT = Dialect(
     name="gigachat",
     families="GigaChat 2 and 3",
     example='<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "get_weather", "arguments": {"city": "Paris"}}',
-    openers=("<|message_sep|>", "<|function_call|>", "function call<|role_sep|>"),
+    openers=("<|message_sep|>", "<|function_call|>", "function call<|role_sep|>", _UNSEPARATED),
     read=_read,
     silent=("assistant<|role_sep|>",),
 )

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.fit import text_argument
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
@@ -31,12 +32,23 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     if to is None:
         return
     yield from cursor.white()
-    if (yield from cursor.peek()) != "{":
+    name = tools.written(to[1])
+    if (yield from cursor.peek()) == "{":
+        text = yield from cursor.value()
+        yield from cursor.white()
+        yield from cursor.take(*_ENDS)
+    else:
+        text = yield from _bare(cursor, tools, name, header)
+    yield Found(name=name, arguments=text)
+
+
+def _bare(cursor: Cursor, tools: ToolNames, name: str, header: str) -> Wait[str]:
+    """What no object holds, up to its own end: nothing, or the text for a tool that takes nothing else."""
+    body = (yield from cursor.until(*_ENDS))[0].strip()
+    text = "{}" if not body else None if "<|constrain|>" in header else text_argument(body, tools.schema(name))
+    if text is None:
         raise NoCall
-    text = yield from cursor.value()
-    yield from cursor.white()
-    yield from cursor.take(*_ENDS)
-    yield Found(name=tools.written(to[1]), arguments=text)
+    return text
 
 
 HARMONY = Dialect(
@@ -56,5 +68,6 @@ HARMONY = Dialect(
     thoughts=(
         ("<|channel|>analysis<|message|>", "<|end|>"),
         ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+        ("analysis<|message|>", "<|end|>"),
     ),
 )

@@ -16,6 +16,6 @@ INTERNLM = Dialect(
     name="internlm",
     families="InternLM 2, 2.5, 3",
     example='<|action_start|><|plugin|>{"name": "get_weather", "parameters": {"city": "Paris"}}<|action_end|>',
-    openers=("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>"),
+    openers=("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>", "<|action_start|>\n<|plugin|>"),
     read=Marked("<|action_end|>"),
 )

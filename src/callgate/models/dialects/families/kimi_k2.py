@@ -24,22 +24,32 @@ _ARGUMENTS, _END = "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     call_id, mark = yield from cursor.until(_ARGUMENTS, _END, "<|tool_call_begin|>")
-    named = _ID.fullmatch(call_id.strip())
-    if mark != _ARGUMENTS or named is None or len(call_id) > 300:
+    name = _name(call_id.strip(), tools)
+    if mark != _ARGUMENTS or not name or len(call_id) > 300:
         raise NoCall
     yield from cursor.white()
-    if (yield from cursor.peek()) not in ("{", '"'):
+    if (yield from cursor.peek()) not in ("{", '"', _END[0]):
         raise NoCall
-    if (yield from cursor.peek()) == "{":
+    if (yield from cursor.take(_END)):
+        text = "{}"
+    elif (yield from cursor.peek()) == "{":
         text = yield from cursor.value()
     else:
         text = argument_text((yield from cursor.until(_END))[0].strip())
         cursor.unread(_END)
         if not text.startswith("{"):
             raise NoCall
-    yield Found(name=tools.written(named["name"]), arguments=text, id=call_id.strip())
+    yield Found(name=tools.written(name), arguments=text, id=call_id.strip())
     yield from cursor.white()
     yield from cursor.take(_END)
+
+
+def _name(call_id: str, tools: ToolNames) -> str:
+    """The name that an identifier holds. One without a number has to be a tool's."""
+    named = _ID.fullmatch(call_id)
+    if named is not None:
+        return named["name"]
+    return call_id if not tools.unknown and tools.has(call_id) else ""
 
 
 KIMI_K2 = Dialect(

@@ -10,12 +10,9 @@ Source: the chat template of MiniCPM5-1B.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-
 from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.fit import fits
 from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 from callgate.models.dialects.tagged import Tags, read_tagged
 
@@ -33,23 +30,9 @@ _TAGS = Tags(
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     found = yield from read_tagged(cursor, tools, _TAGS)
-    if found.closed != "sealed" or not tools.may_call(found.name) or not _fits(found, tools.schema(found.name)):
+    if found.closed != "sealed" or not tools.may_call(found.name) or not fits(found.arguments, tools.schema(found.name)):
         raise NoCall
     yield found
-
-
-def _fits(found: Found, schema: Mapping[str, object] | None) -> bool:
-    """Whether a tool has these parameters, and needs no others."""
-    properties = schema.get("properties") if schema is not None else None
-    if schema is None or not isinstance(properties, Mapping):
-        return True
-    try:
-        given = set(json.loads(found.arguments))
-    except (ValueError, RecursionError):
-        return False
-    required = schema.get("required")
-    needed = {one for one in required if isinstance(one, str)} if isinstance(required, list) else set()
-    return given >= needed and (given <= set(properties) or schema.get("additionalProperties") not in (None, False))
 
 
 MINICPM = Dialect(

@@ -17,7 +17,7 @@ from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, parameter_schema, typed
+from callgate.models.dialects.typed import as_object, items_schema, parameter_schema, typed
 
 __all__ = ["MINIMAX_M3"]
 
@@ -59,13 +59,8 @@ def _inside(cursor: Cursor, schema: Schema | None, root: Schema | None, tag: str
         name, _ = yield from cursor.until(">")
         if name.startswith("/"):
             raise NoCall
-        inner = parameter_schema(schema, name) or _items(schema)
+        inner = parameter_schema(schema, name) or items_schema(schema)
         members.setdefault(name, []).append((yield from _inside(cursor, inner, root, name, depth + 1)))
-
-
-def _items(schema: Schema | None) -> Schema | None:
-    inner = schema.get("items") if schema is not None else None
-    return inner if isinstance(inner, Mapping) else None
 
 
 def _leaf(text: str, schema: Schema | None, root: Schema | None, tag: str) -> str:

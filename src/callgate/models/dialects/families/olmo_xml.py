@@ -1,4 +1,4 @@
-"""OLMo 3: Python calls, one a line, in tags.
+"""OLMo 3, and others in the tags of Hermes: Python calls, one a line, in tags.
 
     <function_calls>get_weather(city="Paris")</function_calls>
 
@@ -18,13 +18,13 @@ __all__ = ["OLMO_XML"]
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from python_calls(cursor, tools)
     yield from cursor.white()
-    yield from cursor.take("</function_calls>")
+    yield from cursor.take("</function_calls>" if opener == "<function_calls>" else "</tool_call>")
 
 
 OLMO_XML = Dialect(
     name="olmo-xml",
     families="OLMo 3",
     example='<function_calls>get_weather(city="Paris")</function_calls>',
-    openers=("<function_calls>",),
+    openers=("<function_calls>", "<tool_call>"),
     read=_read,
 )

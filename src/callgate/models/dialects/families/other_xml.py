@@ -27,7 +27,7 @@ _TAGS = Tags(
     parameter=tuple(f"<{space}parameter " for space in _SPACES),
     end_parameter=tuple(f"</{space}parameter>" for space in _SPACES),
 )
-_SECTIONS = tuple(f"{space}function_calls>" for space in _SPACES)
+_SECTIONS = (*(f"{space}function_calls>" for space in _SPACES), "tool_calls>")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:

@@ -26,6 +26,6 @@ PHI4 = Dialect(
     name="phi4",
     families="Phi-4-mini, FireFunction 2",
     example='functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]',
-    openers=("functools[",),
+    openers=("functools[", "functools ["),
     read=_read,
 )

@@ -15,11 +15,15 @@ from callgate.models.dialects.shape import Dialect, Reads
 
 __all__ = ["QWEN_AGENT"]
 
+_ARGUMENTS = "✿ARGS✿:"
+
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    name = tools.written((yield from cursor.until("\n"))[0])
-    yield from cursor.white()
-    yield from cursor.expect("✿ARGS✿:")
+    name, mark = yield from cursor.until("\n", _ARGUMENTS)
+    name = tools.written(name)
+    if mark != _ARGUMENTS:
+        yield from cursor.white()
+        yield from cursor.expect(_ARGUMENTS)
     yield from cursor.white()
     if not name or (yield from cursor.peek()) != "{":
         raise NoCall

@@ -42,6 +42,6 @@ QWEN_XML = Dialect(
     example="<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     openers=("<tool_call>", "<seed:tool_call>", "<function="),
     read=_read,
-    silent=("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>"),
+    silent=("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>", "<seed:eos>"),
     thoughts=(("<seed:think>", "</seed:think>"),),
 )

@@ -4,8 +4,8 @@
     Action: get_weather
     Action Input: {"city": "Paris"}
 
-Command R+ writes a fenced list behind `Action:`. The tool has to exist. What the model makes up as the tool's observation is dropped by
-the reader, with all that follows it.
+Some write both in one line, `Action: search[Paris]`; Command R+ writes a fenced list behind `Action:`.
+The tool has to exist. What the model makes up as the tool's observation is dropped by the reader, with all that follows it.
 
 Source: the ReAct paper; the tool-use template of c4ai-command-r-plus.
 """
@@ -13,21 +13,32 @@ Source: the ReAct paper; the tool-use template of c4ai-command-r-plus.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.fit import fits, text_argument
 from callgate.models.dialects.json_calls import argument_text, calls_of
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
+from callgate.models.dialects.python_calls import python_arguments
 from callgate.models.dialects.python_values import python_to_json
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, json_kind, quoted
+from callgate.models.dialects.typed import json_kind
 
 __all__ = ["REACT"]
 
 _BLANK = re.compile(r"[ \t]*")
+_NUMBERS = ("", *(f" {number}" for number in range(1, 10)))
 _FENCES = ("```json", "```")
-_INPUTS = ("Action Input:", "Action input:", "action_input:", "Input:", "**Action Input:**")
+_INPUTS = (
+    *(f"Action Input{number}:" for number in _NUMBERS),
+    "Action input:",
+    "action input:",
+    "action_input:",
+    "Input:",
+    "**Action Input:**",
+    "**Action Input**:",
+)
+_INLINE = re.compile(r"([\w.\-]+)\s*(?:\[(.*)\]|\((.*)\))")
 _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "final answer"})
 
 
@@ -37,6 +48,10 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield from _listed(cursor, tools)
         return
     line, _ = yield from cursor.until("\n", end=True)
+    inline = _INLINE.fullmatch(line.strip())
+    if inline is not None and not tools.unknown and tools.has(inline[1]):
+        yield _inline(inline, tools)
+        return
     name = line.strip().strip("*` ")
     if name.lower() in _NO_TOOLS or len(name) > 400 or not tools.may_call(name):
         raise NoCall
@@ -53,7 +68,11 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
 
 
 def _input(cursor: Cursor, tools: ToolNames, name: str) -> Wait[str]:
-    """The arguments; bare text is the value of a tool's only parameter, if that is text."""
+    """The arguments. Bare text is the value of the only parameter, if that is text; nothing is enough for a tool that needs nothing."""
+    if (yield from cursor.peek()) == "" or (yield from cursor.at("Observation:")):
+        if cursor.cut or not fits("{}", tools.schema(name)):
+            raise NoCall
+        return "{}"
     if (yield from cursor.peek()) == "{":
         text = yield from cursor.value()
         return text if json_kind(text) else _as_json(text)
@@ -66,14 +85,23 @@ def _input(cursor: Cursor, tools: ToolNames, name: str) -> Wait[str]:
     else:
         line, _ = yield from cursor.until("\n", end=True)
         bare = line.strip()
+    arguments = text_argument(bare, tools.schema(name))
+    if arguments is None:
+        raise NoCall
+    return arguments
+
+
+def _inline(written: re.Match[str], tools: ToolNames) -> Found:
+    """A call in one line: text in square brackets, or what Python has in round ones."""
+    name, bare, listed = written.groups()
     schema = tools.schema(name)
-    properties = schema.get("properties") if schema is not None else None
-    if not isinstance(properties, Mapping) or len(properties) != 1 or not bare:
+    if listed is not None:
+        arguments: str | None = python_arguments(name, listed, tools)
+    else:
+        arguments = text_argument(bare.strip(), schema) if bare.strip() else "{}"
+    if arguments is None or not fits(arguments, schema):
         raise NoCall
-    ((key, inner),) = properties.items()
-    if not isinstance(inner, Mapping) or inner.get("type") != "string":
-        raise NoCall
-    return as_object({key: quoted(bare)})
+    return Found(name=tools.written(name), arguments=arguments)
 
 
 def _as_json(text: str) -> str:
@@ -102,7 +130,7 @@ REACT = Dialect(
     name="react",
     families="prompted models, Command R+",
     example='Action: get_weather\nAction Input: {"city": "Paris"}',
-    openers=("Action:", "**Action:**"),
+    openers=(*(f"Action{number}:" for number in _NUMBERS), "**Action:**", "**Action**:", "action:"),
     read=_read,
     bare=True,
 )

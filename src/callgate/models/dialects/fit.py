@@ -1,0 +1,57 @@
+"""Whether what a model wrote can be a call, where nothing but the tools' names and schemas say so.
+
+For forms that ordinary text may have as well: they count only if there is such a tool, with the parameters that are named, which needs no
+others. Looks at names alone; types are for the engine to judge.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from callgate.models.dialects.cursor import Cursor, Wait
+from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.typed import as_object, quoted
+
+__all__ = ["fits", "known_name", "text_argument"]
+
+Schema = Mapping[str, object]
+_WORD = re.compile(r"[\w.\-]*")
+_MAX_NAME = 200
+
+
+def fits(arguments: str, schema: Schema | None) -> bool:
+    """Whether a tool has the parameters of this object, and needs no others."""
+    properties = schema.get("properties") if schema is not None else None
+    if schema is None or not isinstance(properties, Mapping):
+        return True
+    try:
+        given = set(json.loads(arguments, strict=False))
+    except (ValueError, RecursionError):
+        return False
+    required = schema.get("required")
+    needed = {one for one in required if isinstance(one, str)} if isinstance(required, list) else set()
+    return given >= needed and (given <= set(properties) or schema.get("additionalProperties") not in (None, False))
+
+
+def known_name(cursor: Cursor, tools: ToolNames) -> Wait[str]:
+    """The name of a tool that is known to exist, if it comes next; nothing if not. It is not read."""
+    while True:
+        ahead = cursor.ahead(_MAX_NAME)
+        found = _WORD.match(ahead)
+        word = found.group() if found else ""
+        if len(word) == len(ahead) < _MAX_NAME and tools.begins(word) and (yield from cursor.more()):
+            continue
+        return word if not tools.unknown and tools.has(word.removesuffix(".call")) else ""
+
+
+def text_argument(text: str, schema: Schema | None) -> str | None:
+    """Bare text as the value of a tool's only parameter; None if the tool has more than one, or that one is no text."""
+    properties = schema.get("properties") if schema is not None else None
+    if not isinstance(properties, Mapping) or len(properties) != 1 or not text:
+        return None
+    ((key, inner),) = properties.items()
+    if not isinstance(inner, Mapping) or inner.get("type") != "string":
+        return None
+    return as_object({key: quoted(text)})
