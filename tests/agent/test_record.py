@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from callgate import Engine, Limits, Scope, SqliteJournal, Tool, Verified, tool
+from callgate import Engine, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, tool
 from callgate.agent import Agent, Compaction, RunResult, keep_last
 from callgate.agent.recall import recall
 from callgate.errors import UsageError
@@ -399,4 +399,30 @@ async def test_a_tool_that_can_verify_decides_when_a_run_is_resumed(tmp_path: Pa
     await asyncio.gather(running, return_exceptions=True)
     await engine.close()
     result = await resumed(copy, Script(says("Done.")), tools=[pay])
+    assert ([one.text for one in result.results], ledger.lines()) == (["paid ann"], ["ann"])
+
+
+async def test_a_resumed_call_does_not_repeat_the_effects_of_the_calls_it_had_made(tmp_path: Path, ledger: Ledger) -> None:
+    path, copy, hangs = tmp_path / "journal.db", tmp_path / "copy.db", asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def order(ctx: ToolContext) -> str:
+        """Pay, and then hang the first time."""
+        paid = (await ctx.call("pay", {"to": "ann"})).text
+        if not copy.exists():
+            hangs.set()
+            await asyncio.Event().wait()
+        return paid
+
+    tools = [order, *paying(ledger)]
+    engine = Engine(tools, journal=SqliteJournal(path))
+    running = asyncio.ensure_future(Agent(Script(says(call("order"))), engine).run("Order.", scope=IN_RUN))
+    await hangs.wait()
+    source = apsw.Connection(str(path))
+    source.execute("VACUUM INTO ?", (str(copy),))
+    source.close()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await engine.close()
+    result = await resumed(copy, Script(says("Done.")), tools=tools)
     assert ([one.text for one in result.results], ledger.lines()) == (["paid ann"], ["ann"])

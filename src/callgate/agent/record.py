@@ -69,7 +69,7 @@ class PhaseBegan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
         return canonical(self)
 
 
-class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `phase.answered`."""
 
     status: str
@@ -88,7 +88,7 @@ class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which of its calls, by place, are not here as the model wrote them, because a secret was taken out."""
 
 
-class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `phase.executed`."""
 
     calls: tuple[str, ...]
@@ -144,7 +144,7 @@ class Pen(Struct, frozen=True):
         return canonical(replace(kept, lost=lost))
 
 
-class Body(Struct, frozen=True):
+class Body(Struct, frozen=True, gc=False):
     """Becomes bytes when it is read or goes to disk."""
 
     pen: Pen
@@ -201,8 +201,8 @@ class RunRecord:
         return self._put("phase.answered", body, self._because())
 
     def executed(self, calls: Sequence[str], ends: Sequence[int], hints: Mapping[str, str]) -> None:
-        parents = tuple(sorted({end for end in ends if end})) or self._because()
-        self._put("phase.executed", Executed(calls=tuple(calls), hints=hints), parents)
+        parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._because()
+        self._put("phase.executed", Executed(calls=tuple(calls), hints=hints) if hints else Executed(calls=tuple(calls)), parents)
 
     def said(self, text: str) -> None:
         self._put("run.message", Said(text=valid_text(text)), self._because())
