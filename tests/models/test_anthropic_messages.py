@@ -164,6 +164,19 @@ def test_calls_survive_what_gateways_make_of_the_protocol(body: bytes, calls: li
     assert [one[:3] for one in calls_of(read(API, BEGIN + body + end()))] == calls
 
 
+def test_pieces_of_blocks_that_grow_side_by_side_find_their_call() -> None:
+    """The API writes one block after the other; a gateway may begin them all at once."""
+    begun = [start(index, type="tool_use", id=call_id, name="f", input={}) for index, call_id in enumerate("ab")]
+    body = BEGIN + b"".join(begun) + piece(1, '{"y": 2}') + piece(0, '{"x":') + piece(0, " 1}") + stop(0) + stop(1) + end()
+    assert [one[:3] for one in calls_of(read(API, body))] == [("a", "f", '{"x": 1}'), ("b", "f", '{"y": 2}')]
+
+
+@pytest.mark.parametrize(("given", "arguments"), [(None, "{}"), ("", "{}"), ([], "[]"), (0, "0"), ('{"x": 1}', '{"x": 1}')])
+def test_input_that_is_no_object_is_never_taken_for_an_empty_one(given: object, arguments: str) -> None:
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": given}
+    assert [one[2] for one in calls_of(read(API, whole(block), streamed=False))] == [arguments]
+
+
 def test_frames_without_event_names_or_without_types_are_read() -> None:
     unnamed = b"".join(line + b"\n\n" for line in USUAL.split(b"\n") if line.startswith(b"data"))
     assert shape(read(API, unnamed)) == shape(read(API, USUAL))

@@ -105,6 +105,11 @@ def test_a_list_of_answers_and_one_answer_read_like_a_stream() -> None:
     assert [one[3] for one in calls_of(read(API, whole, streamed=False))] == ["sealed", "sealed"]
 
 
+@pytest.mark.parametrize(("given", "arguments"), [(None, "{}"), ({}, "{}"), ([], "[]"), (0, "0")])
+def test_arguments_that_are_no_object_are_never_taken_for_an_empty_one(given: object, arguments: str) -> None:
+    assert [call[2] for call in calls_of(read(API, chunk(function("f", args=given)) + STOP))] == [arguments]
+
+
 def test_a_whole_part_is_a_whole_call_at_once() -> None:
     assert isinstance(codec(API).decoder().feed(chunk(function("f", args={})))[-1], CallSealed)
 

@@ -150,6 +150,13 @@ def test_the_last_call_of_an_incomplete_body_is_cut() -> None:
     assert [call[3] for call in calls_of(read(API, whole(*steps, status="incomplete")))] == ["sealed", "cut"]
 
 
+@pytest.mark.parametrize(("given", "arguments"), [(None, "{}"), ({}, "{}"), ([], "[]"), (0, "0")])
+def test_arguments_that_are_no_object_are_never_taken_for_an_empty_one(given: object, arguments: str) -> None:
+    told = delta(0, "function_call", id="a", name="f", arguments=given)
+    for body in (whole({"type": "function_call", "id": "a", "name": "f", "arguments": given}), BEGIN + told + completed("requires_action")):
+        assert [call[2] for call in calls_of(read(API, body))] == [arguments]
+
+
 def test_a_call_without_arguments_is_whole_if_another_follows_it() -> None:
     calls = [{"type": "function_call", "id": call_id, "name": "f", "arguments": {}} for call_id in "ab"]
     assert [call[3] for call in calls_of(read(API, whole(*calls, status="incomplete")))] == ["sealed", "cut"]

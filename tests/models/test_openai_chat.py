@@ -145,6 +145,23 @@ def test_a_whole_object_is_sealed_even_if_the_message_is_cut() -> None:
     assert [call[3] for call in calls_of(read(API, body))] == ["sealed", "cut"]
 
 
+def test_events_that_no_empty_line_parts_are_read_line_by_line() -> None:
+    body = piece('{"a"', index=0, id="x", name="f") + piece(":1}", index=0) + CALLS
+    assert shape(read(API, body.replace(b"\n\n", b"\n"))) == shape(read(API, body))
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [('{"a": "\\ud83d"}', '{"a": "\\ud83d"}'), ('{"a": 1e999}', '{"a":"1e999"}'), ('{"a": -Infinity}', '{"a":"-Infinity"}'), ("[]", "[]")],
+    ids=["half a character", "a number too large", "no number", "no object"],
+)
+def test_arguments_that_came_as_a_value_are_never_told_as_others(written: str, arguments: str) -> None:
+    """What JSON has no word for stays visible, so that later stages refuse it."""
+    body = '{"choices": [{"message": {"tool_calls": [{"id": "x", "function": {"name": "f", "arguments": WRITTEN}}]}}]}'
+    answer = body.replace("WRITTEN", written).encode()
+    assert calls_of(read(API, answer, streamed=False))[0][:3] == ("x", "f", arguments)
+
+
 def test_only_the_last_call_of_one_body_can_be_the_one_that_the_limit_cut() -> None:
     """An empty object is sealed by no bracket of its own, but by the call after it."""
     calls = [{"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for call_id in "ab"]

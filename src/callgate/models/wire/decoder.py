@@ -11,6 +11,7 @@ import re
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from math import isfinite
 
 import msgspec
 
@@ -28,7 +29,6 @@ _END_MARKS = frozenset({b"[DONE]", b"DONE"})
 _EVENT_BEGINS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"\s*")
-_read_value = json.JSONDecoder(strict=False).raw_decode
 
 
 def new_call_id() -> str:
@@ -159,6 +159,10 @@ class Decoder(ABC):
         try:
             value = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if not event and _all_json(lines := payload.split(b"\n")):  # events that no empty line parts
+                for line in lines:
+                    self._frame("", line)
+                return
             value = self._odd(payload.strip())
         if isinstance(value, dict):
             try:
@@ -223,9 +227,22 @@ class Decoder(ABC):
 _UNREADABLE = object()
 
 
+def _finite(text: str) -> object:
+    """A number that JSON has; one that is too large stays the text it is, since it would be written on as null."""
+    number = float(text)
+    return number if isfinite(number) else text
+
+
+_kinder = json.JSONDecoder(strict=False, parse_constant=str, parse_float=_finite)
+
+
 def _undecided(begin: bytes) -> bool:
     """Whether the first bytes do not yet say what they are."""
     return begin in (b"", b"{") or any(mark.startswith(begin) and mark != begin for mark in (*_EVENT_BEGINS, _BYTE_ORDER_MARK))
+
+
+def _all_json(lines: list[bytes]) -> bool:
+    return len(lines) > 1 and all(line.strip() in _END_MARKS or _json(line) is not _UNREADABLE for line in lines)
 
 
 def _json(text: bytes) -> object:
@@ -235,7 +252,7 @@ def _json(text: bytes) -> object:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return json.loads(text.decode("utf-8", "replace"), strict=False)
+        return _kinder.decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return _UNREADABLE
 
@@ -246,7 +263,7 @@ def _values(text: str) -> tuple[list[object], str]:
     at = _after_space(text, 0)
     try:
         while at < len(text):
-            value, end = _read_value(text, at)
+            value, end = _kinder.raw_decode(text, at)
             values.append(value)
             at = _after_space(text, end)
     except (ValueError, RecursionError):

@@ -2,6 +2,7 @@
 
 A message is: total length, length of the headers, a checksum of those two; the headers; the payload; a checksum of it all. Both checksums
 are checked, so that a damaged frame ends the answer and is never read as something else. What follows a damaged frame cannot be found.
+Nor is a frame read whose payload is JSON all the same: one letter changed inside a string still is, and would be run.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Every API's room reads through this; only that it is JSON is sure. Knows no prov
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -32,7 +33,12 @@ def items_of(value: object) -> Sequence[Mapping[str, object]]:
 
 def arguments_of(value: object) -> str:
     """A call's arguments as JSON text, whether they came as text, as an object, or not at all."""
-    return value if isinstance(value, str) else "" if value is None else json_text(value)
+    if isinstance(value, str):
+        return value
+    try:
+        return "" if value is None else json_text(value)
+    except UnicodeEncodeError:  # half a character: escaped, so that the parse stage can tell of it
+        return json.dumps(value)
 
 
 def count_of(value: object) -> int:

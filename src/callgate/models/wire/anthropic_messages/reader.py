@@ -10,11 +10,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from callgate._json import json_text
 from callgate.models.events import WELL, FinishReason, Usage
 from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.fields import count_of, items_of, object_of, text_of
+from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 
 __all__ = ["AnthropicDecoder", "anthropic_usage"]
 
@@ -35,7 +34,7 @@ _decode = msgspec.json.Decoder().decode
 class _Block:
     """One content block while it is written."""
 
-    __slots__ = ("call", "given", "native", "pieces")
+    __slots__ = ("call", "given", "native", "pieces", "settled")
 
     def __init__(self, given: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
@@ -43,6 +42,8 @@ class _Block:
         self.given = given
         """The input that the block began with; pieces that follow are instead of it."""
         self.pieces: list[str] = []
+        self.settled = False
+        """The call got what the block began with; pieces may follow all the same, where blocks grow side by side."""
 
 
 class AnthropicDecoder(Decoder):
@@ -144,6 +145,9 @@ class AnthropicDecoder(Decoder):
 
     def _piece(self, block: _Block | None, text: str) -> None:
         if block and block.call:
+            if block.settled and text:
+                block.settled = False
+                self.message.whole_arguments(block.call, "")
             self.message.arguments(block.call, text)
         elif block and block.native is not None:
             block.pieces.append(text)
@@ -163,6 +167,7 @@ class AnthropicDecoder(Decoder):
             return
         assert self._last is not None
         call.cut = call.cut or not whole
+        self._last.settled = True
         self.message.whole_arguments(call, _text(self._last.given))
         self.message.seal(call)
 
@@ -197,7 +202,9 @@ def anthropic_usage(usage: Mapping[str, object]) -> Usage:
 
 
 def _text(given: object) -> str:
-    return given if isinstance(given, str) and given.strip() else json_text(given or {})
+    """The input that a block began with, as JSON text; nothing is an empty object."""
+    text = arguments_of(given)
+    return text if text.strip() else "{}"
 
 
 def _input(text: str, given: object) -> object:

@@ -114,7 +114,7 @@ class GeminiDecoder(Decoder):
         if growing is None:
             return
         growing.call.opaque |= opaque or {}
-        growing.given = arguments_of(function.get("args") or "") or growing.given
+        growing.given = arguments_of(function["args"]) if function.get("args") not in (None, {}) else growing.given
         for item in items_of(function.get("partialArgs")):
             growing.arguments.add(item)
         if not function.get("willContinue"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate._json import json_text
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
@@ -100,7 +99,7 @@ class GeminiInteractionsDecoder(Decoder):
                 started.call.cut = cut
                 if whole or step.get("arguments"):
                     started.shown = True
-                    self.message.arguments(started.call, arguments_of(step.get("arguments") or {}))
+                    self.message.arguments(started.call, arguments_of(step.get("arguments", {})) or "{}")
             case "thought":
                 signature = text_of(step.get("signature"))
                 self.message.reasoning(_words(step.get("summary")), opaque={"signature": signature} if signature else None, fresh=True)
@@ -133,7 +132,7 @@ class GeminiInteractionsDecoder(Decoder):
                 self._arguments(step, arguments_of(delta.get("arguments", delta.get("partial_arguments"))))
             case "function_call":
                 step.call = step.call or self._call(delta)
-                self.message.whole_arguments(step.call, json_text(object_of(delta.get("arguments"))))
+                self.message.whole_arguments(step.call, arguments_of(delta.get("arguments", {})) or "{}")
             case "thought_summary" | "thought":
                 self.message.reasoning(_words(delta.get("content")) or text_of(delta.get("text")))
             case "thought_signature":

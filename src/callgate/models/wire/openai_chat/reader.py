@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate._json import json_text
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.fields import items_of
+from callgate.models.wire.fields import arguments_of, items_of
 
 __all__ = ["OpenAIChatDecoder", "chat_usage", "error_of"]
 
@@ -115,7 +114,7 @@ class OpenAIChatDecoder(Decoder):
         function = custom if isinstance(custom, dict) else item.get("function")
         fields = function if isinstance(function, dict) else item
         name = _text(fields.get("name"))
-        arguments = _arguments(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
+        arguments = arguments_of(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
         call = self._call_of(item, name, arguments)
         if call is None and not (name or arguments or item.get("id")):
             return  # a place that is kept for a call
@@ -156,7 +155,7 @@ class OpenAIChatDecoder(Decoder):
         if self._legacy is None:
             self._legacy = self.message.open("", _text(item.get("name")))
             self._legacy.opaque["function_call"] = True
-        self.message.arguments(self._legacy, _arguments(item.get("arguments")))
+        self.message.arguments(self._legacy, arguments_of(item.get("arguments")))
 
     def _reason(self, said: object) -> None:
         if isinstance(said, str):
@@ -184,10 +183,6 @@ def error_of(value: Mapping[str, object]) -> tuple[str, str]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _arguments(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else json_text(value)
 
 
 def _count(value: object) -> int:
