@@ -116,6 +116,7 @@ def test_several_calls_in_one_message_come_in_their_order(text: str) -> None:
     [
         ("<parameter=city>\n  two\n\nlines\n</parameter>", {"city": "  two\n\nlines"}),
         ("<parameter=city>\n42\n</parameter>", {"city": "42"}),
+        ("<parameter=city>\r\n42\r\n</parameter>\r\n", {"city": "42"}),
         ('<parameter=city>\n<b>"x" & y</b>\n</parameter>', {"city": '<b>"x" & y</b>'}),
         ("<parameter=days>\nmany\n</parameter>", {"days": "many"}),
         ("<parameter=indoors>\nTrue\n</parameter>", {"indoors": True}),
@@ -123,6 +124,8 @@ def test_several_calls_in_one_message_come_in_their_order(text: str) -> None:
         ("<parameter=extra>\n{'a': None, 'b': [True]}\n</parameter>", {"extra": {"a": None, "b": [True]}}),
         ("<parameter=unheard>\n7\n</parameter>", {"unheard": 7}),
         ("<parameter=unheard>\n007\n</parameter>", {"unheard": "007"}),
+        ("<parameter=city>\nan </function> and\n</function>\n</parameter>", {"city": "an </function> and\n</function>"}),
+        ("<parameter=city>\na", {"city": "a"}),
         ("<parameter=city>a<parameter=days>1</parameter>", {"city": "a", "days": 1}),
     ],
 )
@@ -130,6 +133,13 @@ def test_values_in_tags_have_the_types_of_the_schema(written: str, meant: dict[s
     """Text stays text; what the schema does not know is JSON or text."""
     text = f"<tool_call>\n<function=get_weather>\n{written}\n</function>\n</tool_call>"
     assert calls_in(read_text(text, TOOLS)) == [("get_weather", meant)]
+
+
+def test_a_value_that_speaks_of_the_end_of_a_call_is_not_cut_there() -> None:
+    """Only where a call can end does a tag inside a value that was not closed end it."""
+    text = "<tool_call>search\n<arg_key>query</arg_key>\n<arg_value>a </tool_call> b</arg_value>\n</tool_call>"
+    assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "a </tool_call> b"})]
+    assert calls_in(read_text(text.replace("</arg_value>", ""), TOOLS)) == [("search", {"query": "a </tool_call> b\n"})]
 
 
 def test_arguments_in_json_come_out_as_they_were_read() -> None:
@@ -160,6 +170,7 @@ RUN = TOOLS | {"python": {"type": "object", "properties": {"code": {"type": "str
         ),
         '<function_calls>[{"name": "get_weather", "arguments": {"city": "Rome", "days": 3}}, {"name": "now"}]</function_calls>',
         "{'name': 'get_weather', 'parameters': {'city': 'Rome', 'days': 3}}\n{'name': 'now', 'parameters': {}}",
+        '```json\n{"name": "get_weather", "parameters": {"city": "Rome", "days": 3}}\n{"name": "now", "parameters": {}}\n```',
         '[get_weather.call(city="Rome", days=3), now.call()]',
         '<|python_tag|>[{"name": "get_weather", "parameters": {"city": "Rome", "days": 3}}, {"name": "now", "parameters": {}}]',
         (
@@ -219,6 +230,7 @@ NO_CALLS = {
     "no tool": "Action: None\nAction Input: {}",
     "another tool": 'Action: dance\nAction Input: {"how": "well"}',
     "a call that a sentence goes on behind": 'search(query="x") is what I would write.',
+    "a comment": '<tool_call>so it is called {"name": "search", "arguments": {}}</tool_call>',
     "a call in a list of steps": '1. search(query="x")\n2. now()',
     "a call of what does not fit": 'search(colour="red")',
     "a tool's name and what does not fit": 'search\n{"colour": "red"}',
@@ -426,6 +438,8 @@ HOSTILE = [
     ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="a">',
     '\n{"name": "search", "arguments": ',
     "<tool_call>a<arg_key>b</arg_key><arg_value>",
+    "<tool_call><function=a><parameter=b>x</function> y",
+    "</tool_call> <tool_call>a<arg_key>b</arg_key><arg_value>",
     "search(query=",
     'search\n{"',
     "\nAction: search[",

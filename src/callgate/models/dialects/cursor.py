@@ -21,6 +21,7 @@ Wait = Generator[None, None, T]
 MAX_CANDIDATE = 1_048_576
 """What a call may take up, in characters. What is longer is text."""
 _MAX_DEPTH = 200
+_LOOK_AHEAD = 64
 _WHITE = re.compile(r"\s*")
 _MARK = re.compile(r"""[\[\](){}"']""")
 _CLOSER = {"[": "]", "{": "}", "(": ")"}
@@ -157,6 +158,19 @@ class Cursor:
             if not (yield from self.more()):
                 return ""
         return self.text[self.pos]
+
+    def followed(self, mark: str, *literals: str) -> Wait[bool]:
+        """Whether one of `literals`, or the end of a message that was not cut off, comes behind `mark` and white space. Nothing is read."""
+        while True:
+            window = self.ahead(len(mark) + _LOOK_AHEAD)
+            self.work += len(window)
+            rest = window[len(mark) :].lstrip()
+            if rest.startswith(literals):
+                return True
+            if len(window) == len(mark) + _LOOK_AHEAD or not any(literal.startswith(rest) for literal in literals):
+                return False
+            if not (yield from self.more()):
+                return not rest and not self.cut
 
     def unread(self, literal: str) -> None:
         """Give back what was read last."""

@@ -28,6 +28,7 @@ _SILENT = (
     "<|im_end|>",
     "<|im_start|>assistant",
     "<|endoftext|>",
+    "<|begin_of_text|>",
     "<|eot_id|>",
     "<|end_of_text|>",
     "<|start_header_id|>assistant<|end_header_id|>",

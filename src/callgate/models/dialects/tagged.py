@@ -20,10 +20,13 @@ from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Reads
 from callgate.models.dialects.typed import as_object, parameter_schema, quoted, typed
 
-__all__ = ["Tags", "read_tagged", "read_tagged_calls"]
+__all__ = ["AFTER_A_CALL", "Tags", "read_tagged", "read_tagged_calls"]
 
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+_BREAK, _LAST_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
+AFTER_A_CALL = ("<|", "<\uff5c", "</s>")
+"""What a turn ends with, begins so."""
 _WRAPPERS = frozenset({"arguments", "parameters", "properties"})
 
 
@@ -58,7 +61,7 @@ def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: str) -> 
     while True:
         yield from cursor.white()
         if (yield from cursor.take(*tags.parameter)):
-            key, value = yield from _parameter(cursor, tools, tags, name)
+            key, value = yield from _parameter(cursor, tools, tags, name, closers)
             members[key] = value
         elif (yield from cursor.take(*tags.end)) or (yield from _closes(cursor, closers)):
             return Found(name=name, arguments=_unwrapped(members, tools.schema(name)))
@@ -112,26 +115,39 @@ def _json_body(cursor: Cursor, tags: Tags, name: str) -> Wait[Found]:
     raise NoCall
 
 
-def _parameter(cursor: Cursor, tools: ToolNames, tags: Tags, name: str) -> Wait[tuple[str, str]]:
+def _parameter(cursor: Cursor, tools: ToolNames, tags: Tags, name: str, closers: tuple[str, ...]) -> Wait[tuple[str, str]]:
     """The name and the value, as JSON, of one parameter."""
     header, _ = yield from cursor.until(">")
     if tags.markup and (yield from cursor.take("<![CDATA[")):
         text, _ = yield from cursor.until("]]>")
         yield from cursor.until(*tags.end_parameter)
     else:
-        text, mark = yield from cursor.until(*tags.end_parameter, *tags.parameter, *tags.end)
-        if mark not in tags.end_parameter:
-            cursor.unread(mark)
-        text = _trimmed(text, tags)
+        text = _trimmed((yield from _raw(cursor, tags, closers)), tags)
         text = html.unescape(_CDATA.sub(lambda found: found[1], text)) if tags.markup else text
     key = _name(header)
     return key, _value(text, header, key, tools, name)
 
 
+def _raw(cursor: Cursor, tags: Tags, closers: tuple[str, ...]) -> Wait[str]:
+    """A value up to its end tag. The next parameter ends it, too, as does the end of the call, unless text goes on behind that."""
+    parts: list[str] = []
+    while True:
+        text, mark = yield from cursor.until(*tags.end_parameter, *tags.parameter, *tags.end)
+        parts.append(text)
+        if mark in tags.end_parameter:
+            return "".join(parts)
+        cursor.unread(mark)
+        if mark in tags.parameter or (yield from cursor.followed(mark, *closers, *tags.call, *AFTER_A_CALL)):
+            return "".join(parts)
+        yield from cursor.expect(mark)
+        parts.append(mark)
+
+
 def _trimmed(text: str, tags: Tags) -> str:
-    both = text.startswith("\n") and text.endswith("\n") and len(text) > 1
-    if tags.trim or both:
-        return text.removeprefix("\n").removesuffix("\n")
+    first, last = (_BREAK.match(text), _LAST_BREAK.search(text))
+    if tags.trim or (first and last and first.end() <= last.start()):
+        text = text[: last.start()] if last else text
+        return text[first.end() :] if first else text
     return text
 
 

@@ -80,6 +80,8 @@ def _read_fenced(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.white()
     start = yield from cursor.expect("[", "{")
     yield from _read(cursor, tools, start)
+    while (yield from cursor.take("{")):
+        yield from _read(cursor, tools, "{")
     if tag:
         yield from cursor.take(_closing(tag))
         yield from cursor.white()

@@ -18,12 +18,13 @@ from callgate.models.dialects.json_calls import argument_text
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.tagged import AFTER_A_CALL
 from callgate.models.dialects.typed import as_object, parameter_schema, typed
 
 __all__ = ["GLM", "PairReader"]
 
 Schema = Mapping[str, object]
-_WORD = re.compile(r"[\w.\-]+")
+_WORD = re.compile(r"[\w.\-/:]+")
 _NAME = re.compile(r"[^<{\n]*")
 
 
@@ -45,6 +46,8 @@ class PairReader:
         if not name or len(name) > 200:
             raise NoCall
         if (yield from cursor.peek()) == "{":
+            if not _WORD.fullmatch(name):
+                raise NoCall
             yield (yield from self._json(cursor, name))
             return
         members = yield from self._members(cursor, tools.schema(name))
@@ -63,6 +66,20 @@ class PairReader:
         yield from cursor.expect(self._end)
         return Found(name=name, arguments=argument_text(text))
 
+    def _raw(self, cursor: Cursor) -> Wait[str]:
+        """A value up to its end tag. The next key ends it, too, as does the end of the call, unless text goes on behind that."""
+        parts: list[str] = []
+        while True:
+            text, mark = yield from cursor.until(self._end_value, self._key, self._end)
+            parts.append(text)
+            if mark == self._end_value:
+                return "".join(parts)
+            cursor.unread(mark)
+            if mark == self._key or (yield from cursor.followed(mark, f"<{self._end[2:]}", *AFTER_A_CALL)):
+                return "".join(parts)
+            yield from cursor.expect(mark)
+            parts.append(mark)
+
     def _members(self, cursor: Cursor, schema: Schema | None) -> Wait[dict[str, str]]:
         """The keys and their values as JSON. Of two equal keys the last one counts; a tag that is not closed ends at the next."""
         members: dict[str, str] = {}
@@ -71,10 +88,7 @@ class PairReader:
             if mark == self._end_key:
                 yield from cursor.white()
                 yield from cursor.expect(self._value)
-            text, mark = yield from cursor.until(self._end_value, self._key, self._end)
-            if mark != self._end_value:
-                cursor.unread(mark)
-            members[key.strip()] = typed(text, parameter_schema(schema, key.strip()), schema)
+            members[key.strip()] = typed((yield from self._raw(cursor)), parameter_schema(schema, key.strip()), schema)
             yield from cursor.white()
         return members
 
