@@ -20,6 +20,7 @@ from bench.record import Chain, Disk, Redaction
 from bench.report import Machine, readme, table
 from bench.streams import Arguments, Streams
 from bench.threads import HandOff, SleepingTools
+from bench.undo import Keeping
 from bench.validation import Compiling, Validation
 
 GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
@@ -30,6 +31,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "record": (Chain, Redaction, Disk),
     "journals": (LongJournal,),
     "streams": (Streams, Arguments),
+    "undo": (Keeping,),
     "loop": (Iterations, StreamedTurns),
 }
 _README = Path(__file__).with_name("README.md")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,3 +17,11 @@ settings.load_profile("callgate")
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.txt")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _undo_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the command line keeps for undo goes to a folder of the tests, not to the user's own."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(os.environ, "CALLGATE_UNDO", str(tmp_path_factory.mktemp("undo")))
+        yield

@@ -105,13 +105,21 @@ def read_change(objects: Objects, commit: str) -> tuple[Change, str]:
     return replace(change, commit=commit), parent
 
 
-def history(objects: Objects, *, until: str = "") -> Iterator[Change]:
-    """Every change, the newest first, down to but without the commit `until`."""
+def history(objects: Objects) -> Iterator[Change]:
+    """Every change that can be read, the newest first. One that was lost is passed over; what it did shows as somebody else's."""
     commit, floor = objects.head(), objects.floor()
-    while commit and commit != until:
-        change, parent = read_change(objects, commit)
-        yield change
+    while commit:
+        try:
+            change, parent = read_change(objects, commit)
+            yield change
+        except StoreDamaged:
+            parent = _before(objects.heads(), commit)
         commit = "" if commit == floor else parent
+
+
+def _before(heads: list[str], commit: str) -> str:
+    place = heads.index(commit) if commit in heads else 0
+    return heads[place - 1] if place else ""
 
 
 def _tree(objects: Objects, states: dict[str, State]) -> str:

@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -81,7 +81,7 @@ class Keeping:
         self.limits = limits
         self.mutex = threading.RLock()
         self._workspace = workspace
-        self._own = [objects.folder, *own]
+        self._own = [objects.folder, os.path.dirname(objects.folder), *(os.path.abspath(path) for path in own)]
         self._open: list[Open] = []
         self.taker = Taker(most=limits.tree_entries, file_bytes=limits.tree_file_bytes, own=self._is_own)
         self._pruned = objects.pruned
@@ -145,6 +145,7 @@ class Keeping:
         return replace(change, commit=commit)
 
     def _look(self, workspace: Workspace, roots: tuple[str, ...]) -> tuple[dict[str, Seen], tuple[Gap, ...]]:
+        self._own_stats = set(_identities(self._own))
         seen: dict[str, Seen] = {}
         gaps: list[Gap] = []
         with workspace.folder() as root:
@@ -168,11 +169,6 @@ class Keeping:
         return self.objects.put("blob", data)
 
     def _is_own(self, found: os.stat_result) -> bool:
-        if not self._own_stats:
-            for path in self._own:
-                with suppress(OSError):
-                    one = os.stat(path)
-                    self._own_stats.add((one.st_dev, one.st_ino))
         return (found.st_dev, found.st_ino) in self._own_stats
 
     # Notes
@@ -261,6 +257,13 @@ def _real(workspace: Workspace, keys: Iterable[str]) -> Iterable[str]:
                 folder = workspace.normalise(above) if above else ""
                 yield f"{folder}/{name}" if folder else name
             yield workspace.normalise(key)
+
+
+def _identities(paths: Iterable[str]) -> Iterator[tuple[int, int]]:
+    for path in paths:
+        with suppress(OSError):
+            found = os.stat(path)
+            yield found.st_dev, found.st_ino
 
 
 def _above(path: str) -> list[str]:

@@ -27,6 +27,7 @@ Tree = Mapping[str, Node]
 
 _BRANCH = "refs/heads/main"
 _PRUNED = "pruned"
+_HEADS = "callgate.heads"
 _FEW = 8
 """Objects that are flushed one by one; more of them with everything else there is to flush."""
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -181,12 +182,26 @@ class Objects:
         except FileNotFoundError:
             return ""
 
+    def heads(self) -> list[str]:
+        """Every commit that was ever the newest and is kept, the oldest first: the way past one that was lost."""
+        try:
+            with open(os.path.join(self.folder, _HEADS), encoding="ascii") as file:
+                return file.read().split()
+        except FileNotFoundError:
+            return []
+
     def move_head(self, commit: str) -> None:
+        fd = os.open(os.path.join(self.folder, _HEADS), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, f"{commit}\n".encode())
+        finally:
+            os.close(fd)
         self.replace(_BRANCH, f"{commit}\n".encode())
 
     def keep_only(self, commits: list[str]) -> None:
         """Drop every object that none of these commits, the newest first, reaches by its tree."""
         self.replace(_PRUNED, b"")
+        self.replace(_HEADS, "".join(f"{commit}\n" for commit in reversed(commits)).encode(), sync=True)
         reached = set(commits)
         for commit in commits:
             self._reach(self.get(commit, "commit").split(b"\n", 1)[0][5:].decode(), reached)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._undo.apply import Ready, apply, check, take_back
-from callgate._undo.changes import Call, Change, Step, history
+from callgate._undo.changes import Call, Change, Step, history, read_change
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
 from callgate._undo.difference import Difference, difference
 from callgate._undo.keeping import Keeping, UndoLimits
@@ -246,15 +246,17 @@ class Shadow:
         """What of the store is missing or altered, a sentence each; empty where every stored byte is as it was kept."""
         found: dict[str, None] = {}
         with self.keeping.mutex:
-            try:
-                for change in history(self._objects):
-                    for blob in {state.blob for step in change.steps for state in (step.before, step.after) if state.blob}:
-                        try:
-                            self._objects.get(blob)
-                        except StoreDamaged as error:
-                            found[str(error)] = None
-            except StoreDamaged as error:
-                found[str(error)] = None
+            for commit in self._objects.heads():
+                try:
+                    read_change(self._objects, commit)
+                except StoreDamaged as error:
+                    found[str(error)] = None
+            for change in history(self._objects):
+                for blob in {state.blob for step in change.steps for state in (step.before, step.after) if state.blob}:
+                    try:
+                        self._objects.get(blob)
+                    except StoreDamaged as error:
+                        found[str(error)] = None
         return list(found)
 
 

@@ -18,6 +18,7 @@ from callgate.cli._resume_words import resume as resume_words
 from callgate.cli._run_words import run as run_words
 from callgate.cli._streams import guarded
 from callgate.cli._words import Actor, AsJson, CausedBy, Field, Journal, Kind, Run, Since, ToolName, Tools, Until
+from callgate.cli._undo_app import add_undo
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ tools_app = App(name="tools", help="What a model could call: the tools, and thei
 log_app = App(name="log", help="What happened: the journal's calls and events. Reads only; several may look while one writes.")
 app.command(tools_app)
 app.command(log_app)
+add_undo(app)
 
 app.command(run_words, name="run")
 app.command(resume_words, name="resume")
@@ -93,6 +95,7 @@ def call(
     repair: Annotated[bool, Parameter(negative="")] = False,
     actor: str = "",
     principal: str = "",
+    undo: bool = True,
     json: AsJson = False,
 ) -> int:
     """Make one call, through the whole route: checked, judged, run, recorded.
@@ -129,6 +132,8 @@ def call(
         Whom the tool acts as, where it needs somebody.
     principal
         Who is asking.
+    undo
+        Keep what the call changes in the workspace, for `callgate undo`. Default: it is kept.
     """
     from callgate.cli._arguments import read_arguments
     from callgate.cli._call import CallOptions
@@ -148,6 +153,7 @@ def call(
             repair=repair,
             actor=actor,
             principal=principal,
+            undo=undo,
             json=json,
         )
     )

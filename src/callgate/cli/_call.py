@@ -31,6 +31,7 @@ from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.policy import Rules
 from callgate.tools import Tool
+from callgate.undo import Shadows
 
 __all__ = ["CallOptions", "call"]
 
@@ -50,6 +51,7 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     repair: bool = False
     actor: str = ""
     principal: str = ""
+    undo: bool = True
     json: bool = False
 
 
@@ -81,6 +83,7 @@ class _Terminal:
             persistent_cache=_cache(record, tools),
             timeout_s=options.timeout_s,
             repair=options.repair,
+            undo=Shadows(own=record.own) if options.undo else None,
             run=options.run or f"cli-{SystemClock().new_id()}",
         )
         self._scope = Scope(

@@ -19,6 +19,7 @@ from callgate.demo._large import large
 from callgate.demo._side_by_side import side_by_side
 from callgate.demo._stage import Stage, calls_in
 from callgate.demo._stop import stop
+from callgate.demo._undo import undo
 from callgate.demo.repair import repair
 from callgate.errors import UsageError
 
@@ -38,6 +39,7 @@ DEMOS: dict[str, Demo] = {
     "early": Demo("A read starts while the model still streams the rest of its message", early),
     "side-by-side": Demo("Calls of one message run beside each other where that is safe, and never where it is not", side_by_side),
     "large": Demo("A result of a megabyte costs a small prompt and loses nothing", large),
+    "undo": Demo("Every file write can be undone, exactly, or the undo refuses and says why", undo),
     "folder": Demo("The read-only part on a folder of your own: callgate demo --dir PATH", None),
 }
 

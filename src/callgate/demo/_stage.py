@@ -23,6 +23,7 @@ from callgate.engine import Engine
 from callgate.events import Event, Progress
 from callgate.policy import Rules
 from callgate.queries import EventQuery
+from callgate.protocols import WriteLog
 from callgate.tools import Tool
 
 __all__ = ["Stage", "calls_in", "events_in", "killed_at", "overlap", "raw", "result_of"]
@@ -39,16 +40,24 @@ class Stage:
         self.blobs = DirectoryBlobs(self.root / "blobs")
         self.screen = Screen(console, self.root)
 
-    def engine(self, tools: Iterable[Tool], *, rules: str = "", repair: bool = False) -> Engine:
+    def engine(self, tools: Iterable[Tool], *, rules: str = "", repair: bool = False, undo: WriteLog | None = None) -> Engine:
         """An engine that records here and is watched.
 
         Args:
             rules: The name of a rule file among the scripts; empty for none.
             repair: As of `Engine`.
+            undo: As of `Engine`.
         """
         policies = (self._rules(rules),) if rules else ()
         engine = Engine(
-            tools, policies=policies, journal=SqliteJournal(self.journal), blobs=self.blobs, repair=repair, run=self.name, timeout_s=60
+            tools,
+            policies=policies,
+            journal=SqliteJournal(self.journal),
+            blobs=self.blobs,
+            repair=repair,
+            undo=undo,
+            run=self.name,
+            timeout_s=60,
         )
         watch_processes(engine.bus, self.ledger)
         self.screen.watch(engine.bus)

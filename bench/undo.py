@@ -1,0 +1,66 @@
+"""What keeping a call's files costs: one file in a tree of thousands, and a look at the whole tree."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.measure import Counts, Row, wall
+from callgate.undo import Call, Shadow
+
+__all__ = ["Keeping"]
+
+_FILES = 10_000
+_TREES = 3
+
+
+class Keeping:
+    """The two looks around a writing call, without the call."""
+
+    def __init__(self) -> None:
+        self.one = Row("undo: keep 1 file of 10,000 / a raw write and fsync, wall", note="old content on disk, then one commit")
+        self.tree = Row("undo: two looks at 10,000 files / a stat of each, wall", note="for a call that does not say what it writes")
+        self.rows = (self.one, self.tree)
+
+    async def open(self, counts: Counts) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="callgate-bench-")
+        self.root = Path(self.folder.name) / "work"
+        self.files = min(_FILES, counts.checks * 2)
+        for number in range(self.files):
+            path = self.root / f"{number % 100:02}" / f"{number}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(str(number))
+        self.shadow = Shadow(self.root, place=Path(self.folder.name) / "kept")
+        self.probe = os.open(Path(self.folder.name) / "probe", os.O_CREAT | os.O_WRONLY)
+        self.number = 0
+        await self._keep(1, None)
+
+    async def round(self, counts: Counts) -> None:
+        raw = await wall(lambda: self._raw(counts.durable)) / counts.durable
+        self.one.ratio(await wall(lambda: self._keep(counts.durable, ["07/7.txt"])) / counts.durable, raw)
+        stats = await wall(self._stat)
+        self.tree.ratio(await wall(lambda: self._keep(_TREES, None)) / _TREES, stats)
+
+    async def _keep(self, times: int, keys: Iterable[str] | None) -> None:
+        keeping = self.shadow.keeping
+        for _ in range(times):
+            self.number += 1
+            opened = keeping.begin(Call(uid=f"bench/0/{self.number}", run="bench"), keys)
+            (self.root / "07/7.txt").write_text(f"new {self.number}")
+            keeping.finish(opened)
+
+    async def _raw(self, times: int) -> None:
+        for _ in range(times):
+            os.write(self.probe, b"x" * 400)
+            os.fsync(self.probe)
+
+    async def _stat(self) -> None:
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                os.stat(f"{folder}/{name}")
+
+    async def close(self) -> None:
+        os.close(self.probe)
+        self.folder.cleanup()

@@ -1,0 +1,201 @@
+"""`callgate undo`, `redo`, `diff` and `checkpoint`: what calls changed in a folder, taken back by whoever stands in it.
+
+The store is found by the folder alone, so it needs no journal; where there is one, what was done is written to it, and what it says could
+not be kept is not passed over. A refusal is one line per path, and exit code 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from callgate._journal import open_reader, read_events
+from callgate._pipeline.record import Reason, clean
+from callgate._printable import one_line, printable
+from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._consoles import grid, output, print_json, say
+from callgate.cli._record import MEMORY, Record
+from callgate.errors import CallgateError, UsageError
+from callgate.events import Draft
+from callgate.undo import Change, Conflict, Shadow, UndoFailed, Undone, UndoRefused
+
+__all__ = ["UndoOptions", "checkpoint", "drop_checkpoint", "list_changes", "list_checkpoints", "prune", "show_diff", "take_back"]
+
+_KINDS = {"undo": "files.undone", "redo": "files.redone"}
+
+
+class UndoOptions(Struct, frozen=True, kw_only=True):
+    """What was typed."""
+
+    workspace: str
+    journal: str
+    paths: tuple[str, ...] = ()
+    dry_run: bool = False
+    interrupted: bool = False
+    json: bool = False
+
+
+def take_back(words: str, direction: str, options: UndoOptions) -> int:
+    """Undo or redo; the exit code."""
+    refuse_odd_text(call=words)
+    shadow = Shadow(options.workspace)
+    try:
+        if direction == "undo":
+            _refuse_unkept(words, options)
+            done = shadow.undo(words, paths=options.paths, dry_run=options.dry_run, interrupted=options.interrupted)
+        else:
+            done = shadow.redo(words, paths=options.paths, dry_run=options.dry_run)
+    except UndoRefused as refused:
+        return _refused(refused, options)
+    except UndoFailed as failed:
+        say(str(failed), "red")
+        return _exits.FAILED
+    if done.commit:
+        _record(done, options)
+    _show(done, options)
+    return _exits.OK
+
+
+def _refuse_unkept(words: str, options: UndoOptions) -> None:
+    """A run in which a call's files could not be kept is not undone as if there were nothing more."""
+    if options.paths or not os.path.exists(options.journal):
+        return
+    reader = open_reader(options.journal)
+    try:
+        run = words.rpartition("@")[0] or words
+        unkept = [event.call for event in read_events(reader, run=run) if event.kind == "files.not_kept"]
+    finally:
+        reader.close()
+    if unkept:
+        text = f"what {', '.join(dict.fromkeys(unkept))} changed was not kept. Give --path for what you want back, or undo single calls."
+        raise UndoRefused((Conflict(path="*", why="not_kept", text=text),))
+
+
+def _refused(refused: UndoRefused, options: UndoOptions) -> int:
+    if options.json:
+        print_json({"status": "refused", "conflicts": msgspec.to_builtins(refused.conflicts)})
+    else:
+        say(str(refused), "red")
+    return _exits.FAILED
+
+
+def _record(done: Undone, options: UndoOptions) -> None:
+    """Write it to the journal, where there is one and nobody else writes."""
+    if options.journal == MEMORY or not os.path.exists(options.journal):
+        return
+    details = {"commit": done.commit, "calls": [clean(uid) for uid in done.calls], "paths": [clean(path) for path in done.paths[:50]]}
+    body = Reason(reason=f"{done.direction} at the terminal", details={**details, "count": len(done.paths)})
+    try:
+        journal = Record.open(options.journal).journal
+        for run in done.runs:
+            journal.append(Draft(kind=_KINDS[done.direction], run=run, body=body))
+        asyncio.run(journal.close())
+    except CallgateError as error:
+        say(f"It is done, and kept as commit {done.commit[:12]}, but the journal has no line about it: {error}", "yellow")
+
+
+def _show(done: Undone, options: UndoOptions) -> None:
+    if options.json:
+        print_json({"status": "dry_run" if options.dry_run else "ok", **msgspec.to_builtins(done)})
+        return
+    verb = f"would {done.direction}" if options.dry_run else done.direction
+    for path in done.paths:
+        output().print(f"{verb}  {printable(one_line(path, 400))}")
+    for path in done.stay:
+        say(f"stays  {one_line(path, 400)}: the folder holds more")
+    for line in done.told:
+        say(f"note   {line}", "yellow")
+    if not done.paths:
+        say("Nothing had to be changed.")
+    elif not options.dry_run and done.direction == "undo":
+        say("`callgate redo last` makes it again.")
+
+
+def list_changes(options: UndoOptions) -> int:
+    """What was kept, the newest last."""
+    changes = Shadow(options.workspace).changes()
+    if options.json:
+        for change in changes:
+            print_json(_change_json(change))
+        return _exits.OK
+    if not changes:
+        say("No call has changed anything here that was kept.")
+        return _exits.OK
+    table = grid("time", "call", "what", "paths", right=())
+    for change in changes:
+        when = datetime.fromtimestamp(change.at_ns / 1e9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        what = one_line(change.call.tool) + (" (interrupted)" if change.interrupted else "")
+        paths = ", ".join(one_line(step.path) for step in change.steps[:3]) + (" …" if len(change.steps) > 3 else "")
+        table.add_row(when, one_line(change.call.uid), what, paths)
+    output().print(table, soft_wrap=False)
+    say("`callgate diff CALL` shows one, `callgate undo CALL` takes it back; `last` is the newest.")
+    return _exits.OK
+
+
+def _change_json(change: Change) -> dict[str, object]:
+    return {
+        "call": change.call.uid,
+        "run": change.call.run,
+        "turn": change.call.turn,
+        "tool": change.call.tool,
+        "kind": change.kind,
+        "at_ns": change.at_ns,
+        "commit": change.commit,
+        "interrupted": change.interrupted,
+        "paths": [step.path for step in change.steps],
+    }
+
+
+def show_diff(words: str, options: UndoOptions) -> int:
+    """What the calls changed, as an undo sees it turned round."""
+    refuse_odd_text(call=words)
+    found = Shadow(options.workspace).diff(words, paths=options.paths)
+    for one in found:
+        if options.json:
+            print_json({"path": one.path, "text": one.text})
+        else:
+            output().print(f"{printable(one_line(one.path, 400))}: {printable(one.text)}")
+    if not found:
+        say("None of these changes stands: there is nothing to undo.")
+    return _exits.OK
+
+
+def checkpoint(name: str, options: UndoOptions) -> int:
+    one = Shadow(options.workspace).checkpoint(name)
+    if options.json:
+        print_json(one)
+    else:
+        output().print(one.name)
+        say(f"`callgate undo {one.name}` takes back every call since.")
+    return _exits.OK
+
+
+def list_checkpoints(options: UndoOptions) -> int:
+    for one in Shadow(options.workspace).checkpoints.all():
+        if options.json:
+            print_json(one)
+        else:
+            when = datetime.fromtimestamp(one.at_ns / 1e9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            output().print(f"{when}  {one.name}  {one.kind}")
+    return _exits.OK
+
+
+def drop_checkpoint(name: str, options: UndoOptions) -> int:
+    Shadow(options.workspace).checkpoints.drop(name)
+    return _exits.OK
+
+
+def prune(keep_days: float, options: UndoOptions) -> int:
+    if not 0 <= keep_days < 36_500:
+        raise UsageError(f"--keep-days is {keep_days:g}; it must be from 0 to 36,500.")
+    gone = Shadow(options.workspace).prune(keep_days=keep_days)
+    if options.json:
+        print_json({"dropped": gone})
+    else:
+        say(f"{gone:,} changes were dropped and can no longer be undone. No file was changed.")
+    return _exits.OK

@@ -1,0 +1,76 @@
+"""Demonstration 8: every file write can be undone, exactly, or the undo refuses and says why."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from callgate.builtins import command_tools, workspace_tools
+from callgate.demo._findings import Finding, finding
+from callgate.demo._stage import Stage, raw
+from callgate.undo import Shadow, Shadows, UndoRefused
+
+__all__ = ["undo"]
+
+_COMMAND = (
+    "rm notes.md && chmod 600 run.sh && mkdir -p out/deep && printf 'a\\0b' > out/deep/data.bin && ln -s run.sh latest && echo >> src.txt"
+)
+Facts = dict[str, tuple[int, int, object]]
+
+
+async def undo(stage: Stage) -> list[Finding]:
+    """A tool and a command change a folder; all of it is taken back, made again, and not taken back over somebody's own edit."""
+    work, kept = stage.root / "work", stage.root / "kept"
+    work.mkdir()
+    _fill(work)
+    before = _facts(work)
+    async with stage.engine([*workspace_tools(), *command_tools()], undo=Shadows(kept)) as engine:
+        scope = stage.scope(workspace=work)
+        await engine.call(raw("write_file", path="src.txt", content="the tool's\n"), scope)
+        await engine.call(raw("run_command", command=_COMMAND), stage.scope(iteration=1, workspace=work))
+    after = _facts(work)
+    shadow = Shadow(work, place=kept)
+    return [
+        finding(
+            "two calls changed the folder, one of them a command that says nothing", before != after, sorted(before.keys() ^ after.keys())
+        ),
+        *_back_and_forth(shadow, work, before, after),
+        *_refused(shadow, work),
+    ]
+
+
+def _back_and_forth(shadow: Shadow, work: Path, before: Facts, after: Facts) -> list[Finding]:
+    done = shadow.undo("undo")
+    found = [finding("undo of the run gives back every byte, mode, link, time and absence", _facts(work) == before, done.paths)]
+    again = shadow.redo("undo")
+    return [*found, finding("redo makes it all again", _facts(work) == after, again.paths)]
+
+
+def _refused(shadow: Shadow, work: Path) -> list[Finding]:
+    (work / "src.txt").write_text("my own line\n")
+    mine = _facts(work)
+    try:
+        shadow.undo("undo")
+        why = "it was done"
+    except UndoRefused as refused:
+        why = "; ".join(f"{one.path}: {one.text}" for one in refused.conflicts)
+    kept = finding("over somebody's own edit it refuses, and changes nothing", _facts(work) == mine and why.startswith("src.txt"), why)
+    rest = shadow.undo("undo", paths=["out/**", "out", "latest"])
+    return [kept, finding("what nobody else touched can still be taken back", not (work / "out").exists(), rest.paths)]
+
+
+def _fill(work: Path) -> None:
+    (work / "src.txt").write_text("yours\n")
+    (work / "notes.md").write_bytes(b"\xff\xfe no text, no last line")
+    (work / "run.sh").write_text("#!/bin/sh\n")
+    (work / "run.sh").chmod(0o755)
+
+
+def _facts(work: Path) -> Facts:
+    """What the operating system says of every path: mode, time and content."""
+    found: Facts = {}
+    for path in sorted(work.rglob("*")):
+        status = path.lstat()
+        body: object = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        found[str(path.relative_to(work))] = (status.st_mode, 0 if path.is_dir() and not path.is_symlink() else status.st_mtime_ns, body)
+    return found

@@ -1,0 +1,81 @@
+"""`callgate undo` and what belongs to it, as a person at a terminal uses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import shell
+from tests.undo.bench import facts
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "in.txt").write_text("mine\n")
+    return tmp_path
+
+
+def files(folder: Path) -> dict[str, tuple[object, ...]]:
+    return {path: fact for path, fact in facts(folder).items() if not path.startswith(".callgate")}
+
+
+def test_a_call_made_at_the_terminal_is_listed_shown_undone_and_redone(work: Path) -> None:
+    """Undo at the terminal needs nothing but the folder; what it did is an event."""
+    before = files(work)
+    assert shell(work, "call", "run_command", "command=echo more >> in.txt; mkdir d; echo x > d/new.txt", "--run", "case").code == 0
+    after = files(work)
+    assert after != before
+    (listed,) = shell(work, "undo", "--json").lines
+    assert (listed["tool"], listed["paths"]) == ("run_command", ["d", "d/new.txt", "in.txt"])
+    assert "-more" in shell(work, "diff").out
+    assert shell(work, "undo", "last", "--dry-run").code == 0
+    assert files(work) == after
+    done = shell(work, "undo", "case", "--json")
+    assert (done.code, done.json["paths"]) == (0, ["d", "d/new.txt", "in.txt"])
+    assert files(work) == before
+    assert shell(work, "redo").code == 0
+    assert files(work) == after
+    kinds = [event["kind"] for event in shell(work, "log", "show", "case", "--json").lines]
+    assert [kind for kind in kinds if kind.startswith("files.")] == ["files.kept", "files.undone", "files.redone"]
+    assert shell(work, "log", "verify").code == 0
+
+
+def test_a_refusal_names_the_path_and_changes_nothing(work: Path) -> None:
+    """Exit code 1, one line per path."""
+    shell(work, "call", "write_file", "path=in.txt", "content=theirs")
+    (work / "in.txt").write_text("mine again")
+    refused = shell(work, "undo", "last")
+    assert refused.code == 1
+    assert "in.txt: expected a file of 6 bytes" in refused.err
+    assert shell(work, "undo", "last", "--json").json["conflicts"][0]["why"] == "changed"
+    assert (work / "in.txt").read_text() == "mine again"
+    assert shell(work, "undo", "nothing-like-it").code == 2
+
+
+def test_a_checkpoint_takes_back_every_call_since(work: Path) -> None:
+    shell(work, "call", "write_file", "path=one.txt", "content=1")
+    assert shell(work, "checkpoint", "add", "before-lunch").out == "before-lunch\n"
+    shell(work, "call", "write_file", "path=two.txt", "content=2")
+    shell(work, "call", "write_file", "path=one.txt", "content=3")
+    assert shell(work, "undo", "before-lunch").code == 0
+    assert (work / "one.txt").read_text() == "1"
+    assert not (work / "two.txt").exists()
+    assert "before-lunch" in shell(work, "checkpoint", "list").out
+    assert shell(work, "checkpoint", "drop", "before-lunch").code == 0
+    assert shell(work, "checkpoint", "prune", "--keep-days", "0", "--json").json["dropped"] > 0
+    assert shell(work, "undo", "--json").out == ""
+
+
+def test_who_wants_nothing_kept_says_so(work: Path) -> None:
+    shell(work, "call", "write_file", "path=in.txt", "content=theirs", "--no-undo")
+    assert shell(work, "undo", "--json").out == ""
+
+
+def test_a_run_whose_files_could_not_be_kept_is_not_undone_as_if_there_were_nothing_more(work: Path) -> None:
+    """A failing sink is told, and undo refuses what was not kept."""
+    (work / "store").write_text("no folder")
+    shell(work, "call", "write_file", "path=in.txt", "content=theirs", "--run", "case", CALLGATE_UNDO=str(work / "store"))
+    refused = shell(work, "undo", "case")
+    assert refused.code == 1
+    assert "was not kept" in refused.err

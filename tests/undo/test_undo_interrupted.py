@@ -1,0 +1,186 @@
+"""Kills, calls beside each other, and what is dropped when: the store stays whole, and nothing is claimed that nobody saw."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from callgate.errors import CallgateError
+from callgate.undo import Call, Shadow, UndoLimits, UndoRefused
+from tests.patience import COMMAND_S
+from tests.undo.bench import Bench, facts
+
+_KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from callgate import Engine, RawCall, Scope, tool
+from callgate.undo import Shadows
+
+@tool(effect="once", category="dangerous")
+def half(place: str) -> str:
+    "Write, and take everything down."
+    Path(place, "in.txt").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+async def main():
+    async with Engine([half], undo=Shadows(sys.argv[2])) as engine:
+        await engine.call(RawCall(name="half", arguments={"place": sys.argv[1]}), Scope(run="r", workspace=sys.argv[1]))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.process
+def test_a_call_that_was_killed_can_be_undone_by_whoever_has_looked(tmp_path: Path) -> None:
+    """The old content is kept before the tool may write; a kill in the middle does not take it."""
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "in.txt").write_text("mine")
+    before = facts(root)
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(root), str(tmp_path / "kept")], timeout=COMMAND_S)
+    assert killed.returncode == -signal.SIGKILL
+    shadow = Shadow(root, place=tmp_path / "kept")
+    with pytest.raises(UndoRefused) as refused:
+        shadow.undo("r")
+    assert {(one.path, one.why) for one in refused.value.conflicts} == {("in.txt", "interrupted")}
+    shadow.undo("r", interrupted=True)
+    assert facts(root) == before
+
+
+def test_two_writers_of_one_file_are_both_recorded_with_what_they_found_and_left(tmp_path: Path) -> None:
+    """paths.jsonl, class race: the chain of before and after has no hole."""
+    (tmp_path / "work").mkdir()
+    shadow = Shadow(tmp_path / "work", place=tmp_path / "kept", sync=False)
+    path = Path(shadow.workspace, "same.txt")
+    turn = threading.Lock()
+
+    def write(who: str) -> None:
+        for number in range(20):
+            with turn:  # as the emission does for calls with the same key
+                opened = shadow.keeping.begin(Call(uid=f"{who}/0/{number}", run=who), ["same.txt"])
+                path.write_text(f"{who} {number}")
+                shadow.keeping.finish(opened)
+
+    threads = [threading.Thread(target=write, args=(who,)) for who in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    steps = [change.steps[0] for change in shadow.changes()]
+    assert len(steps) == 40
+    assert all(one.after.blob == two.before.blob for one, two in pairwise(steps))
+    assert not shadow.verify()
+
+
+def test_a_command_beside_a_write_does_not_claim_it(tmp_path: Path) -> None:
+    """What another call says it wrote is that call's alone; what nobody can tell apart is refused."""
+    root = tmp_path / "work"
+    root.mkdir()
+    shadow = Shadow(root, place=tmp_path / "kept", sync=False)
+    command = shadow.keeping.begin(Call(uid="c/0/0", run="c"), None)
+    write = shadow.keeping.begin(Call(uid="w/0/0", run="w"), ["w.txt"])
+    (root / "w.txt").write_text("w")
+    (root / "c.txt").write_text("c")
+    shadow.keeping.finish(write)
+    shadow.keeping.finish(command)
+    assert shadow.undo("c").paths == ("c.txt",)
+    assert shadow.undo("w").paths == ("w.txt",)
+    one = shadow.keeping.begin(Call(uid="x/0/0", run="x"), None)
+    two = shadow.keeping.begin(Call(uid="y/0/0", run="y"), None)
+    (root / "either.txt").write_text("whose?")
+    shadow.keeping.finish(one)
+    shadow.keeping.finish(two)
+    for run in ("x", "y"):
+        with pytest.raises(UndoRefused) as refused:
+            shadow.undo(run)
+        assert {(one.path, one.why) for one in refused.value.conflicts} == {("either.txt", "not_kept")}
+    assert (root / "either.txt").exists()
+
+
+def test_a_link_that_is_swapped_in_during_undo_leads_nowhere(tmp_path: Path) -> None:
+    """A second thread swaps a folder for a link to the outside while undo and redo run."""
+    root, outside = tmp_path / "work", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f.txt").write_text("CANARY")
+    bench = Bench(root)
+    uid = bench.write("d/f.txt", "CANARY")
+    done = threading.Event()
+
+    def swap() -> None:
+        while not done.is_set():
+            with suppress(OSError):
+                os.rename(root / "d", root / "real")
+                (root / "d").symlink_to(outside)
+            with suppress(OSError):
+                (root / "d").unlink()
+                os.rename(root / "real", root / "d")
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for _ in range(100):
+            for act in (bench.shadow.undo, bench.shadow.redo):
+                with suppress(CallgateError):  # refused or failed, and said so
+                    act(uid)
+    finally:
+        done.set()
+        thread.join()
+    assert (outside / "f.txt").read_text() == "CANARY"
+    assert os.listdir(outside) == ["f.txt"]
+
+
+def test_a_commit_that_was_lost_takes_no_other_with_it(tmp_path: Path) -> None:
+    """A power cut or a bad disk: the rest can be undone, and what was lost is somebody else's edit."""
+    bench = Bench(tmp_path / "work")
+    first = bench.write("one.txt", "1")
+    bench.write("one.txt", "2")
+    other, last = bench.write("two.txt", "x"), bench.write("one.txt", "3")
+    lost = bench.shadow.changes()[1].commit
+    Path(bench.shadow.folder, "objects", lost[:2], lost[2:]).unlink()
+    assert [change.call.uid for change in bench.shadow.changes()] == [first, other, last]
+    assert bench.shadow.verify()
+    with pytest.raises(UndoRefused) as refused:
+        bench.shadow.undo("run")
+    assert {(one.path, one.why) for one in refused.value.conflicts} == {("one.txt", "changed_between")}
+    assert bench.shadow.undo(last).paths == ("one.txt",)
+    assert (bench.root / "one.txt").read_text() == "2"
+
+
+def test_what_is_old_is_dropped_but_for_what_a_checkpoint_needs(tmp_path: Path) -> None:
+    """Retention: explicit checkpoints stay for ever, and with them every change since."""
+    bench = Bench(tmp_path / "work")
+    bench.write("one.txt", "1")
+    bench.write("one.txt", "2")
+    bench.shadow.checkpoint("mark")
+    last = bench.write("one.txt", "3")
+    assert bench.shadow.prune(keep_days=0) == 1
+    bench.shadow.undo("mark")
+    assert (bench.root / "one.txt").read_text() == "2"
+    assert not bench.shadow.verify()
+    bench.shadow.checkpoints.drop("mark")
+    assert bench.shadow.prune(keep_days=30) == 0
+    bench.shadow.redo(last)
+    assert bench.shadow.prune(keep_days=0) == 4
+    assert bench.shadow.changes() == []
+    bench.shadow.undo(bench.write("one.txt", "4"))
+    assert (bench.root / "one.txt").read_text() == "3"
+
+
+def test_more_than_is_looked_at_is_said(tmp_path: Path) -> None:
+    """Limits are said, and undo of the whole call refused."""
+    bench = Bench(tmp_path / "work", limits=UndoLimits(tree_entries=3))
+    for number in range(5):
+        (bench.root / f"{number}").write_text("x")
+    bench.command("for f in *; do echo y >> $f; done")
+    with pytest.raises(UndoRefused) as refused:
+        bench.shadow.undo("last")
+    assert {one.why for one in refused.value.conflicts} == {"not_kept"}
