@@ -180,11 +180,18 @@ class Keeping:
             self.objects.flush()
         else:
             blobs = tuple(self.objects.get(state.blob) for state in before.values() if state.blob)
-        name = os.path.join("pending", f"{change.id}.json")
-        self.objects.replace(name, _encode(Pending(change=change, roots=roots, before=before, blobs=blobs)), sync=True)
-        note = os.path.join(self.objects.folder, name)
-        lock = os.open(note, os.O_RDWR | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        note = os.path.join(self._notes, f"{change.id}.json")
+        draft = f"{note}.tmp"
+        lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # before it has its name: a note that nobody holds is taken for a dead process's
+            self.objects.fill(lock, _encode(Pending(change=change, roots=roots, before=before, blobs=blobs)))
+            os.rename(draft, note)
+        except BaseException:
+            os.close(lock)
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
         return note, lock
 
     def hold(self, change: Change, before: dict[str, State]) -> Open:

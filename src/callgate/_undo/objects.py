@@ -198,6 +198,10 @@ class Objects:
             os.close(fd)
         self.replace(_BRANCH, f"{commit}\n".encode())
 
+    def fill(self, fd: int, data: bytes) -> None:
+        """Write all of `data` to an open file, to the disk."""
+        _fill(fd, data, sync=self._sync)
+
     def keep_only(self, commits: list[str]) -> None:
         """Drop every object that none of these commits, the newest first, reaches by its tree."""
         self.replace(_PRUNED, b"")
@@ -241,13 +245,17 @@ class Objects:
 def _write(path: str, data: bytes, *, sync: bool) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        if sync:
-            os.fsync(fd)
+        _fill(fd, data, sync=sync)
     finally:
         os.close(fd)
+
+
+def _fill(fd: int, data: bytes, *, sync: bool) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    if sync:
+        os.fsync(fd)
 
 
 def _flush(path: str) -> None:
