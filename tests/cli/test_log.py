@@ -68,7 +68,7 @@ def test_the_list_can_be_narrowed(logged: Path, options: tuple[str, ...], tools:
 @pytest.mark.parametrize("identity", ["order=A7/0/0", "order=A7"])
 def test_a_call_or_a_run_is_shown_with_causes_and_bodies(logged: Path, identity: str) -> None:
     events = shell(logged, "log", "show", identity, "--json").lines
-    assert [event["kind"] for event in events] == ["call.received", "call.verdict", "call.started", "call.completed"]
+    assert [event["kind"] for event in events] == ["call.received", "call.verdict", "call.started", "files.kept", "call.completed"]
     for cause, event in pairwise(events):
         assert event["parents"] == [cause["position"]]
     assert events[1]["body"]["arguments"] == {"order": "A7", "cents": 1}
