@@ -17,8 +17,8 @@ from callgate.cli._record import default_journal
 from callgate.cli._resume_words import resume as resume_words
 from callgate.cli._run_words import run as run_words
 from callgate.cli._streams import guarded
-from callgate.cli._words import Actor, AsJson, CausedBy, Field, Journal, Kind, Run, Since, ToolName, Tools, Until
 from callgate.cli._undo_app import add_undo
+from callgate.cli._words import Actor, AsJson, CausedBy, Field, Journal, Kind, Run, Since, ToolName, Tools, Until
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:

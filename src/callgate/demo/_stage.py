@@ -22,8 +22,8 @@ from callgate.demo._witness import Ledger, watch_processes
 from callgate.engine import Engine
 from callgate.events import Event, Progress
 from callgate.policy import Rules
-from callgate.queries import EventQuery
 from callgate.protocols import WriteLog
+from callgate.queries import EventQuery
 from callgate.tools import Tool
 
 __all__ = ["Stage", "calls_in", "events_in", "killed_at", "overlap", "raw", "result_of"]
