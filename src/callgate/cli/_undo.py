@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from callgate._journal import open_reader, read_events
+from callgate._journal import open_reader
 from callgate._pipeline.record import Reason, clean
 from callgate._printable import one_line, printable
 from callgate.cli import _exits
@@ -22,6 +22,7 @@ from callgate.cli._consoles import grid, output, print_json, say
 from callgate.cli._record import MEMORY, Record
 from callgate.errors import CallgateError, UsageError
 from callgate.events import Draft
+from callgate.queries import EventQuery
 from callgate.undo import Change, Conflict, Shadow, UndoFailed, Undone, UndoRefused
 
 __all__ = ["UndoOptions", "checkpoint", "drop_checkpoint", "list_changes", "list_checkpoints", "prune", "show_diff", "take_back"]
@@ -68,7 +69,7 @@ def _refuse_unkept(words: str, options: UndoOptions) -> None:
     reader = open_reader(options.journal)
     try:
         run = words.rpartition("@")[0] or words
-        unkept = [event.call for event in read_events(reader, run=run) if event.kind == "files.not_kept"]
+        unkept = [event.call for event in reader.find(EventQuery(run=run, kinds=("files.not_kept",)))]
     finally:
         reader.close()
     if unkept:
