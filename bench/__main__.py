@@ -7,6 +7,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench.calls import HookedCalls, ParallelCalls, SerialCalls, WaitingCalls
@@ -49,13 +50,13 @@ def _arguments(given: Sequence[str]) -> argparse.Namespace:
 
 async def measure(arguments: argparse.Namespace) -> None:
     counts = QUICK if arguments.quick else Counts()
-    rounds = arguments.rounds or counts.rounds
+    counts = replace(counts, rounds=arguments.rounds or counts.rounds, imports=arguments.rounds or counts.imports)
     chosen = set(arguments.only.split(",")) if arguments.only else {*GROUPS, "imports", "peers"}
     benches: list[Bench] = [make() for group, makers in GROUPS.items() if group in chosen for make in makers]
     peers = [Peer(name, arguments.peers) for name in PEER_NAMES] if "peers" in chosen else []
     imports: list[Bench] = [Imports(), FirstRun(arguments.peers)] if "imports" in chosen else []
-    await run_rounds([*benches, *peers], counts, rounds, _say)
-    await run_rounds(imports, counts, arguments.rounds or counts.imports, _say)
+    await run_rounds([*benches, *peers], counts, counts.rounds, _say)
+    await run_rounds(imports, counts, counts.imports, _say)
     rows: list[Row] = [row for bench in (*benches, *imports, *peers) for row in bench.rows]
     if arguments.quick:
         for row in rows:
