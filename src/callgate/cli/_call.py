@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +20,7 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
+from callgate.cli._interrupts import interruptible
 from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
 from callgate.cli._progress import Progressed
 from callgate.cli._record import Record
@@ -99,24 +97,13 @@ class _Terminal:
         options = self._options
         raw = RawCall(name=options.tool, arguments=options.arguments, origin="cli", idempotency_key=options.key or None)
         async with self._engine:
-            with self._interruptible(), Progressed(self._engine.bus, quiet=options.json):
+            with interruptible(self._interrupt), Progressed(self._engine.bus, quiet=options.json):
                 outcome = await self._engine.call(raw, self._scope)
             if isinstance(outcome, Suspended) and self._asked(outcome):
-                with self._interruptible(), Progressed(self._engine.bus, quiet=options.json):
+                with interruptible(self._interrupt), Progressed(self._engine.bus, quiet=options.json):
                     outcome = await self._engine.call(raw, self._scope)
             self._show(outcome, self._last_call())
         return _exits.INTERRUPTED if self._interrupted else exit_code(outcome)
-
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        try:
-            yield
-        finally:
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(signal.SIGINT)
 
     def _interrupt(self) -> None:
         self._interrupted = True

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from callgate._clock import SystemClock
@@ -21,6 +19,7 @@ from callgate.agent.events import MessageBegan
 from callgate.calls import Scope
 from callgate.cli import _exits
 from callgate.cli._consoles import print_json, say
+from callgate.cli._interrupts import interruptible
 from callgate.cli._person import Person
 from callgate.cli._record import Record, default_journal
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
@@ -127,10 +126,10 @@ class TerminalRun:
                 self._person.forget()
             listening.agent(event)
 
-        with self._interruptible():
+        with interruptible(self._interrupt):
             result = await self._begun(task, hear)
         while result.pending is not None and self._answered(result):
-            with self._interruptible():
+            with interruptible(self._interrupt):
                 result = await self._agent.resume(result, on_event=hear)
         return result
 
@@ -167,17 +166,6 @@ class TerminalRun:
         return allowed
 
     # Ctrl-C
-
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        try:
-            yield
-        finally:
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(signal.SIGINT)
 
     def _interrupt(self) -> None:
         self._interrupts += 1
