@@ -19,6 +19,7 @@ from callgate._journal.commits import Commits, Tail
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import GENESIS, Broken, calls_of, causes_of, event_of, row_of
 from callgate._journal.server import Place, opening, speaking, sql, storable
+from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, POSTGRES, VERSION, migrations, question
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Draft, Event
@@ -41,7 +42,7 @@ _TAKE: Final = f"UPDATE writer SET epoch = epoch + 1, holder = ?, expires_ns = {
 _HELD: Final = f"SELECT holder, (expires_ns - {_NOW}) / 1e9 FROM writer"
 
 
-class PostgresJournal:
+class PostgresJournal(StoredJournal):
     """A `Journal` in a schema of a PostgreSQL database.
 
     Args:
@@ -81,18 +82,7 @@ class PostgresJournal:
         for word in (draft.run, draft.call, draft.kind):
             if "\x00" in word or len(word) > _LONGEST_KEY:
                 raise UsageError(f"PostgreSQL cannot hold {word[:40]!r} as an id: at most {_LONGEST_KEY} characters, none of them NUL.")
-        return self._commits.append(draft)
-
-    async def durable(self, position: int) -> None:
-        await self._commits.durable(position)
-
-    def read(
-        self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
-    ) -> Iterable[Event]:
-        return self.find(EventQuery(run=run, call=call, after=after, limit=limit, newest_first=newest_first))
-
-    def find(self, query: EventQuery) -> list[Event]:
-        return self._commits.answered(query, self._stored)
+        return super().append(draft)
 
     def _stored(self, query: EventQuery, upto: int | None) -> list[Event]:
         with self._reading:

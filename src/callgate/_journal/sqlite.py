@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Literal
 
@@ -18,9 +18,10 @@ from callgate._clock import Clock, SystemClock
 from callgate._journal.commits import Commits, Tail
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import GENESIS, Broken, calls_of, causes_of, event_of, row_of
+from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, SQLITE, VERSION, migrations, question
 from callgate.errors import JournalFailed, UsageError
-from callgate.events import Draft, Event
+from callgate.events import Event
 from callgate.protocols import JournalStatus
 from callgate.queries import EventQuery, select
 
@@ -38,7 +39,7 @@ _PROMISES: Final = {
 }
 
 
-class SqliteJournal:
+class SqliteJournal(StoredJournal):
     """A `Journal` in a file.
 
     Args:
@@ -69,20 +70,6 @@ class SqliteJournal:
         store = _Store(self.path, writing, tail.epoch, self._lock)
         self._commits = Commits(store, tail, clock or SystemClock(), last_seq=self._last_seq, where=str(self.path))
         self._closed = False
-
-    def append(self, draft: Draft) -> int:
-        return self._commits.append(draft)
-
-    async def durable(self, position: int) -> None:
-        await self._commits.durable(position)
-
-    def read(
-        self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
-    ) -> Iterable[Event]:
-        return self.find(EventQuery(run=run, call=call, after=after, limit=limit, newest_first=newest_first))
-
-    def find(self, query: EventQuery) -> list[Event]:
-        return self._commits.answered(query, self._stored)
 
     def _stored(self, query: EventQuery, upto: int | None) -> list[Event]:
         with self._reading:
