@@ -22,10 +22,12 @@ __all__ = [
     "ToolCall",
     "ToolMessage",
     "UserMessage",
+    "call_text",
     "fallback_call",
     "fallback_result",
     "function_response",
     "history_entry",
+    "marked_result",
     "openai_message",
 ]
 
@@ -142,13 +144,22 @@ def openai_message(result: ToolResult) -> dict[str, object]:
 
 def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:
     """The call as an assistant message of a model without structured calls: JSON text of `tool`, `parameters` and `reasoning`."""
-    content = {"tool": raw.name, "parameters": _parameters(raw), "reasoning": reasoning}
-    return {"role": "assistant", "content": json_text(content)}
+    return {"role": "assistant", "content": call_text(raw.name, _parameters(raw), reasoning)}
 
 
 def fallback_result(result: ToolResult) -> dict[str, object]:
     """The result as a user message of a model without structured calls: a line that names the tool, then JSON."""
-    return {"role": "user", "content": f"[TOOL RESULT: {result.name}]\n{json_text(_payload(result))}"}
+    return {"role": "user", "content": marked_result(result.name, json_text(_payload(result)))}
+
+
+def call_text(name: str, parameters: object, reasoning: str) -> str:
+    """A call as the one JSON object that models without structured calls are taught to write."""
+    return json_text({"tool": name, "parameters": parameters, "reasoning": reasoning})
+
+
+def marked_result(name: str, json: str) -> str:
+    """A result, as JSON text, under the line that says whose it is."""
+    return f"[TOOL RESULT: {name}]\n{json}"
 
 
 def _parameters(raw: RawCall) -> object:

@@ -12,7 +12,7 @@ import msgspec
 
 from callgate._json import decode, json_text
 from callgate.calls import Text
-from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, call_text, marked_result
 from callgate.models.wire.history import argument_object, part_text, result_text
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.openai_chat.writer import message_items
@@ -41,8 +41,8 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
         elif isinstance(message, ToolMessage):
             call = waiting.pop(message.call_id, None)
             if call is not None:
-                told.append(AssistantMessage(parts=(Text(text=_directive(call, reasons[call.id])),)))
-            told.append(UserMessage(f"[TOOL RESULT: {message.name}]\n{_as_json(result_text(message))}"))
+                told.append(AssistantMessage(parts=(Text(text=call_text(call.name, argument_object(call), reasons[call.id])),)))
+            told.append(UserMessage(marked_result(message.name, _as_json(result_text(message)))))
         else:
             told.append(message)
     return told
@@ -75,10 +75,6 @@ class _Untouched(WireNames):
 
     def sent(self, name: str) -> str:
         return name
-
-
-def _directive(call: ToolCall, reasoning: str) -> str:
-    return json_text({"tool": call.name, "parameters": argument_object(call), "reasoning": reasoning})
 
 
 def _as_json(text: str) -> str:
