@@ -260,7 +260,8 @@ class Engine:
         refuse_other_arguments(flight, approved)
         flight.approved(approved)
         try:
-            checked = await self._executor.checked(flight, approved)  # cache → run → check
+            execute = self._executor.executed if call.tool.cache_scope is None else self._executor.cached
+            checked = await execute(flight, approved)  # cache → run → check
             if self.control.stops:
                 self._check_stop(flight, checked)
             if hooks.after:

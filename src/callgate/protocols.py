@@ -144,6 +144,19 @@ class Runner(Protocol):
         ...
 
 
+Start = Callable[[RunRequest], Execution | Awaitable[Execution]]
+"""Runs one attempt: at once, or once it is waited for."""
+
+
+@runtime_checkable
+class InstantRunner(Runner, Protocol):
+    """A runner that can answer without being waited for."""
+
+    def begin(self, request: RunRequest) -> Execution | Awaitable[Execution]:
+        """What `run` gives, at once where the tool does not wait."""
+        ...
+
+
 class JournalStatus(Struct, frozen=True, kw_only=True):
     """How a journal does, for an operator."""
 

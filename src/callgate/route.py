@@ -22,6 +22,8 @@ class ParsedCall(Struct, frozen=True, kw_only=True):
     raw: RawCall
     arguments: dict[str, object]
     notes: tuple[Note, ...] = ()
+    whole_floats: bool = True
+    """Whether a float without a fraction may stand in the arguments, for which an integer may be meant."""
 
 
 class ResolvedCall(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,9 @@ class MemoryJournal:
         self._wall_ns = clock.wall_ns
         self._monotonic = clock.monotonic
         self._rows: list[tuple[Draft, int, float]] = []
-        self._most = most
+        self._most = self._full = most
+        """How many events are held at most, and the position that this makes the last of them."""
+        self._last = 0
         self._seqs: list[int] = []
         """Each row's place in its run, for as many rows as somebody has read or forgotten."""
         self._counts: dict[str, int] = {}
@@ -36,11 +38,11 @@ class MemoryJournal:
         """How many of the oldest events are gone."""
 
     def append(self, draft: Draft) -> int:
-        rows = self._rows
-        rows.append((draft, self._wall_ns(), self._monotonic()))
-        if len(rows) > self._most:
+        self._rows.append((draft, self._wall_ns(), self._monotonic()))
+        self._last = position = self._last + 1
+        if position > self._full:
             self._forget()
-        return self.forgotten + len(rows)
+        return position
 
     def _forget(self) -> None:
         """Make room for a quarter of all, so that it is seldom done."""
@@ -49,6 +51,7 @@ class MemoryJournal:
             self._number(surplus)
             del self._rows[:surplus], self._seqs[:surplus]
             self.forgotten += surplus
+            self._full += surplus
 
     def _number(self, rows: int) -> None:
         """Give the first so many rows their places in their runs: not when they are written, because few are ever read."""
@@ -76,8 +79,7 @@ class MemoryJournal:
 
     def status(self) -> JournalStatus:
         promise = "nothing survives the process" + (f"; the oldest {self.forgotten} events are forgotten" if self.forgotten else "")
-        written = self.forgotten + len(self._rows)
-        return JournalStatus(store="memory", where="memory", strength=self.strength, promise=promise, written=written)
+        return JournalStatus(store="memory", where="memory", strength=self.strength, promise=promise, written=self._last)
 
     def _event(self, place: int) -> Event:
         with self._numbering:

@@ -35,6 +35,8 @@ def to_jsonable(
     Raises:
         ResultNotSerializable: With code `non_serializable` or `output_too_large`; names the path and the Python type.
     """
+    if type(value) is str and len(value) < _PLAIN_CHARS and value.isascii() and max_bytes >= _PLAIN_BYTES:
+        return value, ()
     if max_bytes >= _PLAIN_BYTES and _is_plain(value):
         return (value if type(value) is not dict else value.copy()), ()
     maker = Maker(max_depth, max_values, max_bytes)

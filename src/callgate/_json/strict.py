@@ -19,12 +19,12 @@ from callgate._json.mapping import copied_object
 from callgate._json.text import SURROGATE, ends_inside, outside_strings
 from callgate._limits import Limits
 
-__all__ = ["strict_object", "strict_value"]
+__all__ = ["read_object", "strict_object", "strict_value"]
 
 _decode = msgspec.json.Decoder().decode
 _LEAST, _END = -(2**63), 2**64
 _SMALL = 2**30
-_SCALARS = frozenset({str, bool, float, type(None)})
+_PLAIN = frozenset({str, bool, type(None)})
 _NO_NUMBER = re.compile(r"(?<![\w.])-?(?:NaN|Infinity)\b")
 _LONE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _WHITE = " \t\r\n"
@@ -41,52 +41,62 @@ def strict_object(text: str | bytes | Mapping[str, object], limits: Limits) -> d
         ArgumentsMalformed: With code `invalid_json`, `not_object`, `duplicate_key`, `bad_number`, `bad_unicode`, `too_deep` or `too_large`.
         ArgumentsTruncated: The text ends inside a list, an object or a string.
     """
+    return read_object(text, limits)[0]
+
+
+def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tuple[dict[str, object], bool]:
+    """The same object, and whether a float without a fraction may stand in it."""
     if not isinstance(text, str):
         if not isinstance(text, bytes):
-            return copied_object(text, limits)
+            return copied_object(text, limits), True
         text = _utf8(text, limits)
-    value = strict_value(text, limits)
-    if value.__class__ is not dict:
-        return {} if value is None else refuse.not_object(value)
-    return value
+    read = _read(text, limits)
+    if read[0].__class__ is dict:
+        return read  # type: ignore[return-value]
+    return ({}, False) if read[0] is None else refuse.not_object(read[0])
 
 
 def strict_value(text: str, limits: Limits) -> object:
     """The JSON value that `text` is, by the same rules; None also for empty text."""
+    return _read(text, limits)[0]
+
+
+def _read(text: str, limits: Limits) -> tuple[object, bool]:
+    """The value, and whether a float without a fraction may stand in it."""
     if len(text) * 4 > limits.arguments_bytes:
         _check_size(text, limits)
     try:
         value = _decode(text)
     except (ValueError, RecursionError, MemoryError) as error:
         _explain(text, error, limits)
-        return None
-    kind = value.__class__
-    if kind is dict:
-        members = _members(value, limits) if _is_nested(value) else len(value)
-    elif kind is list:
-        members = _members(value, limits)
+        return None, False
+    kind, whole = value.__class__, False
+    if kind is dict and _is_plain(value):
+        members = len(value)
+    elif kind is dict or kind is list:
+        members, whole = _members(value, limits)
     else:
-        return value
+        return value, True
     if text.count(":") != members:
         _prove_unique(text, value, members)
     if members > limits.arguments_keys:
         refuse.too_many_keys(limits)
-    return value
+    return value, whole
 
 
-def _is_nested(value: dict[str, object]) -> bool:
-    """Whether the careful walk is needed: a value is a container, or an integer large enough to look at."""
+def _is_plain(value: dict[str, object]) -> bool:
+    """Whether nothing in it needs the careful walk: no container, no float, no integer large enough to look at."""
     for item in value.values():
-        if item.__class__ in _SCALARS:
+        if item.__class__ in _PLAIN:
             continue
         if item.__class__ is not int or not -_SMALL < item < _SMALL:
-            return True
-    return False
+            return False
+    return True
 
 
-def _members(root: object, limits: Limits) -> int:
-    """How many members all objects have together, within the limits of depth and of integers."""
-    count, depth, level = 0, 0, [root]
+def _members(root: object, limits: Limits) -> tuple[int, bool]:
+    """How many members all objects have together, within the limits of depth and of integers; and whether a float has no fraction."""
+    count, depth, whole, level = 0, 0, False, [root]
     while level:
         depth += 1
         if depth > limits.arguments_depth:
@@ -101,8 +111,10 @@ def _members(root: object, limits: Limits) -> int:
                     below.append(item)
                 elif item.__class__ is int and not _LEAST <= item < _END:
                     refuse.bad_number("an integer outside the range from -2^63 to 2^64-1")
+                elif item.__class__ is float and item.is_integer():
+                    whole = True
         level = below
-    return count
+    return count, whole
 
 
 def _prove_unique(text: str, value: object, members: int) -> None:

@@ -129,22 +129,18 @@ class Desk:
     ) -> Flight:
         """Give a call its place in its run, or the one it had."""
         state = self._runs.get(scope.run) or self.state(scope.run)
-        return Flight(
-            raw=raw,
-            scope=scope,
-            state=state,
-            writer=self._writer,
-            uid=unfinished.uid if unfinished is not None else state.next_uid(scope.iteration),
-            kill=kill,
-            began=self._clock.monotonic(),
-            last=unfinished.position if unfinished is not None else parent.last if parent else cause or state.position,
-            occurrence=occurrence,
-            parent=parent,
-            deadline=parent.deadline if parent else None,
-            unfinished=unfinished,
-            doubtful=unfinished is not None and unfinished.claimed,
-            nest=self._nested,
+        uid = state.next_uid(scope.iteration) if unfinished is None else unfinished.uid
+        began, last = self._clock.monotonic(), cause or state.position
+        flight = Flight(
+            raw=raw, scope=scope, state=state, writer=self._writer, uid=uid, kill=kill, began=began, last=last, nest=self._nested
         )
+        if occurrence:
+            flight.occurrence = occurrence
+        if parent is not None:
+            flight.parent, flight.last, flight.deadline = parent, parent.last, parent.deadline
+        if unfinished is not None:
+            flight.unfinished, flight.last, flight.doubtful = unfinished, unfinished.position, unfinished.claimed
+        return flight
 
     def settle(self, uid: str, *, happened: bool, why: str) -> bool:
         """Record that a call in doubt was settled; tells whether it was in doubt."""

@@ -6,7 +6,8 @@ like it whose outcome nobody knows, the slots, the tick's limit. Knows nothing o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from callgate._clock import Clock
@@ -46,24 +47,25 @@ class Executor:
         self._grace_s = grace_s
         self._writes = writes
 
-    def checked(self, flight: Flight, approved: ApprovedCall) -> Awaitable[Checked]:
+    async def cached(self, flight: Flight, approved: ApprovedCall) -> Checked:
         """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
-        return self._executed(flight, approved) if approved.call.tool.cache_scope is None else self._cached(flight, approved)
-
-    async def _cached(self, flight: Flight, approved: ApprovedCall) -> Checked:
         now = self._clock.monotonic()
-        left = flight.start_clock(now, self._timeout_s) - now
-        return await self._cache.answer(approved, lambda: self._executed(flight, approved), kill=flight.kill, timeout_s=left)
+        flight.start_clock(now + self._timeout_s)
+        run = partial(self.executed, flight, approved)
+        return await self._cache.answer(approved, run, kill=flight.kill, timeout_s=flight.deadline - now)
 
-    async def _executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
+    async def executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
+        """What the call's own run came to."""
         if flight.before_start is not None and (turn := flight.before_start(approved)) is not None:
             await turn
         tool = approved.call.tool
         began = self._clock.monotonic()
         slots = self._desk.slots(tool)
         try:
-            if not flight.take_nowait(slots):
-                await flight.take(slots, self._timeout_s if flight.deadline is None else flight.deadline - began)
+            if slots.take_nowait():
+                flight.held = slots
+            else:
+                await flight.take(slots, min(self._timeout_s, flight.deadline - began))
             if flight.state.uncertain:  # asked here, because another call may have left a doubt while this one waited for its slot
                 happened = await rule_out_repeat(flight.state, approved, self._desk)
                 if happened is not None:
@@ -72,7 +74,8 @@ class Executor:
                 self._desk.take_dangerous(approved.call)
             ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))
         finally:
-            flight.give()
+            if flight.held is not None:
+                flight.give()
         if ran.execution.status != "returned":
             flight.started = ran.entered
         checked = check(tool, ran, self._clock.monotonic() - began)
@@ -81,16 +84,9 @@ class Executor:
         return checked
 
     def _ran(self, flight: Flight, approved: ApprovedCall) -> Coroutine[Any, Any, Ran]:
-        return run(
-            approved,
-            self._desk.context(flight, approved),
-            runner=self._runners.pick(approved.call.tool.runner),
-            record=flight,
-            clock=self._clock,
-            kill=flight.kill,
-            deadline=flight.start_clock(self._clock.monotonic(), self._timeout_s),
-            grace_s=self._grace_s,
-        )
+        flight.start_clock(self._clock.monotonic() + self._timeout_s)
+        start = self._runners.start(approved.call.tool.runner)
+        return run(approved, self._desk.context(flight, approved), start, flight, self._clock, self._grace_s)
 
     async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
         """The run of a call with an effect, between two looks at what it writes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 
 from msgspec import Struct
 
@@ -39,8 +40,8 @@ class Flight(Struct, kw_only=True, eq=False):
     occurrence: int = 0
     """How many earlier calls of the same message have the same id."""
     parent: Flight | None = None
-    deadline: float | None = None
-    """Of the call that made this one, on the same clock; None until the call's own clock starts."""
+    deadline: float = inf
+    """On the same clock; until the call's own clock starts, that of the call that made this one."""
     asked_hash: str = ""
     """Of the arguments as they were handed in, where the call has a key by which it is known again."""
     ended: bool = False
@@ -68,9 +69,10 @@ class Flight(Struct, kw_only=True, eq=False):
     # The record of the call
 
     def write(self, kind: str, body: Body, attempt: int = 0) -> int:
-        last = self.last
-        draft = Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, attempt=attempt, parents=(last,) if last else ())
-        self.last = position = self.writer.write(draft)
+        parents = (self.last,) if self.last else ()
+        self.last = position = self.writer.write(
+            Draft(kind=kind, run=self.scope.run, body=body, call=self.uid, attempt=attempt, parents=parents)
+        )
         return position
 
     async def durable(self, position: int) -> None:
@@ -145,13 +147,6 @@ class Flight(Struct, kw_only=True, eq=False):
 
     # The room to run in
 
-    def take_nowait(self, slots: Slots) -> bool:
-        """Take a slot if that needs no waiting."""
-        if not slots.take_nowait():
-            return False
-        self.held = slots
-        return True
-
     async def take(self, slots: Slots, timeout_s: float) -> None:
         """Take a slot, waiting for it in turn.
 
@@ -164,13 +159,12 @@ class Flight(Struct, kw_only=True, eq=False):
         self.held = slots
 
     def give(self) -> None:
-        """Give back the slot, if one is held."""
+        """Give back the slot that is held."""
         held, self.held = self.held, None
         if held is not None:
             held.give()
 
-    def start_clock(self, now: float, timeout_s: float) -> float:
-        """The call's deadline: its own time from now, never beyond its parent's."""
-        own = now + timeout_s
-        self.deadline = own if self.deadline is None else min(own, self.deadline)
-        return self.deadline
+    def start_clock(self, deadline: float) -> None:
+        """Give the call its own deadline, never beyond its parent's."""
+        if deadline < self.deadline:
+            self.deadline = deadline

@@ -72,8 +72,10 @@ async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: st
         if changed is not None and hook is not None:
             call = _modified(call, changed, f"the hook '{hook.title}' changed the arguments")
             continue
-        verdict = await _judge(call, deps.policies) if deps.policies else _BY_DEFAULT
-        if deps.policies and canonical(call.arguments) != encoded:
+        if not deps.policies:
+            return _approve(call, encoded, _BY_DEFAULT, deps, key)
+        verdict = await _judge(call, deps.policies)
+        if canonical(call.arguments) != encoded:
             raise CallDenied(
                 f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed"
             )

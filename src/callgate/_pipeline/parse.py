@@ -7,7 +7,7 @@ repair is recorded. Must not know which tool is meant.
 
 from __future__ import annotations
 
-from callgate._json import strict_object
+from callgate._json import read_object, strict_object
 from callgate._limits import Limits
 from callgate._pipeline.repair import repair_text
 from callgate.calls import Note, RawCall
@@ -45,13 +45,13 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
     if raw.closed == "cut":
         raise ArgumentsTruncated("The message ended before this call was complete. Nothing was run. Send the whole call again.")
     try:
-        arguments = strict_object(raw.arguments, limits)
+        arguments, whole = read_object(raw.arguments, limits)
     except (ArgumentsMalformed, ArgumentsTruncated) as error:
         if not repair:
             raise _told_apart(error) from None
         arguments, note = _repaired(raw, limits, error)
         return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(note,))
-    return ParsedCall(uid=uid, raw=raw, arguments=arguments) if arguments else _empty(raw, uid, limits)
+    return ParsedCall(uid=uid, raw=raw, arguments=arguments, whole_floats=whole) if arguments else _empty(raw, uid, limits)
 
 
 def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:

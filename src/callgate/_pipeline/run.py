@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock
 from callgate._signals import AbortSignal
-from callgate.protocols import Execution, Runner, RunRequest
+from callgate.protocols import Execution, RunRequest, Start
 from callgate.route import ApprovedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -35,8 +35,12 @@ class Ran(Struct, frozen=True):
 
 
 class Attempts(Protocol):
-    """Where attempts are recorded."""
+    """The call's own side of its attempts: what ends them, and where they are recorded."""
 
+    kill: AbortSignal
+    """Ends an attempt or a wait at once."""
+    deadline: float
+    """Of the whole call, on the engine's monotonic clock; retries and waits included."""
     started: bool
     """Whether the tool's code may have been entered."""
 
@@ -45,31 +49,17 @@ class Attempts(Protocol):
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None: ...
 
 
-async def run(
-    approved: ApprovedCall,
-    context: ToolContext,
-    *,
-    runner: Runner,
-    record: Attempts,
-    clock: Clock,
-    kill: AbortSignal,
-    deadline: float,
-    grace_s: float,
-) -> Ran:
-    """Run the call to its end.
-
-    Args:
-        deadline: Of the whole call, on `clock.monotonic()`; retries and waits included.
-        kill: Ends an attempt or a wait at once.
-    """
-    tool = approved.call.tool
+async def run(approved: ApprovedCall, context: ToolContext, start: Start, record: Attempts, clock: Clock, grace_s: float) -> Ran:
+    """Run the call to its end: its attempts and the waits between them."""
+    tool, kill, deadline = approved.call.tool, record.kill, record.deadline
     attempt = 1
     while True:
         now = clock.monotonic()
-        left = deadline - now
-        timeout_s = left if tool.timeout_s is None else min(tool.timeout_s, left)
-        if kill.reason is not None or left <= 0:
+        timeout_s = deadline - now
+        if kill.reason is not None or timeout_s <= 0:
             return Ran(_not_started(kill), attempt - 1)
+        if tool.timeout_s is not None and tool.timeout_s < timeout_s:
+            timeout_s = tool.timeout_s
         position = record.attempt_started(approved, attempt, timeout_s)
         if tool.effect != "none":
             await record.durable(position)
@@ -77,8 +67,8 @@ async def run(
         record.started = True
         context.attempt = attempt
         context.deadline = now + timeout_s
-        request = RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill)
-        execution = await runner.run(request)
+        begun = start(RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill))
+        execution = begun if isinstance(begun, Execution) else await begun
         if execution.status == "returned":
             return Ran(execution, attempt)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())

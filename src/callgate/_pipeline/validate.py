@@ -13,7 +13,7 @@ from typing import Any
 from callgate._json import canonical, decode, plain_bytes, strict_object
 from callgate._json.text import clip
 from callgate._limits import Limits
-from callgate._schema import CompiledSchema, Problem, coerced, whole_numbers
+from callgate._schema import Problem, coerced, whole_numbers
 from callgate.calls import Note, Scope
 from callgate.errors import ArgumentsInvalid, ToolRaised
 from callgate.route import ResolvedCall, ValidatedCall
@@ -42,11 +42,13 @@ def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall
         ArgumentsInvalid: `details["errors"]` has `path`, `expected`, `got` and `passes` of everything that is wrong.
         ToolRaised: The tool's own validator failed.
     """
-    tool, parsed = call.tool, call.parsed
-    arguments, notes = _checked(tool, parsed.arguments, coerce if tool.coerce is None else tool.coerce)
-    return ValidatedCall(
-        uid=parsed.uid, raw=parsed.raw, tool=tool, scope=scope, arguments=arguments, notes=call.notes + notes if notes else call.notes
-    )
+    tool, parsed, notes = call.tool, call.parsed, call.notes
+    arguments = parsed.arguments
+    unknown = tool.takes is not None and not arguments.keys() <= tool.takes
+    if unknown or parsed.whole_floats or tool.exacting or not tool.schema.is_valid(arguments):
+        arguments, more = _checked(tool, arguments, coerce if tool.coerce is None else tool.coerce)
+        notes += more
+    return ValidatedCall(uid=parsed.uid, raw=parsed.raw, tool=tool, scope=scope, arguments=arguments, notes=notes)
 
 
 def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _LIMITS) -> ValidatedCall:
@@ -69,8 +71,8 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _L
 def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Arguments, Notes]:
     schema = tool.schema
     notes: Notes = ()
-    if tool.drops_unknown and schema.silent and not arguments.keys() <= schema.properties:
-        arguments, notes = _without_unknown(arguments, schema)
+    if tool.takes is not None and not arguments.keys() <= tool.takes:
+        arguments, notes = _without_unknown(arguments, tool.takes)
     if not schema.is_valid(arguments):
         arguments, more = _coerced(tool, arguments, coerce)
         notes += more
@@ -85,12 +87,12 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
     return arguments, notes
 
 
-def _without_unknown(arguments: Arguments, schema: CompiledSchema) -> tuple[Arguments, Notes]:
-    dropped = [key for key in arguments if key not in schema.properties]
+def _without_unknown(arguments: Arguments, takes: frozenset[str]) -> tuple[Arguments, Notes]:
+    dropped = [key for key in arguments if key not in takes]
     notes = tuple(Note(kind="dropped", path=f"/{key[:200]}", text=f"{clip(key)} is no argument and was dropped.") for key in dropped[:20])
     if len(dropped) > len(notes):
         notes += (Note(kind="dropped", text=f"{len(dropped) - len(notes)} more arguments were unknown and were dropped."),)
-    return {key: value for key, value in arguments.items() if key in schema.properties}, notes
+    return {key: value for key, value in arguments.items() if key in takes}, notes
 
 
 def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Arguments, Notes]:

@@ -14,7 +14,7 @@ from callgate._limits import Limits
 from callgate._runners.inline import InlineRunner
 from callgate._runners.strays import OnLate
 from callgate.errors import UsageError
-from callgate.protocols import Runner
+from callgate.protocols import InstantRunner, Runner, Start
 from callgate.tools.base import RunnerName, Tool
 
 if TYPE_CHECKING:
@@ -53,8 +53,17 @@ class Runners:
         self._on_late = on_late
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
         self._own = dict(own or {})
+        self._starts: dict[RunnerName, Start] = {}
         if taken := self._own.keys() & set(_OURS):
             raise UsageError(f"A runner cannot be called {', '.join(sorted(taken))}: that is one of callgate's own. Choose another name.")
+
+    def start(self, name: RunnerName) -> Start:
+        """How the runner of this name starts an attempt; see `pick`."""
+        start = self._starts.get(name)
+        if start is None:
+            runner = self.pick(name)
+            start = self._starts[name] = runner.begin if isinstance(runner, InstantRunner) else runner.run
+        return start
 
     def pick(self, name: RunnerName) -> Runner:
         """The runner of this name.

@@ -50,6 +50,11 @@ class InlineRunner:
         return self._strays.late
 
     async def run(self, request: RunRequest) -> Execution:
+        begun = self.begin(request)
+        return begun if isinstance(begun, Execution) else await begun
+
+    def begin(self, request: RunRequest) -> Execution | Drive:
+        """Run the tool to its end, or to where it first waits."""
         if request.kill.reason is not None or self._closed:
             return not_started(request.kill.reason or "the engine is closed")
         context = copy_context()
@@ -60,7 +65,7 @@ class InlineRunner:
         if isinstance(begun, Execution):
             return begun
         coro, waiting = begun
-        return await Drive(request, coro, waiting, context, self._strays, self._alarms)
+        return Drive(request, coro, waiting, context, self._strays, self._alarms)
 
     async def close(self) -> None:
         self._closed = True

@@ -17,7 +17,7 @@ from callgate._addresses import is_local_name, is_public, scheme_and_host
 from callgate._json import canonical
 from callgate.route import ValidatedCall
 
-__all__ = ["FACTS", "MISSING", "UNKNOWN", "Facts"]
+__all__ = ["ARGUMENTS", "FACTS", "MISSING", "UNKNOWN", "Facts"]
 
 
 class Missing:
@@ -31,7 +31,7 @@ class Unknown:
 MISSING: Final = Missing()
 UNKNOWN: Final = Unknown()
 
-_ARGUMENTS = "arguments."
+ARGUMENTS: Final = "arguments."
 _PATH_ARGUMENTS = ("path", "file", "filename", "file_path", "directory", "dir", "cwd")
 _URL_ARGUMENTS = ("url", "uri", "href", "endpoint")
 _COMMAND_ARGUMENTS = ("command", "cmd", "argv")
@@ -42,10 +42,11 @@ _SHELL = frozenset("|&;<>()$`\\\"'\n*?[]{}~!#\r")
 class Facts:
     """The facts about one call, by name; see `FACTS`."""
 
-    __slots__ = ("_call", "_known")
+    __slots__ = ("_call", "_known", "arguments")
 
     def __init__(self, call: ValidatedCall) -> None:
         self._call = call
+        self.arguments = call.arguments
         self._known: dict[str, object] = {}
 
     def get(self, name: str) -> object:
@@ -53,7 +54,7 @@ class Facts:
         known = self._known
         if name not in known:
             try:
-                at = name.removeprefix(_ARGUMENTS)
+                at = name.removeprefix(ARGUMENTS)
                 known[name] = FACTS[name][0](self._call) if at == name else _at(self._call.arguments, at)
             except Exception:
                 known[name] = UNKNOWN

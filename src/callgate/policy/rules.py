@@ -28,7 +28,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from callgate.errors import UsageError
-from callgate.policy.facts import FACTS, MISSING, UNKNOWN, Facts
+from callgate.policy.facts import ARGUMENTS, FACTS, MISSING, UNKNOWN, Facts
 from callgate.protocols import Allow, Ask, Deny, Verdict
 from callgate.route import ValidatedCall
 from callgate.tools import BoundTool
@@ -52,6 +52,8 @@ class Condition(Struct, frozen=True):
 
     fact: str
     test: Test
+    argument: str | None = None
+    """The argument that the fact is, where it is one without dots: read without being worked out."""
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -75,7 +77,8 @@ class Rule(Struct, frozen=True, kw_only=True):
 
     def matches(self, facts: Facts) -> bool:
         for condition in self.conditions:
-            value = facts.get(condition.fact)
+            name = condition.argument
+            value = facts.get(condition.fact) if name is None else facts.arguments.get(name, MISSING)
             if value is MISSING:
                 return False
             held = None if value is UNKNOWN else condition.test(value)
@@ -144,23 +147,17 @@ class Rules:
         if rules is None:
             about = [rule for rule in self.rules if rule.about(call.tool)]
             rules = self._about[call.tool.identity] = tuple(sorted(about, key=lambda rule: _WORDS.index(rule.verdict)))
-        if not rules:
-            return self._by_default(call)
-        facts = Facts(call)
-        for rule in rules:
-            if rule.matches(facts):
-                return _verdict(rule.verdict, call, rule.reason, rule.name)
-        return self._by_default(call)
+        if rules:
+            facts = Facts(call)
+            for rule in rules:
+                if rule.matches(facts):
+                    return _verdict(rule.verdict, call, rule.reason, rule.name)
+        return self._allow if self.default == "allow" else _verdict(self.default, call, "", self._allow.rule)
 
     def explain(self, call: ValidatedCall) -> list[tuple[Rule, bool]]:
         """Every rule about this tool, and whether it matches this call."""
         facts = Facts(call)
         return [(rule, rule.matches(facts)) for rule in self.rules if rule.about(call.tool)]
-
-    def _by_default(self, call: ValidatedCall) -> Verdict:
-        if self.default == "allow":
-            return self._allow
-        return _verdict(self.default, call, "", self._allow.rule)
 
 
 def _line(text: str, match: re.Match[str]) -> int:
@@ -224,15 +221,20 @@ def _refuse_duplicates(rules: tuple[Rule, ...]) -> None:
 
 
 def _condition(fact: str, value: object, where: str) -> Condition:
-    if fact not in FACTS and not fact.startswith("arguments."):
+    if fact not in FACTS and not fact.startswith(ARGUMENTS):
         raise UsageError(f"{where} asks for the unknown fact '{fact}'. Facts: arguments.NAME, {', '.join(FACTS)}.")
     if isinstance(value, dict):
         tests = [_test(word, operand, where) for word, operand in value.items()]
         if not tests:
             raise UsageError(f"{where} has an empty condition for '{fact}'.")
-        return Condition(fact, tests[0] if len(tests) == 1 else lambda actual: _all(test(actual) for test in tests))
+        return Condition(fact, tests[0] if len(tests) == 1 else lambda actual: _all(test(actual) for test in tests), _plain_name(fact))
     _check_operand(value, f"{where}: the condition for '{fact}'")
-    return Condition(fact, _among(value) if isinstance(value, list) else _is(value))
+    return Condition(fact, _among(value) if isinstance(value, list) else _is(value), _plain_name(fact))
+
+
+def _plain_name(fact: str) -> str | None:
+    name = fact.removeprefix(ARGUMENTS)
+    return name if name != fact and "." not in name else None
 
 
 def _check_operand(value: object, what: str) -> None:

@@ -36,6 +36,7 @@ class FunctionTool(Tool):
         self.name = settings.pop("name", None) or function.__name__
         given = settings.pop("parameters", None)
         self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
+        self._direct = self._schema.plain and self._schema.context is None
         self.parameters = self._schema.parameters
         properties = {} if given is not None else self.parameters.get("properties", {})
         self._defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
@@ -56,6 +57,8 @@ class FunctionTool(Tool):
         return self.function(*args, **kwargs)
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
+        if self._direct:
+            return self.function(**arguments)
         values = self._schema.convert(arguments)
         if self._schema.context is not None:
             values[self._schema.context] = context

@@ -56,11 +56,14 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     requires_actor: bool
     parallel: int | None
     coerce: bool | None
-    drops_unknown: bool
+    takes: frozenset[str] | None
+    """The only arguments that count, where all others are dropped; None: unknown ones are the schema's business."""
     defaults: Mapping[str, Any]
     """What a function takes for arguments that are left out."""
     own_validator: bool
     """Whether the tool checks more than its schema says."""
+    exacting: bool
+    """Whether arguments that match the schema may still have to be changed or refused."""
 
     def touched(self, arguments: Mapping[str, object], scope: Scope) -> Touched | None:
         """The resources a call with these arguments touches; None where that is not declared."""
@@ -179,9 +182,10 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
         coerce=tool.coerce,
-        drops_unknown=tool.drops_unknown,
+        takes=schema.properties if tool.drops_unknown and schema.silent else None,
         defaults=tool.defaults(),
         own_validator=tool.has_validator(),
+        exacting=tool.has_validator() or bool(tool.defaults()),
     )
 
 
