@@ -8,6 +8,7 @@ can be dear for some values is the work counted first (`effort`). Must not know 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urldefrag
 
@@ -15,7 +16,7 @@ from callgate._json import canonical, strict_object
 from callgate._limits import Limits
 from callgate._schema.effort import Effort, EndlessSchema
 from callgate._schema.mend import mended, refuse, refuse_unusable
-from callgate._schema.patterns import engine_of
+from callgate._schema.patterns import engine_of, linear_engine
 from callgate._schema.problems import Problem, listed, too_dear
 from callgate._schema.references import DRAFTS, References
 from callgate._schema.walk import Schema, Schemas, everywhere, mapping, pointer, subschemas
@@ -171,11 +172,13 @@ def _check_root(root: Schema, where: str) -> None:
 def _validator(root: Schema, schemas: Schemas, where: str, dialect: str, resources: Mapping[str, Any]) -> Any:
     import jsonschema_rs
 
+    shown = root if "$schema" in root else {"$schema": dialect, **root}
+    registry = jsonschema_rs.Registry(list(resources.items())) if resources else None
+    with suppress(Exception):  # nearly all can be run by it, and then nothing else has to be asked
+        return jsonschema_rs.validator_for(shown, offline=True, pattern_options=linear_engine(), registry=registry)
     engine, bad = engine_of(schemas)
     if bad is not None:
         raise refuse(where, f"no bounded engine can run its pattern {bad[:100]!r}. Write it without that construct, or check in the tool.")
-    shown = root if "$schema" in root else {"$schema": dialect, **root}
-    registry = jsonschema_rs.Registry(list(resources.items())) if resources else None
     try:
         return jsonschema_rs.validator_for(shown, offline=True, pattern_options=engine, registry=registry)
     except jsonschema_rs.ValidationError as error:

@@ -25,6 +25,7 @@ _MOST_LEVELS = 200
 _MOST_STEPS = 100_000
 _MOST_LOOKS = 1_000_000
 _MOST_ENTRIES = 300_000
+_NAMING = frozenset({"required", "dependentRequired", "dependencies", "dependentSchemas", "properties"})
 _ITEMS = frozenset({"items", "additionalItems", "unevaluatedItems", "contains"})
 
 State = dict[int, int]
@@ -51,6 +52,14 @@ class _Node(Struct):
     items: list[int] = field(default_factory=list)
     says_other: bool = False
     """Whether it says anything about properties that it does not name."""
+
+    @property
+    def has_members(self) -> bool:
+        return bool(self.named or self.every_key or self.other_keys)
+
+    @property
+    def has_items(self) -> bool:
+        return bool(self.prefix or self.items)
 
 
 class Effort:
@@ -171,6 +180,8 @@ class Effort:
 
     def _name_mentioned(self, schema: Schema, node: _Node) -> None:
         """Properties that are boolean schemas, or only required, are named too; looking into them costs nothing."""
+        if _NAMING.isdisjoint(schema):
+            return
         free = self._free()
         listed = schema.get("required") if isinstance(schema.get("required"), list) else []
         dependent = [schema.get(word) for word in ("dependentRequired", "dependencies", "dependentSchemas", "properties")]
@@ -276,8 +287,10 @@ class Effort:
             nodes = [(self._nodes[number], many) for number, many in state.items()]
             worst = max(worst, sum(node.here * many for node, many in nodes))
             dearest = max(dearest, sum(max(node.text, node.keys) * many for node, many in nodes))
-            names: set[str | None] = {None}.union(*(node.named for node, _ in nodes))
-            places = 1 + max((len(node.prefix) for node, _ in nodes), default=0)
+            names: set[str | None] = set()
+            if any(node.has_members for node, _ in nodes):
+                names = {None}.union(*(node.named for node, _ in nodes))
+            places = 1 + max(len(node.prefix) for node, _ in nodes) if any(node.has_items for node, _ in nodes) else 0
             looks += (len(names) + places) * len(state)
             if looks > _MOST_LOOKS:
                 return ENDLESS, ENDLESS

@@ -24,6 +24,7 @@ _NUMERIC = frozenset(
     | {"maxProperties", "minProperties"}
 )
 _BOOLEAN = frozenset({"additionalProperties", "unevaluatedProperties", "additionalItems", "uniqueItems", "nullable"})
+_QUOTED = _NUMERIC | _BOOLEAN
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
 _HEADER_TYPES = ("string", "integer", "boolean")
 
@@ -37,7 +38,7 @@ def mended(schemas: Schemas, draft: int) -> list[str]:
     notes: list[str] = []
     for path, schema in schemas:
         _move_required_flags(path, schema, notes)
-        for keyword in schema.keys() & (_NUMERIC | _BOOLEAN):
+        for keyword in schema.keys() & _QUOTED:
             _unquote(path, schema, keyword, notes)
         if draft > 4:
             _modern_bounds(path, schema, notes)

@@ -29,11 +29,18 @@ def patterns(schema: Schema) -> list[str]:
     return found + list(named) if isinstance(named, dict) else found
 
 
+def linear_engine() -> Any:
+    """The options for the engine whose time grows with the text alone."""
+    import jsonschema_rs
+
+    return jsonschema_rs.RegexOptions(size_limit=_SIZE_LIMIT)
+
+
 def engine_of(schemas: Schemas) -> tuple[Any, str | None]:
     """The options for the engine that can run all patterns of a document; or, as the second value, a pattern that none can."""
     import jsonschema_rs
 
-    linear: Any = jsonschema_rs.RegexOptions(size_limit=_SIZE_LIMIT)
+    linear = linear_engine()
     fancy: Any = jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=_SIZE_LIMIT)
     chosen = linear
     for text in {text for _, schema in schemas for text in patterns(schema)}:

@@ -25,6 +25,8 @@ _ORDER = {keyword: number for number, keyword in enumerate((*_ONE, *_ONE_OR_LIST
 
 def subschemas(schema: Schema) -> Iterator[tuple[str, str | int | None, Schema]]:
     """Each object schema directly inside `schema`: its keyword, its key or index there, and itself."""
+    if _ORDER.keys().isdisjoint(schema):
+        return
     present = _ORDER.keys() & schema.keys()
     for keyword in sorted(present, key=_ORDER.__getitem__) if len(present) > 1 else present:
         found = schema[keyword]
