@@ -75,9 +75,12 @@ class OpenAIChatDecoder(Decoder):
             self._reason(said)
 
     def _delta(self, delta: Mapping[str, object]) -> None:
+        content = delta.get("content")
+        if len(delta) == 1 and type(content) is str:  # a piece of text and nothing else: nearly every frame
+            self.message.text(content)
+            return
         if "reasoning_content" in delta or "reasoning" in delta:
             self._thought(delta)
-        content = delta.get("content")
         if isinstance(content, str):
             self.message.text(content)
         elif content:
