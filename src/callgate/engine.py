@@ -51,7 +51,7 @@ from callgate.errors import CallAborted, CallFailed, CallNotStarted, RecordFaile
 from callgate.events import Body, Bus, Draft
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner, WriteLog
-from callgate.route import Checked, ValidatedCall
+from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
 
@@ -256,7 +256,8 @@ class Engine:
 
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
-        approved = await gate(call, hooks.before, self._desk, key)
+        gated = gate(call, hooks.before, self._desk, key)
+        approved = gated if isinstance(gated, ApprovedCall) else await gated
         refuse_other_arguments(flight, approved)
         flight.approved(approved)
         try:

@@ -62,6 +62,7 @@ class Desk:
         route: Route,
     ) -> None:
         self.policies: tuple[Judge, ...] = tuple(one if _is_instant(one) else _Bounded(one, limits.policy_timeout_s) for one in policies)
+        self.waits = any(isinstance(one, _Bounded) for one in self.policies)
         self.rounds = limits.policy_rounds
         self.hook_timeout_s = limits.hook_timeout_s
         self._writer = writer

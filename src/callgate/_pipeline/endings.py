@@ -52,7 +52,7 @@ class Endings:
 
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
         """The call has a result: recorded, and durable before anybody sees it."""
-        success = result.success
+        success = result.status == "ok"
         if self._restart is not None and success and await self._restarts(result):
             flight.end("call.restarted", Reason(reason="the result enriched the context"))
             self._control.count(flight.scope.conversation, success=True)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._pipeline.again import Doubt, RunState
 from callgate._pipeline.record import Allowed, AttemptFailed, Reason, ReceivedCall, Started, Writer, arguments_hash, conversation_run
@@ -88,34 +89,28 @@ class Flight(Struct, kw_only=True, eq=False):
 
     def received(self) -> None:
         self.on_record = True
-        raw = self.raw
         if self.unfinished is not None:
             self.write("call.resumed", Reason(reason="its run was resumed", status="started" if self.unfinished.started else "not_started"))
             return
-        body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
-        self.write("call.received", body if type(raw.arguments) is str else body.encode())
+        body = ReceivedCall(self.raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
+        self.write("call.received", body if type(self.raw.arguments) is str else body.encode())
 
     def approved(self, approved: ApprovedCall) -> None:
-        call = approved.call
-        self.write(
-            "call.verdict", Allowed(call.tool.name, approved.rule, call.tool.identity, approved.encoded, call.notes, approved.approval)
-        )
+        call, tool = approved.call, approved.call.tool
+        self.write("call.verdict", Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval))
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int:
         tool = approved.call.tool
         body = Started(
-            tool=tool.name,
-            effect=tool.effect,
-            key=approved.key,
-            runner=tool.runner,
-            timeout_s=timeout_s,
-            arguments_hash="" if tool.effect == "none" else arguments_hash(approved.encoded),
-            asked_hash=self.asked_hash,
+            tool=tool.name, effect=tool.effect, key=approved.key, runner=tool.runner, timeout_s=timeout_s, asked_hash=self.asked_hash
         )
+        if tool.effect != "none":
+            body = replace(body, arguments_hash=arguments_hash(approved.encoded))
         self.doubtful = False
         self._made = None
-        before = self.unfinished.attempts if self.unfinished is not None else 0
-        return self.write("call.started", body, attempt + before)
+        if self.unfinished is not None:
+            attempt += self.unfinished.attempts
+        return self.write("call.started", body, attempt)
 
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s), attempt)

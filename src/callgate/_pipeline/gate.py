@@ -39,6 +39,8 @@ class Gate(Protocol):
     """What the gate needs from the engine."""
 
     policies: tuple[Judge, ...]
+    waits: bool
+    """Whether one of them has to be waited for."""
     rounds: int
     hook_timeout_s: float
 
@@ -52,8 +54,8 @@ class Gate(Protocol):
         ...
 
 
-async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> ApprovedCall:
-    """Return `call`, as it was finally approved, with the rule that let it through.
+def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
+    """Give `call`, as it was finally approved, with the rule that let it through: at once, or when something has been waited for.
 
     Args:
         call: Its `arguments` match the tool's input schema.
@@ -66,20 +68,30 @@ async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: st
         ActorRequired, DangerousLimitReached: A limit refused.
         ApprovalNeeded: A human has to decide.
     """
-    for _ in range(deps.rounds):
+    if hooks or deps.waits:
+        return _rounds(call, hooks, deps, key)
+    encoded = canonical(call.arguments)
+    verdict: Allow | Ask = _BY_DEFAULT
+    for policy in deps.policies:
+        answer = _together(call, verdict, _asked(policy, call))
+        if isinstance(answer, Modify):
+            _refuse_changed(call, encoded)
+            return _rounds(_modified(call, answer.arguments, answer.reason), hooks, deps, key, done=1)
+        verdict = answer
+    return _approve(call, encoded, verdict, deps, key)
+
+
+async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str, *, done: int = 0) -> ApprovedCall:
+    """The gate from round `done` on, until nothing changes the arguments any more."""
+    for _ in range(done, deps.rounds):
         encoded = canonical(call.arguments)
         changed, hook = await hook_arguments(call, encoded, hooks, deps) if hooks else (None, None)
         if changed is not None and hook is not None:
             call = _modified(call, changed, f"the hook '{hook.title}' changed the arguments")
             continue
-        if not deps.policies:
-            return _approve(call, encoded, _BY_DEFAULT, deps, key)
         verdict = await _judge(call, deps.policies)
-        if canonical(call.arguments) != encoded:
-            raise CallDenied(
-                f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed"
-            )
         if isinstance(verdict, Modify):
+            _refuse_changed(call, encoded)
             call = _modified(call, verdict.arguments, verdict.reason)
             continue
         return _approve(call, encoded, verdict, deps, key)
@@ -90,32 +102,58 @@ async def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: st
 
 
 async def _judge(call: ValidatedCall, policies: tuple[Judge, ...]) -> Allow | Ask | Modify:
-    """The verdict of all policies together: the first deny or change wins, then a question, then allow."""
-    question: Ask | None = None
-    allowed = _BY_DEFAULT
+    """The verdict of all policies together."""
+    verdict: Allow | Ask | Modify = _BY_DEFAULT
     for policy in policies:
-        try:
-            answer = policy.judge(call)
-            verdict = await answer if type(answer) is CoroutineType else answer
-        except BaseException as error:
-            if not is_own_failure(error):
-                raise
-            raise CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed") from error
-        match verdict:
-            case Allow():
-                allowed = verdict
-            case Ask():
-                question = question or verdict
-            case Deny():
-                rule = clean(verdict.rule)
-                raise CallDenied(f"{call.name} was denied: {clean(verdict.reason)}", details={"rule": rule} if rule else None)
-            case Modify():
-                if verdict.arguments != call.arguments:
-                    return verdict
-                allowed = Allow(rule=verdict.rule)
-            case _:
-                raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
-    return question or allowed
+        answer = _asked(policy, call)
+        verdict = _together(call, verdict, await _answered(call, answer) if type(answer) is CoroutineType else answer)
+        if isinstance(verdict, Modify):
+            break
+    return verdict
+
+
+def _asked(policy: Judge, call: ValidatedCall) -> Any:
+    """What a policy says, or the coroutine that will."""
+    try:
+        return policy.judge(call)
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
+        raise _failed(call, error) from error
+
+
+async def _answered(call: ValidatedCall, answer: Coroutine[Any, Any, Verdict]) -> Verdict:
+    try:
+        return await answer
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
+        raise _failed(call, error) from error
+
+
+def _failed(call: ValidatedCall, error: BaseException) -> CallDenied:
+    return CallDenied(f"{call.name} was denied: the policy failed ({type(error).__name__}).", code="policy_failed")
+
+
+def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
+    if canonical(call.arguments) != encoded:
+        raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
+
+
+def _together(call: ValidatedCall, before: Allow | Ask | Modify, verdict: Verdict) -> Allow | Ask | Modify:
+    """One more verdict: the first deny or change wins, then a question, then allow."""
+    match verdict:
+        case Allow() | Ask():
+            return before if isinstance(before, Ask) else verdict
+        case Deny():
+            rule = clean(verdict.rule)
+            raise CallDenied(f"{call.name} was denied: {clean(verdict.reason)}", details={"rule": rule} if rule else None)
+        case Modify():
+            if verdict.arguments != call.arguments:
+                return verdict
+            return before if isinstance(before, Ask) else Allow(rule=verdict.rule)
+        case _:
+            raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
 
 
 def _modified(call: ValidatedCall, arguments: dict[str, object], reason: str) -> ValidatedCall:
@@ -135,6 +173,8 @@ def _modified(call: ValidatedCall, arguments: dict[str, object], reason: str) ->
 
 def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Gate, key: str) -> ApprovedCall:
     tool = call.tool
+    if deps.policies:
+        _refuse_changed(call, encoded)
     if tool.requires_actor and not call.scope.actor:
         raise ActorRequired(
             f"{tool.name} acts for somebody, and this turn names no actor. Set Scope.actor, or requires_actor=False on the tool."

@@ -69,7 +69,11 @@ class Normaliser:
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes)
         raw, mime = (value.encode(), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
-        content, blob = self._content(raw, value)
+        blob: str | None = None
+        if len(raw) <= self._limits.content_bytes:
+            content: tuple[Part, ...] = (Text(text=raw.decode()),)
+        else:
+            blob, content = self._excerpt(raw, value)
         if notes:
             content += _shown(notes)
         return ToolResult(
@@ -106,13 +110,11 @@ class Normaliser:
             picture, notes = None, (*notes, Note(kind="dropped", text=said))
         return replace(checked, message=message, image_metadata=picture, notes=notes)
 
-    def _content(self, raw: bytes, value: object) -> tuple[tuple[Part, ...], str | None]:
-        """What the model sees, and the hash of the whole where that is more."""
-        if len(raw) <= self._limits.content_bytes:
-            return (Text(text=raw.decode()),), None
+    def _excerpt(self, raw: bytes, value: object) -> tuple[str, tuple[Part, ...]]:
+        """The hash of the whole, and what the model sees of it."""
         blob = self._blobs.put(raw)
         head_and_tail = Text(text=excerpt(raw, value, self._limits.content_bytes))
-        return (head_and_tail, Text(text=_how_to_read(len(raw), blob))), blob
+        return blob, (head_and_tail, Text(text=_how_to_read(len(raw), blob)))
 
     def _failure(self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...]) -> ToolResult:
         reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
