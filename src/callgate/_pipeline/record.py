@@ -66,6 +66,8 @@ class Received(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What the scope says, without the host's own context."""
     parent: str = ""
     """The uid of the call that made this one."""
+    beside: str = ""
+    """What stood beside the arguments at the top level of the call, as JSON, up to 64 KiB."""
 
 
 class ReceivedCall(Struct, frozen=True, gc=False):
@@ -91,6 +93,7 @@ class ReceivedCall(Struct, frozen=True, gc=False):
             idempotency_key=clean(raw.idempotency_key or ""),
             scope=self.scope,
             parent=self.parent,
+            beside=_as_text(raw.beside)[0] if raw.beside else "",
         )
         return canonical(body)
 
@@ -195,7 +198,7 @@ class Writer:
             RecordFailed: The journal did not take it.
         """
         if self.redactor is not None:
-            draft = replace(draft, body=self.redactor.redact(encoded(draft.body)))
+            draft = replace(draft, body=_redacted(encoded(draft.body), self.redactor))
         try:
             position = self.journal.append(draft)
         except Exception as error:
@@ -238,7 +241,16 @@ def _scope_facts(scope: Scope) -> dict[str, object] | None:
     """What a scope says that it does not say by default."""
     names = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
     facts = {name: getattr(scope, name) for name in names if getattr(scope, name) != getattr(_NO_SCOPE, name)}
+    if scope.deliberate and scope.allowed_tools is not None:
+        facts |= {"deliberate": True, "allowed_tools": sorted(scope.allowed_tools)}
     return {name: clean(value) if isinstance(value, str) else value for name, value in facts.items()} or None
+
+
+def _redacted(body: bytes, redactor: Redactor) -> bytes:
+    """The body without what is secret; one that lost something says so, so that nobody takes it for the whole."""
+    kept = redactor.redact(body)
+    whole = kept == body or not (kept.startswith(b"{") and kept.endswith(b"}") and len(kept) > 2)
+    return kept if whole else kept[:-1] + b',"redacted":true}'
 
 
 def _as_text(arguments: object) -> tuple[str, int, str]:

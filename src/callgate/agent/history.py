@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
+from callgate.agent.shown import Shown
 from callgate.calls import Text, ToolResult
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
@@ -23,7 +24,7 @@ class History:
         messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
     """
 
-    __slots__ = ("_counted", "_ids", "_numbers", "_tokens", "messages", "recorded")
+    __slots__ = ("_counted", "_ids", "_numbers", "_shown", "_tokens", "messages", "recorded")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
@@ -32,13 +33,14 @@ class History:
         """Where to look for a free number for an id that came before."""
         self._counted = 0
         self._tokens = 0
+        self._shown = Shown(None, ())
         self.recorded = 0
         """The position of the event up to which the record has this conversation; 0: it does not have it."""
 
     def fork(self) -> History:
         """A copy that goes its own way: what is committed to it leaves no trace here."""
         fork = History(self.messages)
-        fork._counted, fork._tokens, fork.recorded = self._counted, self._tokens, self.recorded
+        fork._counted, fork._tokens, fork.recorded, fork._shown = self._counted, self._tokens, self.recorded, self._shown
         return fork
 
     def user(self, text: str) -> None:
@@ -86,10 +88,17 @@ class History:
         self._counted = len(self.messages)
         return self._tokens
 
+    def shown(self) -> Shown:
+        """The conversation as it is now, to be held against another one."""
+        if self._shown.count < len(self.messages):
+            self._shown = Shown(self._shown, self.messages[self._shown.count :])
+        return self._shown
+
     def rewrite(self, messages: Iterable[Message]) -> None:
         """Put a shorter conversation in the place of this one; ids that were given stay taken."""
         self.messages[:] = messages
         self._counted = self._tokens = 0
+        self._shown = Shown(None, ())
 
     def _unique(self, call: ToolCall) -> ToolCall:
         """The call under an id that no other call of the conversation has."""

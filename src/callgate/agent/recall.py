@@ -6,7 +6,8 @@ where another one of its conversation ended begins with what that one had. Must 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct, field
@@ -16,7 +17,7 @@ from callgate._pipeline.record import clean, decode_reason, decode_result
 from callgate._pipeline.unfinished import Unfinished, unfinished_calls
 from callgate.agent.history import History
 from callgate.agent.intake import BROKEN_OFF, as_signal
-from callgate.agent.record import Answered, Began, Compacted, Ended, Executed, Said, read_body
+from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
 from callgate.agent.results import Pending, Signal, Spent
 from callgate.agent.settings import Prices
 from callgate.calls import Suspended, Text, ToolResult
@@ -24,13 +25,18 @@ from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
 from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.events import Usage
-from callgate.protocols import BlobStore, Journal
 
-__all__ = ["OpenMessage", "Recalled", "broken_off", "interrupted", "question_of", "recall"]
+__all__ = ["OpenMessage", "Recalled", "Record", "broken_off", "interrupted", "question_of", "recall"]
 
 _began = msgspec.json.Decoder(Began).decode
 _answered = msgspec.json.Decoder(Answered).decode
 _executed = msgspec.json.Decoder(Executed).decode
+
+
+class Record(Protocol):
+    """Where events are read from."""
+
+    def read(self, *, run: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]: ...
 
 
 class OpenMessage(Struct, kw_only=True):
@@ -93,8 +99,11 @@ class Recalled(Struct, kw_only=True):
         )
 
 
-def recall(journal: Journal, blobs: BlobStore, run: str) -> Recalled:
+def recall(journal: Record, blobs: Blobs, run: str, *, see: Callable[[Event, Recalled], None] | None = None) -> Recalled:
     """Read a run of an agent.
+
+    Args:
+        see: Told each event of the loop, with the run as it was before it.
 
     Raises:
         UsageError: The record has no such run, or a part of it is gone.
@@ -103,7 +112,7 @@ def recall(journal: Journal, blobs: BlobStore, run: str) -> Recalled:
     history = History()
     for segment in segments[:-1]:
         history = _Reading(blobs, history).whole(segment).history
-    recalled = _Reading(blobs, history).whole(segments[-1])
+    recalled = _Reading(blobs, history, see).whole(segments[-1])
     recalled.unfinished = unfinished_calls(segments[-1])
     return recalled
 
@@ -118,7 +127,7 @@ def interrupted(event: Event) -> str:
     return ""
 
 
-def _segments(journal: Journal, blobs: BlobStore, run: str) -> list[list[Event]]:
+def _segments(journal: Record, blobs: Blobs, run: str) -> list[list[Event]]:
     """The events of the run, behind those of the runs that its conversation had before."""
     segments: list[list[Event]] = []
     until: int | None = None
@@ -144,7 +153,7 @@ def _missing(run: str, *, earlier: bool) -> str:
     return f"No run '{run[:80]}' of an agent is on record here. `callgate log list` shows the runs; give the journal that has it."
 
 
-def _body(event: Event, blobs: BlobStore) -> bytes:
+def _body(event: Event, blobs: Blobs) -> bytes:
     body = read_body(event.body, blobs)
     if not body:
         raise UsageError(
@@ -157,8 +166,9 @@ def _body(event: Event, blobs: BlobStore) -> bytes:
 class _Reading:
     """The record of one run, event by event."""
 
-    def __init__(self, blobs: BlobStore, history: History) -> None:
+    def __init__(self, blobs: Blobs, history: History, see: Callable[[Event, Recalled], None] | None = None) -> None:
         self._blobs = blobs
+        self._see = see
         self._history = history
         self._causes: set[int] = set()
         """The events that the calls of the open phase are caused by."""
@@ -192,6 +202,8 @@ class _Reading:
             return
         if not kind.startswith(("run.", "phase.")):
             return
+        if self._see is not None:
+            self._see(event, run)
         run.last = event.position
         match kind:
             case "phase.began":

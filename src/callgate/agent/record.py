@@ -8,7 +8,7 @@ when they go to disk; what is large is kept by its hash. Decides nothing, and a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,7 @@ from callgate._redact import Redactor
 from callgate.agent.exposed import Exposed
 from callgate.agent.results import RunResult
 from callgate.agent.settings import Settings
+from callgate.agent.shown import Shown, as_json
 from callgate.calls import Scope
 from callgate.engine import Engine
 from callgate.messages import AssistantMessage, Message, UserMessage
@@ -27,9 +28,28 @@ from callgate.models.events import Usage
 from callgate.protocols import BlobStore
 from callgate.stream import StreamResult
 
-__all__ = ["Answered", "Began", "Compacted", "Ended", "Executed", "Phase", "PhaseBegan", "RunRecord", "Said", "Stored", "read_body"]
+__all__ = [
+    "Answered",
+    "Began",
+    "Blobs",
+    "Compacted",
+    "Ended",
+    "Executed",
+    "Phase",
+    "PhaseBegan",
+    "RunRecord",
+    "Said",
+    "Stored",
+    "read_body",
+]
 
 Phase = Literal["deliberate", "reflect"]
+
+
+class Blobs(Protocol):
+    """Where bodies that are too large for their events are read from."""
+
+    def get(self, digest: str) -> bytes | None: ...
 
 
 class Stored(Struct, frozen=True, kw_only=True):
@@ -64,9 +84,37 @@ class PhaseBegan(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
     phase: Phase
     iteration: int = 0
+    messages: int = 0
+    """How many messages of the conversation the model was shown, without the system text."""
+    shown: str = ""
+    """Their `Shown.digest`, without what is secret; empty in records of before there was one."""
+    system: str | None = None
+    """The system text; None where it is that of the pass before, or where there is none yet."""
+    added: str = ""
+    """The digest of what was shown behind the conversation and is kept nowhere: context that tools brought for this turn."""
+
+
+class PassBegan(Struct, frozen=True, gc=False):
+    """Becomes `PhaseBegan` when it is encoded."""
+
+    pen: Pen
+    phase: Phase
+    iteration: int
+    shown: Shown
+    system: str | None
+    added: Shown | None
 
     def encode(self) -> bytes:
-        return canonical(self)
+        clean = self.pen.redactor.redact if self.pen.redactor is not None else None
+        body = PhaseBegan(
+            phase=self.phase,
+            iteration=self.iteration,
+            messages=self.shown.count,
+            shown=self.shown.digest(clean),
+            system=self.system,
+            added=self.added.digest(clean) if self.added is not None else "",
+        )
+        return self.pen.written(body)
 
 
 class Answered(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -128,7 +176,7 @@ class Pen(Struct, frozen=True):
     """A larger body is kept by its hash."""
 
     def written(self, body: Struct) -> bytes:
-        raw = _as_json(body)
+        raw = as_json(body)
         if self.redactor is not None:
             raw = self._redacted(body, raw)
         return raw if len(raw) <= self.most_bytes else canonical(Stored(blob=self.blobs.put(raw), bytes=len(raw)))
@@ -163,13 +211,15 @@ class RunRecord:
         phase: What its passes are called.
     """
 
-    __slots__ = ("_pen", "_phase", "_run", "_write", "last")
+    __slots__ = ("_pen", "_phase", "_run", "_system", "_write", "last")
 
     def __init__(self, engine: Engine, run: str, phase: Phase = "deliberate") -> None:
         self._pen = Pen(engine.redactor, engine.blobs, engine.limits.result_inline_bytes)
         self._write = engine.write
         self._run = run
         self._phase: Phase = phase
+        self._system = ""
+        """The system text that is on record."""
         self.last = 0
         """The position of the latest event."""
 
@@ -179,9 +229,19 @@ class RunRecord:
     def resumed(self, body: Began, after: int) -> None:
         self._put("run.resumed", body, (after,) if after else ())
 
-    def pass_began(self, iteration: int) -> int:
-        self.last = self._write("phase.began", self._run, PhaseBegan(phase=self._phase, iteration=iteration), self._because())
-        return self.last
+    def pass_began(self, iteration: int, shown: Shown, system: str = "", added: Sequence[Message] = ()) -> int:
+        """A pass begins.
+
+        Args:
+            shown: The conversation that it gets.
+            system: The system text before it.
+            added: What stands behind it.
+        """
+        said = None if system == self._system else system
+        self._system = system
+        body = PassBegan(self._pen, self._phase, iteration, shown, said, Shown(None, added) if added else None)
+        self.last = position = self._write("phase.began", self._run, body, self._because())
+        return position
 
     def answered(self, result: StreamResult, message: AssistantMessage | None, iteration: int, *, executes: bool) -> int:
         body = Answered(
@@ -222,23 +282,7 @@ class RunRecord:
         return (self.last,) if self.last else ()
 
 
-def _as_json(body: Struct) -> bytes:
-    try:
-        return canonical(body)
-    except UnicodeEncodeError:
-        return canonical(_valid(msgspec.to_builtins(body)))
-
-
-def _valid(value: Any) -> Any:
-    """The same data in text that UTF-8 can hold."""
-    if isinstance(value, str):
-        return valid_text(value)
-    if isinstance(value, dict):
-        return {valid_text(key): _valid(one) for key, one in value.items()}
-    return [_valid(one) for one in value] if isinstance(value, (list, tuple)) else value
-
-
-def read_body(event_body: bytes, blobs: BlobStore) -> bytes:
+def read_body(event_body: bytes, blobs: Blobs) -> bytes:
     """The bytes of a body, wherever they are kept; empty where they are gone."""
     if not event_body.startswith(b'{"blob":'):
         return event_body

@@ -230,13 +230,14 @@ class Turn:
     async def _once(self) -> Ending | None:
         left = self.account.iterations_left
         last = left == 0 and self._settings.when_spent == "answer"
+        system = self._head(left) if self._head is not None else ""
         if self._head is not None:
-            self._view.head = (SystemMessage(self._head(left)),)
+            self._view.head = (SystemMessage(system),)
         if self._compactor is not None:
             await self._compact(self._compactor)
         self._view.tail = self._enrichment.tail()
         self._intake = intake = self._new_intake()
-        intake.cause = self._record.pass_began(self.iteration)
+        intake.cause = self._record.pass_began(self.iteration, self.history.shown(), system, self._view.tail)
         if self._tell is not None:
             self._tell(MessageBegan(self.iteration))
         result = await self._stream(self._toolless if last else self._request, intake)
