@@ -31,7 +31,7 @@ from callgate.protocols import Execution, InstantPolicy, Policy, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "judges"]
 
 log = logging.getLogger("callgate")
 _MOST_RUNS = 1_000
@@ -61,8 +61,7 @@ class Desk:
         normaliser: Normaliser,
         route: Route,
     ) -> None:
-        self.policies: tuple[Judge, ...] = tuple(one if _is_instant(one) else _Bounded(one, limits.policy_timeout_s) for one in policies)
-        self.waits = any(isinstance(one, _Bounded) for one in self.policies)
+        self.policies, self.waits = judges(policies, limits.policy_timeout_s)
         self.rounds = limits.policy_rounds
         self.hook_timeout_s = limits.hook_timeout_s
         self._writer = writer
@@ -246,6 +245,12 @@ class Desk:
         log.warning("A late answer of %s was discarded", uid)
         body = Reason(reason="the call had ended before its tool answered", status=execution.status)
         self._writer.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
+
+
+def judges(policies: Iterable[Policy], timeout_s: float) -> tuple[tuple[Judge, ...], bool]:
+    """Policies as the gate asks them, each at once or within so many seconds; and whether one of them has to be waited for."""
+    asked = tuple(one if _is_instant(one) else _Bounded(one, timeout_s) for one in policies)
+    return asked, any(isinstance(one, _Bounded) for one in asked)
 
 
 def _is_instant(policy: Policy) -> TypeGuard[InstantPolicy]:

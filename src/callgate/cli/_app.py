@@ -14,6 +14,7 @@ import callgate
 from callgate.cli import _exits
 from callgate.cli._consoles import say
 from callgate.cli._record import default_journal
+from callgate.cli._replay_words import replay as replay_words
 from callgate.cli._resume_words import resume as resume_words
 from callgate.cli._run_words import run as run_words
 from callgate.cli._streams import guarded
@@ -28,7 +29,7 @@ __all__ = ["app", "run"]
 
 _EXITS = """
 Exit codes: 0 ok · 1 the call or run failed, or what was checked does not hold · 2 wrong usage · 3 the outcome is unknown, check before
-you repeat it · 4 a human has to decide · 5 the run's budget is used up · 130 interrupted.
+you repeat it · 4 a human has to decide · 5 the run's budget is used up · 6 a recorded run would have gone another way · 130 interrupted.
 """
 
 app = App(
@@ -48,6 +49,7 @@ add_undo(app)
 
 app.command(run_words, name="run")
 app.command(resume_words, name="resume")
+app.command(replay_words, name="replay")
 
 
 def run(words: list[str]) -> int:

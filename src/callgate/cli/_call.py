@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from callgate._cache import TableCache
 from callgate._clock import SystemClock
+from callgate._specs import load_tools
 from callgate._summary import CallSummary, summarise
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.cli import _exits
@@ -24,7 +25,6 @@ from callgate.cli._interrupts import interruptible
 from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
 from callgate.cli._progress import Progressed
 from callgate.cli._record import Record
-from callgate.cli._specs import load_tools
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.policy import Rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FAILED", "INTERRUPTED", "NEEDS_HUMAN", "OK", "STOPPED", "UNKNOWN", "USAGE"]
+__all__ = ["DIFFERS", "FAILED", "INTERRUPTED", "NEEDS_HUMAN", "OK", "STOPPED", "UNKNOWN", "USAGE"]
 
 OK: Final = 0
 FAILED: Final = 1
@@ -17,4 +17,6 @@ NEEDS_HUMAN: Final = 4
 """A human has to decide; nothing ran."""
 STOPPED: Final = 5
 """A run ended before its task was done, because what it may use was used up."""
+DIFFERS: Final = 6
+"""A recorded run would have gone another way."""
 INTERRUPTED: Final = 130

@@ -13,13 +13,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._specs import load_tools
 from callgate.agent import AgentEvent, RunResult
 from callgate.agent.recall import Recalled, recall
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._record import MEMORY, Record
 from callgate.cli._run import TerminalRun
 from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of
-from callgate.cli._specs import load_tools
 from callgate.errors import CallgateError, UsageError
 
 __all__ = ["Answers", "resume_run"]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from callgate._clock import SystemClock
 from callgate._limits import Limits
+from callgate._specs import load_tools
 from callgate.agent import Agent, AgentEvent, RunResult, Settings
 from callgate.agent.events import MessageBegan
 from callgate.calls import Scope
@@ -25,7 +26,6 @@ from callgate.cli._record import Record, default_journal
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
 from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
-from callgate.cli._specs import load_tools
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel

@@ -21,7 +21,7 @@ from callgate.models.providers import PROVIDERS
 from callgate.models.providers import model as provider_model
 from callgate.policy import Rules
 
-__all__ = ["RunOptions", "model_of", "policies_of", "settings_of", "system_of", "task_of"]
+__all__ = ["RunOptions", "model_of", "named_model", "policies_of", "settings_of", "system_of", "task_of"]
 
 TextCallWord = Literal["auto", "fallback", "always", "never"]
 
@@ -93,9 +93,14 @@ def model_of(options: RunOptions) -> HttpModel:
     name = options.model.strip()
     if not name:
         raise UsageError(f"No model is named. {_MODELS} CALLGATE_MODEL is used where --model is not given.")
-    if options.base_url and name.partition(":")[0].lower() not in PROVIDERS:
+    return named_model(name, options.base_url, native_tools=options.text_calls != "always")
+
+
+def named_model(name: str, base_url: str, *, native_tools: bool = True) -> HttpModel:
+    """The model of this name; with an address of its own, any name will do."""
+    if base_url and name.partition(":")[0].lower() not in PROVIDERS:
         name = f"openai-compatible:{name}"
-    return provider_model(name, base_url=options.base_url or None, native_tools=options.text_calls != "always")
+    return provider_model(name, base_url=base_url or None, native_tools=native_tools)
 
 
 def settings_of(options: RunOptions) -> Settings:

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from callgate._blobs import MemoryBlobs
 from callgate._printable import one_line, printable
+from callgate._specs import load_tools
 from callgate.cli import _exits
 from callgate.cli._consoles import grid, output, print_json
-from callgate.cli._specs import load_tools
 from callgate.errors import UsageError
 from callgate.tools import BoundTool, ToolRegistry
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from callgate.cli._specs import FORMS
+from callgate._specs import FORMS
 
 __all__ = ["Actor", "AsJson", "CausedBy", "Field", "Journal", "Kind", "Run", "Since", "ToolName", "Tools", "Until"]
 

@@ -1,0 +1,130 @@
+"""`callgate replay`: a recorded run made again, judged again, asked again, or written down as a test.
+
+Reads the journal beside whoever writes it, and makes neither a folder nor an engine. What is shown is what the record can tell: where it
+cannot, that is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from callgate._blobs import DirectoryBlobs, MemoryBlobs
+from callgate._journal import Reader, is_url, open_reader
+from callgate._specs import load_tools
+from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._consoles import print_json, say
+from callgate.cli._replay_screen import asked_json, judged_json, made_json, show_asked, show_judged, show_made
+from callgate.cli._run_options import named_model
+from callgate.errors import UsageError
+from callgate.policy import Rules
+from callgate.queries import EventQuery
+from callgate.replay import Asked, Judged, Replay, ask_again, judge_again
+from callgate.tools import Tool
+
+__all__ = ["ReplayOptions", "replay_run"]
+
+
+class ReplayOptions(Struct, frozen=True, kw_only=True):
+    """As they were typed."""
+
+    run: str
+    policy: str
+    tools: tuple[str, ...]
+    model: str
+    base_url: str
+    export: str
+    journal: str
+    json: bool
+
+
+def replay_run(options: ReplayOptions) -> int:
+    """Make one run again; the exit code."""
+    refuse_odd_text(run=options.run, journal=options.journal)
+    _refuse_together(options)
+    policies = (Rules.load(options.policy),) if options.policy else None
+    with _reading(options) as reader:
+        blobs = _blobs_beside(options.journal)
+        run = _newest(reader) if options.run == "last" else options.run
+        made = Replay.of(reader, run, blobs)
+    if made.differences:
+        return _shown(made, options)
+    if options.model:
+        return _asked(asyncio.run(_ask(made, options)), options)
+    if options.policy or options.tools:
+        return _judged(asyncio.run(judge_again(made, _tools(options), policies)), options)
+    return _shown(made, options)
+
+
+def _refuse_together(options: ReplayOptions) -> None:
+    if options.model and options.policy:
+        raise UsageError("--model and --policy are two questions: ask one, then the other.")
+    if options.base_url and not options.model:
+        raise UsageError("--base-url is a model's; give --model as well.")
+
+
+@contextmanager
+def _reading(options: ReplayOptions) -> Iterator[Reader]:
+    reader = open_reader(options.journal)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def _blobs_beside(journal: str) -> DirectoryBlobs | None:
+    """The large results of a journal in a file; none where there is no folder of them, which is not made."""
+    folder = Path(journal).parent / "blobs"
+    return DirectoryBlobs(folder) if not is_url(journal) and folder.is_dir() else None
+
+
+def _newest(reader: Reader) -> str:
+    found = list(reader.find(EventQuery(kinds=("run.began", "call.received"), newest_first=True, limit=1)))
+    if not found:
+        raise UsageError("There is no run in this journal yet. `callgate log list --journal FILE` shows those of another.")
+    return found[0].run
+
+
+def _tools(options: ReplayOptions) -> list[Tool]:
+    return load_tools(options.tools or ("builtin",), MemoryBlobs())
+
+
+async def _ask(made: Replay, options: ReplayOptions) -> Asked:
+    model = named_model(options.model.strip(), options.base_url)
+    try:
+        return await ask_again(made, model, _tools(options))
+    finally:
+        await model.close()
+
+
+def _shown(made: Replay, options: ReplayOptions) -> int:
+    if options.json:
+        print_json(made_json(made))
+    else:
+        show_made(made)
+    for gap in made.gaps if not options.json else ():
+        say(gap, "dim")
+    return _exits.FAILED if made.differences else _exits.OK
+
+
+def _judged(judged: Judged, options: ReplayOptions) -> int:
+    if options.json:
+        print_json(judged_json(judged))
+    else:
+        show_judged(judged)
+    return _exits.DIFFERS if judged.differences else _exits.OK
+
+
+def _asked(asked: Asked, options: ReplayOptions) -> int:
+    if options.json:
+        print_json(asked_json(asked))
+    else:
+        show_asked(asked)
+    if asked.differs:
+        return _exits.DIFFERS
+    return _exits.FAILED if asked.failed else _exits.OK

@@ -1,0 +1,27 @@
+"""Replay: a run made again from its record, judged again by other rules, asked again of another model. Starts no tool.
+
+`Replay.of` reconstructs; what the rest of the room does with it can judge a call and hand out what is on record, and has no way to run
+anything: there is no engine and no runner in it.
+"""
+
+from __future__ import annotations
+
+from callgate.replay.ask import Answered, Asked, ask_again
+from callgate.replay.calls import Decision, ReplayedCall
+from callgate.replay.judge import Compared, Judged, judge_again
+from callgate.replay.replay import Difference, End, Pass, Replay
+
+__all__ = [
+    "Answered",
+    "Asked",
+    "Compared",
+    "Decision",
+    "Difference",
+    "End",
+    "Judged",
+    "Pass",
+    "Replay",
+    "ReplayedCall",
+    "ask_again",
+    "judge_again",
+]

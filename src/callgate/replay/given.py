@@ -1,0 +1,37 @@
+"""The tools of a recorded run, as they are now: the record has their names and identities, and no code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from callgate.errors import UsageError
+from callgate.replay.replay import Replay
+from callgate.tools import Tool, ToolRegistry
+
+__all__ = ["changed_tools", "tools_of"]
+
+
+def tools_of(replay: Replay, tools: Iterable[Tool]) -> ToolRegistry:
+    """Those of `tools` that the run had.
+
+    Raises:
+        UsageError: A tool that the run called is not among them.
+    """
+    had = set(replay.began.tools) if replay.began is not None else None
+    registry = ToolRegistry(tool for tool in tools if had is None or tool.name in had)
+    missing = sorted({call.tool for call in replay.calls if call.identity and call.tool not in registry})
+    if missing:
+        there = ", ".join(registry.names()[:20]) or "none of the run's"
+        raise UsageError(
+            f"The run called {', '.join(missing)}, and no such tool is given (there are: {there}). The record has no code: give the tools"
+            " that the run had (`--tools` at a terminal)."
+        )
+    return registry
+
+
+def changed_tools(replay: Replay, registry: ToolRegistry) -> tuple[str, ...]:
+    """Tools that are not what they were when the run was recorded."""
+    then: dict[str, str] = {call.tool: call.identity for call in replay.calls if call.identity}
+    then |= dict(replay.began.tools) if replay.began is not None else {}
+    now = {tool.name: tool.identity for tool in registry}
+    return tuple(sorted(name for name, identity in then.items() if name in now and now[name] != identity))

@@ -1,0 +1,121 @@
+"""`callgate replay`: the real command over a record that the real command made; it starts nothing, and its exit code says what it found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate.testing import Call, Item, ScriptedServer
+from tests.cli.shell import Ended, shell
+
+CRM = ("--tools", "crm.py")
+PAYS: list[list[Item]] = [["I pay.", Call("refund", {"order": "A7", "cents": 12}), Call("odd_text", {})], ["Paid."]]
+OTHER = [*PAYS[:1], ["It is paid, as you wished."]]
+ELSE: list[list[Item]] = [["I pay more.", Call("refund", {"order": "A7", "cents": 13}), Call("odd_text", {})]]
+
+
+async def played(folder: Path, turns: Iterable[list[Item]], *words: str) -> Ended:
+    """A command that asks a model which plays these turns."""
+    async with ScriptedServer([*turns]) as server:
+        return await asyncio.to_thread(shell, folder, *words, "--model", "any", "--base-url", server.url, *CRM)
+
+
+@pytest.fixture
+def recorded(folder: Path) -> Path:
+    """A folder in which one run was recorded; its one payment is in a ledger."""
+    done = asyncio.run(played(folder, PAYS, "run", "Pay.", "--yes"))
+    assert (done.code, paid(folder)) == (0, ["A7 12"])
+    return folder
+
+
+def paid(folder: Path) -> list[str]:
+    return (folder / "paid.txt").read_text().splitlines()
+
+
+def test_a_run_is_made_again_from_its_record_and_starts_nothing(recorded: Path) -> None:
+    made = shell(recorded, "replay", "last", "--json")
+    assert (made.code, made.json["same"], made.json["gaps"]) == (0, True, [])
+    assert [(call["tool"], call["decided"]["word"], call["ended"]) for call in made.json["calls"]] == [
+        ("refund", "allow", "ok"),
+        ("odd_text", "allow", "ok"),
+    ]
+    assert [message["role"] for message in made.json["messages"]] == ["user", "assistant", "tool", "tool", "assistant"]
+    told = shell(recorded, "replay", made.json["run"])
+    assert "made again from the record alone" in told.err
+    assert "\x1b" not in told.out
+    assert paid(recorded) == ["A7 12"]
+
+
+def test_another_policy_shows_which_calls_it_would_have_decided_otherwise(recorded: Path) -> None:
+    (recorded / "open.toml").write_text("", encoding="utf-8")
+    assert shell(recorded, "replay", "last", "--policy", "open.toml", *CRM).code == 0
+    judged = shell(recorded, "replay", "last", "--policy", "rules.toml", *CRM, "--json")
+    assert (judged.code, judged.json["differs"]) == (6, True)
+    now: list[Any] = [(call["now"]["word"], call["now"]["rule"], call["differs"]) for call in judged.json["calls"]]
+    assert now == [("ask", "ask-first (rules.toml:2)", True), ("deny", "no-odd-text (rules.toml:8)", True)]
+    told = shell(recorded, "replay", "last", "--policy", "rules.toml", *CRM)
+    assert "no-odd-text (rules.toml:8)" in told.out
+    assert "would have waited for a human here" in told.err
+    assert paid(recorded) == ["A7 12"]
+
+
+def test_tools_that_have_changed_show_what_they_would_refuse(recorded: Path) -> None:
+    source = (recorded / "crm.py").read_text(encoding="utf-8")
+    (recorded / "crm.py").write_text(source.replace("cents: int", "euros: float"), encoding="utf-8")
+    judged = shell(recorded, "replay", "last", *CRM, "--json")
+    assert (judged.code, judged.json["changed_tools"]) == (6, ["refund"])
+    assert [(call["now"]["word"], call["now"]["code"]) for call in judged.json["calls"]] == [("refused", "schema_invalid"), ("allow", "")]
+
+
+@pytest.mark.parametrize(("turns", "code", "ended"), [(OTHER, 0, ""), (ELSE, 6, "or with other arguments")])
+def test_another_model_is_asked_and_nothing_it_asks_for_is_started(turns: list[list[Item]], code: int, ended: str, recorded: Path) -> None:
+    asked = asyncio.run(played(recorded, turns, "replay", "last", "--json"))
+    assert asked.code == code
+    assert ended in asked.json["ended"]
+    assert paid(recorded) == ["A7 12"]
+
+
+def test_a_record_that_was_changed_does_not_make_the_run(recorded: Path) -> None:
+    from tests.replay.test_reconstruct import changed
+
+    changed(recorded / ".callgate" / "journal.db", "call.completed", "paid 12", "paid 99")
+    made = shell(recorded, "replay", "last", "--policy", "rules.toml", *CRM)
+    assert made.code == 1
+    assert "what the model was shown in pass 2" in made.err
+
+
+def test_a_model_that_cannot_be_reached_is_a_failure_and_no_difference(recorded: Path) -> None:
+    asked = shell(recorded, "replay", "last", "--model", "any", "--base-url", "http://127.0.0.1:9/v1", *CRM)
+    assert asked.code == 1
+    assert "could not be asked in pass 1" in asked.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nobody"], "No run 'nobody' is on record here"),
+        (["last", "--policy", "none.toml", *CRM], "none.toml cannot be read"),
+        (["last", "--policy", "rules.toml"], "called odd_text, refund"),
+        (["last", "--model", "x", "--policy", "rules.toml"], "two questions"),
+        (["last", "--base-url", "http://localhost"], "give --model as well"),
+        (["last", "--journal", "nowhere.db"], "no journal at nowhere.db"),
+        (["last", "--tools", "none.py"], "no file none.py"),
+        (["last", "--model", "nobody:x", *CRM], "No provider is called 'nobody'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_with_the_next_step(words: list[str], told: str, recorded: Path) -> None:
+    done = shell(recorded, "replay", *words)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert not (recorded / "nowhere.db").exists()
+
+
+def test_the_calls_of_a_command_are_a_run_too(folder: Path) -> None:
+    shell(folder, "call", "refund", "order=A7", "cents=5", *CRM, "--run", "case-7")
+    judged = shell(folder, "replay", "case-7", "--policy", "rules.toml", *CRM)
+    assert judged.code == 6
+    assert "the host's own loop" in judged.err

@@ -1,0 +1,316 @@
+"""A recorded run, judged again by other rules or against other tools: what would have differed, and nothing is started."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callgate import Allow, Deny, Engine, Limits, MemoryJournal, RawCall, Rules, Scope, SqliteJournal, Tool, before_call, tool
+from callgate.agent import Agent
+from callgate.errors import UsageError
+from callgate.protocols import Policy, Verdict
+from callgate.replay import Judged, Replay, judge_again
+from callgate.route import ValidatedCall
+from tests.agent.scripts import Script, call, says
+from tests.cli.shell import environment
+from tests.ledger import Ledger
+from tests.patience import COMMAND_S
+from tests.replay.made import CALLS, RULES, RUN, rules, run_of, script, tools_of
+
+ALL = [["ok", "denied", "failed"], ["coerced", "unknown", "invalid"], ["asked", "ok"], ["malformed", "text"]]
+PLANS = st.lists(st.lists(st.sampled_from(sorted(CALLS)), min_size=1, max_size=3), min_size=0, max_size=4)
+
+
+async def record(ledger: Ledger, plan: Sequence[Sequence[str]], *, allow: bool = True, **options: Any) -> Replay:
+    engines: list[Engine] = []
+    async with Engine(tools_of(ledger, engines), policies=[rules()], **options) as engine:
+        engines.append(engine)
+        async with Agent(script(plan), engine) as agent:
+            await run_of(agent, allow=allow)
+        return Replay.of(engine.journal, RUN, engine.blobs)
+
+
+def shown(judged: Judged) -> list[tuple[str, str, str]]:
+    """Each call that would have differed: what it is called, then, now."""
+    return [
+        (one.call.short, one.call.decision.word if one.call.decision else "", one.now.word if one.now else "") for one in judged.differences
+    ]
+
+
+@pytest.mark.parametrize("allow", [True, False])
+async def test_the_same_rules_decide_the_same(allow: bool, ledger: Ledger) -> None:
+    replay = await record(ledger, ALL, allow=allow)
+    ran = ledger.lines()
+    judged = await judge_again(replay, tools_of(ledger), [rules()])
+    assert [(one.change, one.unjudged) for one in judged.calls if one.call.decision] == [("", "")] * sum(
+        one.decision is not None for one in replay.calls
+    )
+    assert (judged.differences, judged.follows, judged.changed) == ((), "", ())
+    assert ledger.lines() == ran
+
+
+@given(plan=PLANS, allow=st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_no_run_differs_from_itself(plan: list[list[str]], allow: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever was recorded: the same rules over the same tools find no difference."""
+
+    async def differences() -> Judged:
+        ledger = Ledger(tmp_path_factory.mktemp("run") / "ledger")
+        return await judge_again(await record(ledger, plan, allow=allow), tools_of(ledger), [rules()])
+
+    judged = asyncio.run(differences())
+    assert judged.differences == ()
+
+
+async def test_another_policy_shows_each_call_it_would_have_decided_otherwise_and_by_which_rule(ledger: Ledger) -> None:
+    """`replay RUN --policy other.toml` shows what would have differed."""
+    replay = await record(ledger, [["ok"], ["coerced", "denied"], ["ok"]])
+    stricter = rules('default = "deny"\n\n[[rule]]\nid = "looks"\nverdict = "allow"\ntool = "look"\n', where="other.toml")
+    judged = await judge_again(replay, tools_of(ledger), [stricter])
+    assert shown(judged) == [("1/1", "allow", "deny")]
+    (one,) = judged.differences
+    assert one.now is not None
+    assert one.now.rule == "default (other.toml)"
+    assert [two.change for two in judged.calls] == ["rule", "verdict", "words", "rule"]
+    assert [two.beyond for two in judged.calls] == [False, False, False, True]
+    assert "From here on the run would have gone another way" in judged.follows
+
+
+async def test_a_rule_that_only_moved_is_no_difference(ledger: Ledger) -> None:
+    replay = await record(ledger, ALL)
+    judged = await judge_again(replay, tools_of(ledger), [rules(f"# moved\n\n{RULES}", where="moved.toml")])
+    assert {one.change for one in judged.calls} == {""}
+
+
+@pytest.mark.parametrize(
+    ("text", "then", "now"),
+    [
+        ('[[rule]]\nid = "a"\nverdict = "ask"\ntool = "look"\n', "allow", "ask"),
+        ("", "deny", "allow"),
+    ],
+)
+async def test_what_follows_is_said_and_nothing_more(text: str, then: str, now: str, ledger: Ledger) -> None:
+    replay = await record(ledger, [["ok" if then == "allow" else "denied"]])
+    judged = await judge_again(replay, tools_of(ledger), [rules(text)])
+    assert shown(judged)[0][1:] == (then, now)
+    assert {"ask": "waited for a human", "allow": "nobody knows"}[now] in judged.follows
+
+
+async def test_a_humans_yes_counts_again_for_that_very_call_and_for_no_other(ledger: Ledger) -> None:
+    """An approval is for this tool as it is now, these arguments, this run, once."""
+    replay = await record(ledger, [["asked"], ["ok"]])
+    asks_all = '[[rule]]\nid = "all"\nverdict = "ask"\n'
+    judged = await judge_again(replay, tools_of(ledger), [rules(asks_all)])
+    assert shown(judged) == [("1/2", "allow", "ask")]
+    assert [one.now.word for one in judged.calls if one.now] == ["ask", "allow", "ask"]
+    tools = [one for one in tools_of(ledger) if one.name != "pay"]
+
+    @tool
+    async def pay(to: str, cents: int = 1) -> dict[str, object]:
+        """Pay, but not as before."""
+        return {}
+
+    judged = await judge_again(replay, [*tools, pay], [rules()])
+    assert shown(judged) == [("0/1", "allow", "ask")]
+
+
+async def test_a_changed_tool_shows_which_calls_it_would_refuse_or_take_otherwise(ledger: Ledger) -> None:
+    """One changed tool: no verdict changes but for what validation makes of the call now."""
+    replay = await record(ledger, [["ok"], ["coerced", "denied", "invalid"]])
+    tools = [one for one in tools_of(ledger) if one.name not in ("look", "pay")]
+
+    @tool(effect="none")
+    async def look(what: int) -> str:
+        """Look at a number."""
+        raise AssertionError
+
+    @tool
+    async def pay(to: str, cents: float = 1.0, currency: str = "EUR") -> dict[str, object]:
+        """Pay in some currency."""
+        raise AssertionError
+
+    judged = await judge_again(replay, [*tools, look, pay])
+    assert shown(judged) == [("0/0", "allow", "refused"), ("1/1", "allow", "allow")]
+    assert [one.change for one in judged.differences] == ["verdict", "arguments"]
+    assert judged.changed == ("look", "pay")
+    now = judged.differences[1].now
+    assert now is not None
+    assert b'"currency":"EUR"' in now.arguments
+    assert "other arguments" in (await judge_again(replay, [*tools, *(one for one in tools_of(ledger) if one.name == "look"), pay])).follows
+
+
+async def test_a_tool_that_is_not_given_is_asked_for(ledger: Ledger) -> None:
+    replay = await record(ledger, [["ok"], ["coerced"]])
+    with pytest.raises(UsageError, match="called pay"):
+        await judge_again(replay, [one for one in tools_of(ledger) if one.name != "pay"], [rules()])
+
+
+async def test_tools_that_the_run_did_not_have_change_nothing(ledger: Ledger) -> None:
+    replay = await record(ledger, [["unknown"]])
+
+    @tool(effect="none")
+    async def nobody() -> None:
+        """Be there too late."""
+
+    assert (await judge_again(replay, [*tools_of(ledger), nobody], [rules()])).differences == ()
+
+
+async def test_what_the_loop_or_a_limit_decided_is_not_judged_again(ledger: Ledger) -> None:
+    """Limits are not rules, and the record does not have them."""
+
+    @tool(category="dangerous", requires_actor=False)
+    async def blast() -> str:
+        """Blast."""
+        return "done"
+
+    same = [call("look", {"what": "a"}, id=str(n)) for n in range(1)]
+    model = Script(*(says(*same) for _ in range(6)), says("x", call("blast", id="a"), call("blast", id="b", position=1)), says("Done."))
+    engine = Engine([*tools_of(ledger), blast], limits=Limits(dangerous_per_tick=1))
+    async with engine, Agent(model, engine) as agent:
+        await agent.run("Go.", scope=Scope(run=RUN))
+        replay = Replay.of(engine.journal, RUN)
+    judged = await judge_again(replay, [*tools_of(ledger), blast], [rules()])
+    assert judged.differences == ()
+    assert any("stuck_loop" in one.unjudged for one in judged.calls)
+    assert [one.decision.code for one in replay.calls if one.decision and one.decision.code] == ["dangerous_limit"]
+
+
+async def test_what_a_hook_decided_is_judged_with_the_hooks_only(ledger: Ledger) -> None:
+    hook = before_call(kind="reject")(lambda call: "Not a." if call.arguments.get("what") == "a" else None)
+    async with Engine(tools_of(ledger), hooks=[hook], run="bare") as engine:
+        await engine.call(RawCall(name="look", arguments='{"what": "a"}'))
+        replay = Replay.of(engine.journal, "bare")
+    (without,) = (await judge_again(replay, tools_of(ledger), [])).calls
+    assert "give the hooks" in without.unjudged
+    (with_it,) = (await judge_again(replay, tools_of(ledger), [], hooks=[hook])).calls
+    assert (with_it.change, with_it.unjudged) == ("", "")
+
+
+async def test_a_call_that_lost_something_is_not_judged(ledger: Ledger) -> None:
+    async with Engine(tools_of(ledger), run="bare") as engine:
+        await engine.call(RawCall(name="look", arguments='{"what": "' + "x" * 70_000 + '"}'))
+        replay = Replay.of(engine.journal, "bare")
+    (one,) = (await judge_again(replay, tools_of(ledger), [rules('default = "deny"')])).calls
+    assert (one.now, one.differs) == (None, False)
+    assert "keeps the first" in one.unjudged
+
+
+async def test_a_policy_that_fails_is_a_deny_here_too(ledger: Ledger) -> None:
+    class Broken:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            raise RuntimeError("no")
+
+    class Slow:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            await asyncio.Event().wait()
+            return Allow()
+
+    replay = await record(ledger, [["ok"]])
+    policies: list[Policy] = [Broken(), Slow()]
+    for policy in policies:
+        judged = await judge_again(replay, tools_of(ledger), [policy], limits=Limits(policy_timeout_s=0.01))
+        assert shown(judged) == [("0/0", "allow", "deny")]
+
+
+def test_a_deliberate_turn_is_judged_with_what_it_offered(ledger: Ledger) -> None:
+    """Exposure comes first: a tool that the turn did not offer is blocked then and now."""
+
+    async def go() -> Judged:
+        async with Agent(
+            Script(says(call("look", {"what": "a"}), call("pay", {"to": "ann"}, position=1)), says("Done.")), tools=tools_of(ledger)
+        ) as agent:
+            await agent.run("Look.", scope=Scope(run=RUN), deliberate=True, expose=["look"])
+            replay = Replay.of(agent.engine.journal, RUN)
+        return await judge_again(replay, tools_of(ledger), [])
+
+    judged = asyncio.run(go())
+    assert [one.call.decision.word for one in judged.calls if one.call.decision] == ["allow", "refused"]
+    assert judged.differences == ()
+
+
+TOOLS = """
+from callgate import tool
+
+@tool
+def pay(to: str) -> str:
+    '''Pay.'''
+    with open("ledger", "a") as ledger:
+        ledger.write(to)
+    return "paid"
+"""
+WATCHED = """
+import asyncio, sys
+sys.dont_write_bytecode = True
+import callgate.replay, callgate._journal.sqlite, callgate.policy, apsw, jsonschema_rs, tools
+from callgate import Rules
+from callgate._journal import open_reader
+from callgate.replay import Replay, judge_again
+
+bad = []
+STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.system", "os.spawn")
+REACHES = ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo")
+WRITES = ("os.mkdir", "os.remove", "os.rename", "os.link", "os.symlink", "os.truncate", "os.chmod", "shutil.move", "shutil.rmtree")
+
+def watch(name, given):
+    if name in (*STARTS, *REACHES, *WRITES) or (name == "open" and isinstance(given[2], int) and given[2] & 0o3):
+        bad.append((name, str(given)[:200]))
+
+async def whole():
+    replay = Replay.of(open_reader("journal.db"), "bare")
+    for policies in ([Rules.parse('default = "deny"')], None, []):
+        judged = await judge_again(replay, [tools.pay], policies)
+    return replay, judged
+
+sys.addaudithook(watch)
+replay, judged = asyncio.run(whole())
+print(len(replay.calls), len(judged.calls), bad)
+"""
+
+
+def test_a_replay_starts_no_process_opens_no_connection_and_writes_no_file(tmp_path: Path) -> None:
+    """Replay starts no tool: seen by the interpreter's own audit of everything that a process can do."""
+    (tmp_path / "tools.py").write_text(TOOLS, encoding="utf-8")
+    namespace: dict[str, Any] = {}
+    exec(compile(TOOLS.replace('"ledger"', repr(str(tmp_path / "ledger"))), "tools.py", "exec"), namespace)
+    pay: Tool = namespace["pay"]
+
+    async def recorded() -> None:
+        async with Engine([pay], journal=SqliteJournal(tmp_path / "journal.db"), run="bare") as engine:
+            for to in ("ann", "bob"):
+                await engine.call(RawCall(name="pay", arguments=f'{{"to": "{to}"}}'))
+
+    asyncio.run(recorded())
+    assert (tmp_path / "ledger").read_text() == "annbob"
+    words = [sys.executable, "-c", textwrap.dedent(WATCHED)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=COMMAND_S, env=environment())
+    assert (done.stdout, done.stderr) == ("2 2 []\n", "")
+    assert (tmp_path / "ledger").read_text() == "annbob"
+
+
+def test_nothing_in_the_room_of_replay_takes_an_approved_call() -> None:
+    """What the gate approves is compared and thrown away: no name in the room is a runner, an engine or a journal that can be written."""
+    import callgate.replay as room
+
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(str(room.__file__)).parent.glob("*.py"))
+    for word in ("ApprovedCall", "RunRequest", "Engine(", "Executor", ".execute(", ".append(Draft", "Runners"):
+        assert word not in sources
+
+
+async def test_rules_that_deny_by_code_are_policies_like_any(ledger: Ledger) -> None:
+    class NoLooks:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Deny(reason="no", rule="mine") if call.tool.name == "look" else Allow()
+
+    replay = await record(ledger, [["ok"]], journal=MemoryJournal())
+    judged = await judge_again(replay, tools_of(ledger), [NoLooks(), Rules.parse("")])
+    assert judged.differences[0].now is not None
+    assert judged.differences[0].now.rule == "mine"
