@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
-from tests.cli.shell import Ended, shell
+from tests.cli.shell import Ended, environment, shell
+from tests.patience import COMMAND_S
 
 CRM = ("--tools", "crm.py")
 PAYS: list[list[Item]] = [["I pay.", Call("refund", {"order": "A7", "cents": 12}), Call("odd_text", {})], ["Paid."]]
@@ -102,6 +105,10 @@ def test_a_model_that_cannot_be_reached_is_a_failure_and_no_difference(recorded:
         (["last", "--policy", "rules.toml"], "called odd_text, refund"),
         (["last", "--model", "x", "--policy", "rules.toml"], "two questions"),
         (["last", "--base-url", "http://localhost"], "give --model as well"),
+        (["last", "--export", "test_x.py", "--model", "x"], "two commands"),
+        (["last", "--export", "test_x.txt", *CRM], "no Python file"),
+        (["last", "--export", "nowhere/test_x.py", *CRM], "cannot be written"),
+        (["last", "--export", "crm.py", *CRM], "there already"),
         (["last", "--journal", "nowhere.db"], "no journal at nowhere.db"),
         (["last", "--tools", "none.py"], "no file none.py"),
         (["last", "--model", "nobody:x", *CRM], "No provider is called 'nobody'"),
@@ -119,3 +126,50 @@ def test_the_calls_of_a_command_are_a_run_too(folder: Path) -> None:
     judged = shell(folder, "replay", "case-7", "--policy", "rules.toml", *CRM)
     assert judged.code == 6
     assert "the host's own loop" in judged.err
+
+
+def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What pytest says of a folder, in a process of its own."""
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "tests"]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(COLUMNS="300"))
+
+
+def test_a_run_is_exported_as_a_test_that_fails_when_the_behaviour_differs(recorded: Path) -> None:
+    """Any run can be exported as a test case: with rules, tools and loop of today, and no tool's code."""
+    (recorded / "tests").mkdir()
+    (recorded / "open.toml").write_text("# nothing is forbidden\n", encoding="utf-8")
+    words = ("replay", "last", "--export", "tests/test_paid.py", "--policy", "open.toml", *CRM)
+    done = shell(recorded, *words, "--json")
+    assert (done.code, done.json["passes"], done.json["differences"]) == (0, True, [])
+    assert pytest_of(recorded).returncode == 0
+    assert paid(recorded) == ["A7 12"]
+    assert shell(recorded, *words).code == 2
+    (recorded / "open.toml").write_text('default = "deny"\n', encoding="utf-8")
+    failed = pytest_of(recorded)
+    assert failed.returncode == 1
+    assert "Call 0/0 of refund: verdict: allow" in failed.stdout
+    source = (recorded / "crm.py").read_text(encoding="utf-8")
+    (recorded / "open.toml").write_text("", encoding="utf-8")
+    (recorded / "crm.py").write_text(source.replace("cents: int", "cents: str"), encoding="utf-8")
+    assert pytest_of(recorded).returncode == 1
+    assert paid(recorded) == ["A7 12"]
+
+
+def test_an_exported_test_is_as_clean_as_written_by_hand(recorded: Path) -> None:
+    shell(recorded, "replay", "last", "--export", "test_paid.py", "--policy", "rules.toml", *CRM)
+    for words in (["check", "--select", "E,F,I,W,UP,B"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", words[0], "--isolated", *words[1:], "test_paid.py"],
+            cwd=recorded,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_an_export_that_does_not_pass_says_so(recorded: Path) -> None:
+    """Nobody keeps a test that has never passed without knowing."""
+    done = shell(recorded, "replay", "last", "--export", "test_paid.py", "--policy", "rules.toml", *CRM)
+    assert done.code == 6
+    assert "Are they those that the run had?" in done.err

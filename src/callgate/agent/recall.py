@@ -253,6 +253,8 @@ class _Reading:
         if body.executes:
             run.open, run.pending = OpenMessage(body=body, calls=[]), None
         else:
+            exits = {tool.name for tool in run.began.exits}
+            run.signals += [as_signal(call, body.iteration) for call in message.calls if call.name in exits]
             run.history.answer(message)
 
     def _commit(self, run: Recalled, executed: Executed) -> None:

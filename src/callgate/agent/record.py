@@ -25,6 +25,7 @@ from callgate.calls import Scope
 from callgate.engine import Engine
 from callgate.messages import AssistantMessage, Message, UserMessage
 from callgate.models.events import Usage
+from callgate.models.wire.request import ToolSpec
 from callgate.protocols import BlobStore
 from callgate.stream import StreamResult
 
@@ -73,6 +74,8 @@ class Began(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Without the host's own context."""
     phase: Phase = "deliberate"
     exposed: Exposed | None = None
+    exits: tuple[ToolSpec, ...] = ()
+    """Tools whose calls are signals and never run."""
     after: int = 0
     """The position of the event at which the conversation before this run is complete; 0: there is none on record."""
     history: tuple[Message, ...] = ()

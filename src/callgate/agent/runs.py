@@ -183,6 +183,7 @@ class Runs:
             scope=replace(scope, extra=None),
             phase=phase,
             exposed=exposure.exposed if exposure is not None else None,
+            exits=tuple(self._exits.values()),
             after=known if goes_on is None else 0,
             history=() if known else tuple(history.messages),
         )

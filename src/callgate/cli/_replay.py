@@ -25,6 +25,8 @@ from callgate.errors import UsageError
 from callgate.policy import Rules
 from callgate.queries import EventQuery
 from callgate.replay import Asked, Judged, Replay, ask_again, judge_again
+from callgate.replay.export import as_test
+from callgate.replay.kept import KeptRun
 from callgate.tools import Tool
 
 __all__ = ["ReplayOptions", "replay_run"]
@@ -52,8 +54,11 @@ def replay_run(options: ReplayOptions) -> int:
         blobs = _blobs_beside(options.journal)
         run = _newest(reader) if options.run == "last" else options.run
         made = Replay.of(reader, run, blobs)
+        kept = KeptRun.of(reader, run, blobs) if options.export and not made.differences else None
     if made.differences:
         return _shown(made, options)
+    if kept is not None:
+        return _exported(kept, made, options)
     if options.model:
         return _asked(asyncio.run(_ask(made, options)), options)
     if options.policy or options.tools:
@@ -64,6 +69,10 @@ def replay_run(options: ReplayOptions) -> int:
 def _refuse_together(options: ReplayOptions) -> None:
     if options.model and options.policy:
         raise UsageError("--model and --policy are two questions: ask one, then the other.")
+    if options.export and options.model:
+        raise UsageError("--export and --model are two commands: the test has the recorded model's answers. Leave one out.")
+    if options.export and not options.export.endswith(".py"):
+        raise UsageError(f"--export {options.export} is no Python file: pytest would not find it. Give one like tests/test_run.py.")
     if options.base_url and not options.model:
         raise UsageError("--base-url is a model's; give --model as well.")
 
@@ -118,6 +127,45 @@ def _judged(judged: Judged, options: ReplayOptions) -> int:
     else:
         show_judged(judged)
     return _exits.DIFFERS if judged.differences else _exits.OK
+
+
+def _exported(kept: KeptRun, made: Replay, options: ReplayOptions) -> int:
+    """Write the run as a test, and play it once, so that nobody keeps a test that has never passed."""
+    from callgate.testing import RecordedRun
+
+    test = Path(options.export)
+    data = test.with_suffix(".jsonl")
+    for path in (test, data):
+        if path.exists():
+            raise _there_already(path)
+    specs = options.tools or ("builtin",)
+    tools, policies = _tools(options), [Rules.load(options.policy)] if options.policy else []
+    differences = RecordedRun(kept).again(tools, policies).differences
+    _write(data, kept.encode())
+    _write(test, as_test(made, test, data, tools=specs, policy=options.policy).encode())
+    if options.json:
+        print_json({"test": str(test), "data": str(data), "passes": not differences, "differences": list(differences)})
+        return _exits.DIFFERS if differences else _exits.OK
+    say(f"{test} is written, with what was recorded in {data.name}.")
+    if not differences:
+        say("It passes.", "green")
+        return _exits.OK
+    say(f"It does not pass over these tools and rules. Are they those that the run had? {differences[0]}", "yellow")
+    return _exits.DIFFERS
+
+
+def _there_already(path: Path) -> UsageError:
+    return UsageError(f"{path} is there already and was left alone. Give another file with --export.")
+
+
+def _write(path: Path, text: bytes) -> None:
+    try:
+        with path.open("xb") as file:
+            file.write(text)
+    except FileExistsError:
+        raise _there_already(path) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}. Give another file with --export.") from error
 
 
 def _asked(asked: Asked, options: ReplayOptions) -> int:

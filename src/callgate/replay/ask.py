@@ -108,14 +108,16 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
 
 
 def _specs(replay: Replay, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
-    """The tools that the run's turn offered."""
+    """The tools that the run's turn offered, and its exit tools."""
     began = replay.began
-    offered = began.exposed.allowed if began is not None and began.exposed is not None else None
-    return tuple(
+    assert began is not None
+    offered = began.exposed.allowed if began.exposed is not None else None
+    specs = (
         ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source)
         for tool in tools_of(replay, tools)
         if offered is None or tool.name in offered
     )
+    return (*specs, *began.exits)
 
 
 async def _answer(model: Model, one: Pass, specs: tuple[ToolSpec, ...], limits: StreamLimits) -> StreamResult:

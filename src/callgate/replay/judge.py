@@ -30,7 +30,7 @@ from callgate.replay.replay import Replay
 from callgate.route import ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 
-__all__ = ["Change", "Compared", "Judged", "judge_again"]
+__all__ = ["Change", "Compared", "Judged", "change_between", "judge_again"]
 
 Change = Literal["", "verdict", "arguments", "words", "rule"]
 _DIFFERS = frozenset({"verdict", "arguments"})
@@ -145,7 +145,7 @@ class _Bench:
             return Compared(call=call, unjudged="code of the host's decided about it then, and the record has no code: give the hooks")
         self._call = call
         now = await self._decided(call, call.decision)
-        return Compared(call=call, now=now, change=_change(call.decision, now))
+        return Compared(call=call, now=now, change=change_between(call.decision, now))
 
     async def _decided(self, call: ReplayedCall, then: Decision) -> Decision:
         repair = any(note.kind == "json_repaired" for note in then.notes)
@@ -198,7 +198,8 @@ def _by_a_hook(then: Decision) -> bool:
     return then.code in ("hook_denied", "hook_failed") or any(note.kind == "modified" for note in then.notes)
 
 
-def _change(then: Decision, now: Decision) -> Change:
+def change_between(then: Decision, now: Decision) -> Change:
+    """What is not the same about two decisions on one call, the gravest."""
     if then.word != now.word or (then.word == "refused" and then.code != now.code):
         return "verdict"
     if then.word == "allow" and then.arguments != now.arguments:

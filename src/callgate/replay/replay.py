@@ -63,6 +63,8 @@ class Pass(Struct, frozen=True, kw_only=True):
     executes: bool = False
     """Whether its calls were handed to the engine."""
     finish: str = ""
+    reason: str = ""
+    """Why it is not whole."""
     shown: str = ""
     """The hash of the conversation, as the record has it."""
 
@@ -199,7 +201,7 @@ class _Watch:
                 self._gap(f"Event {event.position}: a secret was taken out of {len(body.lost)} calls of this message.")
             if body.status != "waiting":
                 last = {"status": body.status, "answer": body.message, "closed": body.closed, "executes": body.executes}
-                self.passes[-1] = msgspec.structs.replace(self.passes[-1], **last, finish=body.finish)
+                self.passes[-1] = msgspec.structs.replace(self.passes[-1], **last, finish=body.finish, reason=body.reason)
 
     def _begins(self, event: Event, run: Recalled) -> None:
         body = msgspec.json.decode(read_body(event.body, self._blobs), type=PhaseBegan)

@@ -5,6 +5,7 @@ model = ScriptedModel([["Let me look. ", Call("search", {"query": "books"})], "T
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from callgate.testing.clock import ManualClock
@@ -12,6 +13,7 @@ from callgate.testing.models import Recording, ReplayModel, ScriptedModel
 from callgate.testing.script import Beat, Call, End, Fail, Item, Pause, Raise, Thought
 
 if TYPE_CHECKING:
+    from callgate.testing.recorded import PlayedAgain, RecordedRun, load_tools
     from callgate.testing.server import Drop, Piece, Raw, Received, Reply, ScriptedServer
 
 __all__ = [
@@ -24,23 +26,28 @@ __all__ = [
     "ManualClock",
     "Pause",
     "Piece",
+    "PlayedAgain",
     "Raise",
     "Raw",
     "Received",
+    "RecordedRun",
     "Recording",
     "ReplayModel",
     "Reply",
     "ScriptedModel",
     "ScriptedServer",
     "Thought",
+    "load_tools",
 ]
 
-_SERVER = frozenset({"Drop", "Piece", "Raw", "Received", "Reply", "ScriptedServer"})
+_LATER = {
+    **dict.fromkeys(("Drop", "Piece", "Raw", "Received", "Reply", "ScriptedServer"), "server"),
+    **dict.fromkeys(("PlayedAgain", "RecordedRun", "load_tools"), "recorded"),
+}
+"""What not every test needs, by the module that has it."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _SERVER:
+    if name not in _LATER:
         raise AttributeError(f"module 'callgate.testing' has no attribute '{name}'")
-    from callgate.testing import server
-
-    return getattr(server, name)
+    return getattr(import_module(f"callgate.testing.{_LATER[name]}"), name)

@@ -1,0 +1,99 @@
+"""A recorded run as a pytest file: what is written down for whoever keeps it among their tests. Pure text.
+
+The file is short and meant to be read and changed; what was recorded is in a file of lines beside it (`kept`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from callgate.calls import Text
+from callgate.replay.replay import Replay
+
+__all__ = ["as_test"]
+
+_ODD = re.compile(r"[^\w .,:;/!?()@#%&+=<>'-]")
+_TASK = 60
+
+
+def as_test(replay: Replay, test: Path, data: Path, *, tools: Sequence[str], policy: str) -> str:
+    """The text of a test file.
+
+    Args:
+        replay: The run.
+        test: Where the file will be.
+        data: Where the recorded run will be, in the same folder.
+        tools: Where tools come from, as on the command line.
+        policy: The file of rules; empty for none.
+    """
+    folder = test.resolve().parent
+    rules = f"[Rules.load({_place(policy, folder)})]" if policy else "[]"
+    given = "\n".join(f"            {_spec(spec, folder)}," for spec in tools)
+    return f'''"""Run {_shown(replay.run, 60)}, as it was recorded.
+
+Does everything around the model still do the same? What the model said and what
+the tools gave is in {_shown(data.name, 60)}. The loop, the rules and the
+schemas and checks of the tools are those of today; no tool's code is entered.
+Written by `callgate replay --export`; change it as you like.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+{"from callgate import Rules" + chr(10) if policy else ""}from callgate.testing import RecordedRun, load_tools
+
+HERE = Path(__file__).parent
+RUN = RecordedRun.load(HERE / {_text(data.name)})
+
+
+def test_{_name(replay.run)}_goes_as_it_went() -> None:
+    """{_about(replay)}"""
+    again = RUN.again(
+        tools=load_tools(
+{given}
+        ),
+        policies={rules},
+    )
+    assert again.differences == ()
+'''
+
+
+def _about(replay: Replay) -> str:
+    calls = f"{len(replay.calls)} call{'' if len(replay.calls) == 1 else 's'}"
+    task = replay.began.task if replay.began is not None else None
+    if task is None:
+        return f"{calls}, without a model."
+    parts = (Text(text=task.content),) if isinstance(task.content, str) else task.content
+    text = " ".join(part.text for part in parts if isinstance(part, Text))
+    return f"{_shown(text, _TASK)!r}: {calls}, {replay.end.turn_status or 'no end'}."
+
+
+def _shown(text: str, most: int) -> str:
+    """Text that can stand in a docstring."""
+    plain = _ODD.sub("?", " ".join(text.split())).replace("'", "`")
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def _name(run: str) -> str:
+    return re.sub(r"\W+", "_", run.encode("ascii", "ignore").decode()).strip("_").lower()[:60] or "the_run"
+
+
+def _spec(spec: str, folder: Path) -> str:
+    """A source of tools, from the test's folder."""
+    place, colon, attribute = spec.rpartition(":") if ":" in spec else (spec, "", "")
+    if not place.endswith(".py"):
+        return _text(spec)
+    return _place(place, folder, behind=f"{colon}{attribute}")
+
+
+def _place(file: str, folder: Path, behind: str = "") -> str:
+    return f"HERE / {_text(os.path.relpath(Path(file).resolve(), folder) + behind)}"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

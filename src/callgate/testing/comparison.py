@@ -1,0 +1,94 @@
+"""Two records of one run, then and now, held against each other: what is not the same, a sentence each. Pure.
+
+Calls that a tool's own code made are left out, because stand-ins have no code. Where a rule stands in its file is nobody's behaviour: one
+that only moved is the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from callgate._json import canonical
+from callgate.replay import Decision, Replay, ReplayedCall
+from callgate.replay.judge import change_between
+
+__all__ = ["calls_between", "ends_between", "messages_between"]
+
+_TOLD = 200
+_NO_BEHAVIOUR = ("", "rule")
+
+
+def calls_between(then: Replay, now: Replay) -> Iterable[str]:
+    """What is not the same about the calls."""
+    before, after = _own(then), _own(now)
+    for old, new in zip(before, after, strict=False):
+        yield from _about(old, new)
+    for old in before[len(after) :]:
+        yield f"Call {old.short} of {old.tool} was not made."
+    for new in after[len(before) :]:
+        yield f"Call {new.short} of {new.tool} is new."
+
+
+def _own(replay: Replay) -> list[ReplayedCall]:
+    return [call for call in replay.calls if not call.parent]
+
+
+def _about(then: ReplayedCall, now: ReplayedCall) -> Iterable[str]:
+    which = f"Call {then.short} of {then.tool}"
+    if (then.raw.name, then.raw.arguments) != (now.raw.name, now.raw.arguments):
+        yield f"{which} is another call now: {now.tool}."
+        return
+    if then.decision is not None and now.decision is not None:
+        change = change_between(then.decision, now.decision)
+        if change not in _NO_BEHAVIOUR:
+            yield f"{which}: {change}: {_decided(then.decision)}, now {_decided(now.decision)}"
+    elif then.decision is not now.decision:
+        yield f"{which}: {_decided(then.decision)}, now {_decided(now.decision)}"
+    old, new = _end(then), _end(now)
+    if old != new:
+        yield f"{which} ended {old}, now {new}."
+
+
+def _end(call: ReplayedCall) -> str:
+    code = call.result.code if call.result is not None else None
+    return f"{call.ended} ({code})" if code else call.ended
+
+
+def _decided(decision: Decision | None) -> str:
+    if decision is None:
+        return "not decided"
+    by = decision.rule or decision.code
+    shown = decision.arguments[:_TOLD].decode(errors="replace") if decision.arguments else decision.said[:_TOLD]
+    return f"{decision.word}{f' ({by})' if by else ''}{f' {shown}' if shown else ''}"
+
+
+def messages_between(then: Replay, now: Replay) -> Iterable[str]:
+    """The first message that is not as it was."""
+    before, after = _plain(then), _plain(now)
+    for number, (old, new) in enumerate(zip(before, after, strict=False), 1):
+        if old != new:
+            yield f"Message {number} was {old[:_TOLD]!r} and is {new[:_TOLD]!r} now."
+            return
+    if len(before) != len(after):
+        yield f"The conversation had {len(before)} messages and has {len(after)} now."
+
+
+def _plain(replay: Replay) -> list[str]:
+    """Each message as text, with rules by name, without their places."""
+    decided = (call.decision for call in replay.calls)
+    rules = {(one.rule, one.rule_id) for one in decided if one is not None and one.rule}
+    plain = []
+    for message in replay.messages:
+        text = canonical(message).decode()
+        for rule, name in rules:
+            text = text.replace(rule, name)
+        plain.append(text)
+    return plain
+
+
+def ends_between(then: Replay, now: Replay) -> Iterable[str]:
+    """Whether the run ended in another way."""
+    old, new = (one.end.turn_status or one.end.status for one in (then, now))
+    if old != new:
+        why = f": {now.end.reason[:_TOLD]}" if now.end.reason else ""
+        yield f"The run ended `{old}`, and ends `{new}` now{why}."
