@@ -214,7 +214,7 @@ def test_demonstrations_are_listed_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("nothing",), "There are: repair, stop, cut-off, early, side-by-side, large, undo, folder"),
+        (("nothing",), "There are: repair, stop, cut-off, early, side-by-side, large, undo, replay, folder"),
         (("folder",), "callgate demo --dir PATH"),
         (("--dir", "nowhere"), "no folder nowhere"),
         (("stop", "--dir", "."), "brings its own folder"),

@@ -16,6 +16,7 @@ from callgate.demo._early import early
 from callgate.demo._findings import Finding
 from callgate.demo._folder import read_folder
 from callgate.demo._large import large
+from callgate.demo._replay import replay
 from callgate.demo._side_by_side import side_by_side
 from callgate.demo._stage import Stage, calls_in
 from callgate.demo._stop import stop
@@ -40,6 +41,7 @@ DEMOS: dict[str, Demo] = {
     "side-by-side": Demo("Calls of one message run beside each other where that is safe, and never where it is not", side_by_side),
     "large": Demo("A result of a megabyte costs a small prompt and loses nothing", large),
     "undo": Demo("Every file write can be undone, exactly, or the undo refuses and says why", undo),
+    "replay": Demo("Any log is a test: replay it, swap the policy or the model, and see what would have changed", replay),
     "folder": Demo("The read-only part on a folder of your own: callgate demo --dir PATH", None),
 }
 
