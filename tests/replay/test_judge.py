@@ -86,9 +86,16 @@ async def test_another_policy_shows_each_call_it_would_have_decided_otherwise_an
 
 
 async def test_a_rule_that_only_moved_is_no_difference(ledger: Ledger) -> None:
+    """Also where the denial names it with its place, because it has no reason of its own."""
     replay = await record(ledger, ALL)
     judged = await judge_again(replay, tools_of(ledger), [rules(f"# moved\n\n{RULES}", where="moved.toml")])
     assert {one.change for one in judged.calls} == {""}
+    plain = '[[rule]]\nid = "no-a"\nverdict = "deny"\ntool = "look"\n'
+    async with Engine(tools_of(ledger), policies=[rules(plain)], run="bare") as engine:
+        await engine.call(RawCall(name="look", arguments='{"what": "a"}'))
+        replay = Replay.of(engine.journal, "bare")
+    (one,) = (await judge_again(replay, tools_of(ledger), [rules(f"\n{plain}")])).calls
+    assert one.change == ""
 
 
 @pytest.mark.parametrize(

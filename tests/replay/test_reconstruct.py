@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from callgate import Engine, Limits, MemoryJournal, RawCall, Scope, SqliteJourna
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
 from callgate._journal import open_reader
 from callgate._json import canonical
-from callgate.agent import Agent, ContextRestarts, RunResult
+from callgate.agent import Agent, Compaction, ContextRestarts, RunResult, keep_last
 from callgate.errors import UsageError
 from callgate.events import Draft
 from callgate.messages import Message
+from callgate.queries import EventQuery
 from callgate.replay import Replay
 from tests.agent.scripts import Script, call, says
 from tests.ledger import Ledger
@@ -113,6 +115,38 @@ async def test_a_later_run_of_a_conversation_begins_with_what_came_before(ledger
         replay = Replay.of(agent.engine.journal, "r2", agent.engine.blobs)
         assert (canonical(replay.messages), replay.differences) == (canonical(result.messages), ())
         assert len(replay.passes) == 1
+
+
+async def test_the_hash_of_a_pass_is_of_what_the_model_was_shown_also_after_the_history_was_made_shorter(ledger: Ledger) -> None:
+    """As the reference of events says: SHA-256 over each message as canonical JSON behind its length in eight bytes."""
+    model = Script(*(says(str(number)) for number in range(4)))
+    settings: dict[str, Any] = {"compact": Compaction(compact=keep_last(2), at_tokens=1)}
+    async with Agent(model, tools=tools_of(ledger), **settings) as agent:
+        for number in range(4):
+            await agent.run(f"Go {number}.", conversation="c", scope=Scope(run=f"r{number}"))
+            (event,) = agent.engine.journal.find(EventQuery(run=f"r{number}", kinds=("phase.began",)))
+            raws = [canonical(message) for message in model.seen[number]]
+            body = json.loads(event.body)
+            assert body["messages"] == len(raws)
+            assert body["shown"] == sha256(b"".join(len(raw).to_bytes(8, "big") + raw for raw in raws)).hexdigest()
+            assert Replay.of(agent.engine.journal, f"r{number}").differences == ()
+        assert any(agent.engine.journal.find(EventQuery(kinds=("run.compacted",))))
+
+
+async def test_a_run_that_goes_on_elsewhere_has_the_system_text_that_it_has_there(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    many = script([["asked"]])
+    async with Engine(tools_of(ledger), policies=[rules()], journal=SqliteJournal(path)) as engine:
+        async with Agent(many, engine, instructions="Be short.") as agent:
+            waiting = await agent.run("Do it.", scope=Scope(run=RUN))
+        assert waiting.pending is not None
+        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+    other = Script(says("Done."))
+    async with Engine(tools_of(ledger), policies=[rules()], journal=SqliteJournal(path)) as engine, Agent(other, engine) as agent:
+        result = await agent.resume(RUN)
+        replay = Replay.of(engine.journal, RUN)
+    assert [canonical(list(one.messages)) for one in replay.passes] == [canonical(seen) for seen in (*many.seen, *other.seen)]
+    assert (canonical(replay.messages), replay.differences) == (canonical(result.messages), ())
 
 
 # What it does not make again is said
