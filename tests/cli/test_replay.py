@@ -173,3 +173,15 @@ def test_an_export_that_does_not_pass_says_so(recorded: Path) -> None:
     done = shell(recorded, "replay", "last", "--export", "test_paid.py", "--policy", "rules.toml", *CRM)
     assert done.code == 6
     assert "Are they those that the run had?" in done.err
+
+
+async def test_a_run_without_rules_is_a_test_with_the_rules_that_such_a_run_has(folder: Path) -> None:
+    """What was asked at the terminal then, and the answer, are part of the test."""
+    await played(folder, [PAYS[0]], "run", "Pay.")
+    made = await asyncio.to_thread(shell, folder, "replay", "last", "--json")
+    question = next(call["call"] for call in made.json["calls"] if call["decided"]["word"] == "ask")
+    resumed = await played(folder, [PAYS[1]], "resume", made.json["run"], "--allow", question)
+    assert (resumed.code, paid(folder)) == (0, ["A7 12"])
+    done = await asyncio.to_thread(shell, folder, "replay", "last", "--export", "test_paid.py", *CRM)
+    assert (done.code, "It passes." in done.err) == (0, True)
+    assert "policies=[careful()]" in (folder / "test_paid.py").read_text(encoding="utf-8")

@@ -22,10 +22,10 @@ from callgate.cli._consoles import print_json, say
 from callgate.cli._replay_screen import asked_json, judged_json, made_json, show_asked, show_judged, show_made
 from callgate.cli._run_options import named_model
 from callgate.errors import UsageError
-from callgate.policy import Rules
+from callgate.policy import Rules, careful
 from callgate.queries import EventQuery
 from callgate.replay import Asked, Judged, Replay, ask_again, judge_again
-from callgate.replay.export import as_test
+from callgate.replay.export import as_test, was_careful
 from callgate.replay.kept import KeptRun
 from callgate.tools import Tool
 
@@ -139,7 +139,7 @@ def _exported(kept: KeptRun, made: Replay, options: ReplayOptions) -> int:
         if path.exists():
             raise _there_already(path)
     specs = options.tools or ("builtin",)
-    tools, policies = _tools(options), [Rules.load(options.policy)] if options.policy else []
+    tools, policies = _tools(options), [Rules.load(options.policy)] if options.policy else [careful()] if was_careful(made) else []
     differences = RecordedRun(kept).again(tools, policies).differences
     _write(data, kept.encode())
     _write(test, as_test(made, test, data, tools=specs, policy=options.policy).encode())

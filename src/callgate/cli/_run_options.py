@@ -19,27 +19,12 @@ from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
 from callgate.models.providers import PROVIDERS
 from callgate.models.providers import model as provider_model
-from callgate.policy import Rules
+from callgate.policy import Rules, careful
 
 __all__ = ["RunOptions", "model_of", "named_model", "policies_of", "settings_of", "system_of", "task_of"]
 
 TextCallWord = Literal["auto", "fallback", "always", "never"]
 
-CAREFUL = """
-# Rules of a run that is given none: reading is free, the rest is asked about.
-default = "ask"
-
-[[rule]]
-id = "reads"
-verdict = "allow"
-when = { effect = "none" }
-
-[[rule]]
-id = "pages"
-verdict = "ask"
-tool = "fetch_url"
-reason = "Ask the network for this address?"
-"""
 _MODELS = "Give one as provider:model, such as openai:gpt-5, or a URL with --base-url."
 
 
@@ -86,7 +71,7 @@ def system_of(given: str) -> str:
 def policies_of(options: RunOptions) -> tuple[Rules, ...]:
     if options.rules:
         return (Rules.load(options.rules),)
-    return () if options.yes else (Rules.parse(CAREFUL, where="without --rules"),)
+    return () if options.yes else (careful(),)
 
 
 def model_of(options: RunOptions) -> HttpModel:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from callgate.calls import Text
+from callgate.policy.careful import CAREFULLY
 from callgate.replay.replay import Replay
 
-__all__ = ["as_test"]
+__all__ = ["as_test", "was_careful"]
 
 _ODD = re.compile(r"[^\w .,:;/!?()@#%&+=<>'-]")
 _TASK = 60
@@ -28,10 +29,10 @@ def as_test(replay: Replay, test: Path, data: Path, *, tools: Sequence[str], pol
         test: Where the file will be.
         data: Where the recorded run will be, in the same folder.
         tools: Where tools come from, as on the command line.
-        policy: The file of rules; empty for none.
+        policy: The file of rules; empty for none, or for those of a run at a terminal without any.
     """
     folder = test.resolve().parent
-    rules = f"[Rules.load({_place(policy, folder)})]" if policy else "[]"
+    imported, rules = _rules(replay, policy, folder)
     given = "\n".join(f"            {_spec(spec, folder)}," for spec in tools)
     return f'''"""Run {_shown(replay.run, 60)}, as it was recorded.
 
@@ -45,7 +46,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-{"from callgate import Rules" + chr(10) if policy else ""}from callgate.testing import RecordedRun, load_tools
+{imported}from callgate.testing import RecordedRun, load_tools
 
 HERE = Path(__file__).parent
 RUN = RecordedRun.load(HERE / {_text(data.name)})
@@ -61,6 +62,18 @@ def test_{_name(replay.run)}_goes_as_it_went() -> None:
     )
     assert again.differences == ()
 '''
+
+
+def was_careful(replay: Replay) -> bool:
+    """Whether the run went by the rules of a run at a terminal that is given none."""
+    return any(call.decision is not None and call.decision.rule.partition(f"({CAREFULLY}")[1] != "" for call in replay.calls)
+
+
+def _rules(replay: Replay, policy: str, folder: Path) -> tuple[str, str]:
+    """What to import for the rules, and the rules."""
+    if policy:
+        return "from callgate import Rules\n", f"[Rules.load({_place(policy, folder)})]"
+    return ("from callgate.policy import careful\n", "[careful()]") if was_careful(replay) else ("", "[]")
 
 
 def _about(replay: Replay) -> str:
