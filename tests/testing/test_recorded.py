@@ -15,7 +15,7 @@ from callgate import Engine, RawCall, Retryable, RetryPolicy, Scope, Tool, tool
 from callgate.agent import Agent, ContextRestarts
 from callgate.errors import UsageError
 from callgate.models.wire.request import ToolSpec
-from callgate.replay import Replay
+from callgate.replay import Replay, judge_again
 from callgate.replay.kept import KeptRun
 from callgate.testing import ManualClock, PlayedAgain, RecordedRun
 from tests.agent.scripts import Gate, Script, call, says
@@ -297,3 +297,19 @@ async def test_where_the_record_breaks_off_the_comparison_ends(ledger: Ledger) -
     run = RecordedRun(recorded)
     assert (await run.played(tools_of(ledger))).differences == ()
     assert "Call 0/0 of look" in (await run.played(tools_of(ledger), [rules('default = "deny"')])).differences[0]
+
+
+async def test_calls_after_a_kill_play_again(ledger: Ledger) -> None:
+    """A host that goes on after its user has killed a call: the next call is another turn."""
+    engines: list[Engine] = []
+    tools = tools_of(ledger, engines)
+    async with Engine(tools, run="bare", repair=True) as engine:
+        engines.append(engine)
+        for name, arguments in (("end_it", "{}"), ("look", '{"what": "a"}'), ("look", '{"what": "b"'), ("look", "{'what': 'c'}")):
+            await engine.call(RawCall(name=name, arguments=arguments), Scope(run="bare", conversation="c"))
+            engine.control.end_turn("c")
+        recorded = KeptRun.of(engine.journal, "bare", engine.blobs)
+    run = RecordedRun(recorded)
+    assert [one.ended for one in run.replay.calls] == ["aborted", "ok", "error", "ok"]
+    assert (await run.played(tools)).differences == ()
+    assert (await judge_again(run.replay, tools, [])).differences == ()

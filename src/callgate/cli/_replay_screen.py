@@ -27,9 +27,9 @@ def show_made(made: Replay) -> None:
     for difference in made.differences[:1]:
         say(f"The record does not make the run that there was. {difference}", "red")
     if not made.differences:
-        what = f"{len(made.passes)} passes, {len(made.messages)} messages, " if made.passes else ""
+        what = f"{_many(len(made.passes), 'pass', 'passes')}, {_many(len(made.messages), 'message')}, " if made.passes else ""
         ended = f" {made.end.status}" if made.end.turn_status else ""
-        say(f"Run {one_line(made.run)}{ended}: {what}{len(made.calls)} calls, made again from the record alone.", "green")
+        say(f"Run {one_line(made.run)}{ended}: {what}{_many(len(made.calls), 'call')}, made again from the record alone.", "green")
 
 
 def made_json(made: Replay) -> dict[str, object]:
@@ -64,11 +64,11 @@ def show_judged(judged: Judged) -> None:
             say(f"{one.call.short} now: {one_line(one.now.said, _WORDS)}", "dim")
     differ, unjudged = len(judged.differences), sum(one.now is None for one in judged.calls)
     if unjudged:
-        say(f"{unjudged} of {len(judged.calls)} calls were not judged again; the table says why.", "dim")
+        say(f"{unjudged} of {_many(len(judged.calls), 'call')} were not judged again; the table says why.", "dim")
     if differ:
-        say(f"{differ} of {len(judged.calls)} calls would have been decided otherwise. {judged.follows}", "yellow")
+        say(f"{differ} of {_many(len(judged.calls), 'call')} would have been decided otherwise. {judged.follows}", "yellow")
     else:
-        say(f"{len(judged.calls) - unjudged} calls would have been decided as they were.", "green")
+        say(f"{_many(len(judged.calls) - unjudged, 'call')} would have been decided as before.", "green")
 
 
 def _noted(one: Compared) -> Text:
@@ -113,12 +113,16 @@ def show_asked(asked: Asked) -> None:
     if asked.ended:
         say(one_line(asked.ended, 600), "red" if asked.failed else "yellow")
     else:
-        say(f"It asks for the same calls in all {len(asked.answers)} passes. Nothing of it was started.", "green")
+        say(f"It asks for the same calls in {_many(len(asked.answers), 'pass', 'passes')}. Nothing of it was started.", "green")
 
 
 def asked_json(asked: Asked) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(asked)
     return told | {"differs": asked.differs}
+
+
+def _many(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"
 
 
 def _word(decision: Decision | None) -> Text:

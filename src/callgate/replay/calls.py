@@ -90,6 +90,14 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
     """What an approval that it asked for is bound to."""
 
     @property
+    def repairs(self) -> bool:
+        """Whether what was decided shows that the engine repairs malformed JSON."""
+        if self.decision is None:
+            return False
+        cut_by_itself = self.decision.code == "truncated" and self.raw.closed != "cut"
+        return cut_by_itself or any(note.kind == "json_repaired" for note in self.decision.notes)
+
+    @property
     def short(self) -> str:
         """The end of its uid: iteration and number in its run."""
         return "/".join(self.uid.rsplit("/", 2)[1:])

@@ -132,6 +132,7 @@ class _Bench:
         self._hooks = hooks
         self._limits = limits
         self._coerce = coerce
+        self._repair = any(call.repairs for call in replay.calls)
         self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
         self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
         self._call: ReplayedCall | None = None
@@ -148,9 +149,8 @@ class _Bench:
         return Compared(call=call, now=now, change=change_between(call.decision, now))
 
     async def _decided(self, call: ReplayedCall, then: Decision) -> Decision:
-        repair = any(note.kind == "json_repaired" for note in then.notes)
         try:
-            parsed = parse(call.raw, call.uid, self._limits, repair=repair)
+            parsed = parse(call.raw, call.uid, self._limits, repair=self._repair)
             valid = validate(resolve(parsed, self._registry, call.scope), call.scope, coerce=self._coerce)
             return self._as_then(valid, then) if self._only_tools else await self._judged(valid)
         except ApprovalNeeded as question:

@@ -107,7 +107,7 @@ class _Player:
             journal=MemoryJournal(),
             limits=Limits(dangerous_per_tick=settings.dangerous_per_tick if settings is not None else None),
             runners={RECORDED: self._results},
-            repair=any(note.kind == "json_repaired" for call in then.calls if call.decision for note in call.decision.notes),
+            repair=any(call.repairs for call in then.calls),
             restart=restarts,
             clock=Hurried(),
             run=then.run,
@@ -126,6 +126,7 @@ class _Player:
             if call.parent:
                 continue
             outcome = await self._engine.call(call.raw, call.scope)
+            self._engine.control.end_turn(call.scope.conversation)
             answer = self._answers.get(call.approval)
             if isinstance(outcome, Suspended) and answer is not None:
                 self._answer(outcome.approval_id, *answer)
