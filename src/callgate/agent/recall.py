@@ -23,7 +23,7 @@ from callgate.agent.settings import Prices
 from callgate.calls import Suspended, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
-from callgate.messages import AssistantMessage, ToolCall
+from callgate.messages import AssistantMessage, ToolCall, UserMessage
 from callgate.models.events import Usage
 
 __all__ = ["OpenMessage", "Recalled", "Record", "broken_off", "interrupted", "question_of", "recall"]
@@ -213,7 +213,8 @@ class _Reading:
             case "phase.executed":
                 self._commit(run, _executed(_body(event, self._blobs)))
             case "run.message":
-                run.history.user(msgspec.json.decode(_body(event, self._blobs), type=Said).text)
+                said = msgspec.json.decode(_body(event, self._blobs), type=Said)
+                run.history.add(UserMessage(said.content or said.text))
             case "run.compacted":
                 run.history.rewrite(msgspec.json.decode(_body(event, self._blobs), type=Compacted).messages)
             case "run.resumed":

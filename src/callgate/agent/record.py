@@ -21,7 +21,7 @@ from callgate.agent.exposed import Exposed
 from callgate.agent.results import RunResult
 from callgate.agent.settings import Settings
 from callgate.agent.shown import Shown, as_json
-from callgate.calls import Scope
+from callgate.calls import Part, Scope
 from callgate.engine import Engine
 from callgate.messages import AssistantMessage, Message, UserMessage
 from callgate.models.events import Usage
@@ -148,10 +148,12 @@ class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What the loop added to the result of a call, by the call's place."""
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of `run.message`."""
 
-    text: str
+    text: str = ""
+    content: tuple[Part, ...] = ()
+    """In the place of a text: context that a tool brought, and that the conversation keeps."""
 
 
 class Compacted(Struct, frozen=True, kw_only=True):
@@ -269,6 +271,9 @@ class RunRecord:
 
     def said(self, text: str) -> None:
         self._put("run.message", Said(text=valid_text(text)), self._because())
+
+    def kept(self, parts: tuple[Part, ...]) -> None:
+        self._put("run.message", Said(content=parts), self._because())
 
     def compacted(self, messages: Sequence[Message]) -> None:
         self._put("run.compacted", Compacted(messages=tuple(messages)), self._because())

@@ -53,12 +53,15 @@ class Enrichment:
         self.parts, self.disabled = self._settled
         return (UserMessage(self.parts),) if self.parts else ()
 
-    def settle(self, history: History) -> None:
-        """A message's calls have ended: what they added stays, for the turn or, where the owner keeps it, in the history."""
+    def settle(self, history: History) -> tuple[Part, ...]:
+        """A message's calls have ended: what they added stays, for the turn or, where the owner keeps it, in the history: that is
+        returned."""
+        kept: tuple[Part, ...] = ()
         if self.owner is not None and self.owner.keep and self.parts:
             history.add(UserMessage(self.parts))
-            self.parts = ()
+            kept, self.parts = self.parts, ()
         self._settled = (self.parts, self.disabled)
+        return kept
 
     def add(self, suffix: str, parts: tuple[Part, ...]) -> None:
         self.disabled |= {suffix}

@@ -400,7 +400,9 @@ class Turn:
             hints |= {str(place): str(one.error) for place, one in enumerate(given) if one is not None and one.code == BROKEN_OFF}
         self._record.executed([uid for uid, _ in intake.ends], [end for _, end in intake.ends], hints)
         self.history.commit(message, results)
-        self._enrichment.settle(self.history)
+        kept = self._enrichment.settle(self.history)
+        if kept:
+            self._record.kept(kept)
         answered = [result for result in results if result is not None]
         self.results += answered
         if self._tell is not None:

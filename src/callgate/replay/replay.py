@@ -223,11 +223,9 @@ class _Watch:
 
 
 def _other(event: Event, body: PhaseBegan, made: int, run: Recalled) -> Difference:
-    why = " (a tool's context was kept in the conversation, and the record does not have it)"
-    restarted = any(end.kind == "call.restarted" for end in run.ends.values())
     return Difference(
         position=event.position,
-        what=f"what the model was shown in pass {body.iteration + 1}{why if restarted else ''}",
+        what=f"what the model was shown in pass {body.iteration + 1}",
         recorded=f"{body.messages} messages with hash {body.shown[:12]}",
         rebuilt=f"{made} messages with hash {run.history.shown().digest()[:12]}",
     )
