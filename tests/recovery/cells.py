@@ -20,6 +20,7 @@ from typing import Any
 
 from callgate import Engine, Scope, SqliteJournal, ToolResult
 from callgate._blobs import MemoryBlobs
+from callgate._journal import open_reader
 from callgate.agent import Agent, RunResult
 from callgate.agent.recall import recall
 from callgate.errors import UsageError
@@ -28,6 +29,7 @@ from callgate.messages import Message, ToolCall, ToolMessage
 from callgate.models.events import ModelEvent
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
+from callgate.replay import Replay
 from tests.agent.scripts import call, says
 from tests.ledger import Ledger
 from tests.recovery.fixture_tools import acting
@@ -110,6 +112,8 @@ class Cell:
             facts |= _facts(result.status, result.results, result.messages) | {"reason": result.reason}
         except UsageError as error:
             facts |= asyncio.run(self._recorded()) if "is over" in str(error) else {"refused": str(error)}
+        if "refused" not in facts:
+            facts["differences"] = self._differences()
         self.told.write_text(json.dumps(facts), encoding="utf-8")
 
     async def _recorded(self) -> dict[str, Any]:
@@ -118,6 +122,14 @@ class Cell:
         run = recall(journal, MemoryBlobs(), RUN)
         await journal.close()
         return _facts(run.ended, run.results, run.history.messages)
+
+    def _differences(self) -> list[str]:
+        """Where the record makes another run than the one there was."""
+        reader = open_reader(self.journal)
+        try:
+            return [str(difference) for difference in Replay.of(reader, RUN).differences]
+        finally:
+            reader.close()
 
     async def _found(self) -> dict[str, str]:
         """How far each call had come, as the record says."""

@@ -73,7 +73,7 @@ def faults_of(outcome: Mapping[str, Any]) -> list[str]:
         faults.append(f"the model was told {outcome['told']}")
     for what in CALLS:
         faults += [f"{what}: {fault}" for fault in _faults(what, outcome)]
-    return faults
+    return faults + [f"made again from its record, it is another run: {one}" for one in outcome["differences"]]
 
 
 def _faults(what: str, outcome: Mapping[str, Any]) -> Iterator[str]:
