@@ -26,6 +26,8 @@ from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
 from callgate.policy.facts import FACTS
 from callgate.policy.rules import _RULE_KEYS, _TESTS
+from callgate.replay.calls import Word
+from callgate.replay.judge import _DIFFERS, Change
 from callgate.stream import PassStatus
 from callgate.tools.registry import _EFFECT_OF
 from tests.acceptance.test_payload_and_context import CONTEXT
@@ -158,6 +160,13 @@ def test_attributes_of_tools_and_of_their_context() -> None:
 
 def split(cell: str) -> list[str]:
     return [cell] if "(" in cell else cell.split(", ")
+
+
+def test_replay() -> None:
+    assert set(table("docs/reference/replay.md", "## Decisions")) == set(get_args(Word))
+    shown = table("docs/reference/replay.md", "## Changes")
+    assert {"", *shown} == set(get_args(Change))
+    assert {name for name, row in shown.items() if row[1] == "yes"} == _DIFFERS
 
 
 def test_exit_codes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import textwrap
@@ -242,6 +243,60 @@ def test_a_deliberate_turn_is_judged_with_what_it_offered(ledger: Ledger) -> Non
     judged = asyncio.run(go())
     assert [one.call.decision.word for one in judged.calls if one.call.decision] == ["allow", "refused"]
     assert judged.differences == ()
+
+
+WORDS = st.sampled_from(["allow", "ask", "deny"])
+CONDITIONS = ['"arguments.to" = "bob"', '"arguments.cents" = { above = 10 }', 'effect = "none"', "", '"arguments.what" = ["a", "b"]']
+RULE = st.tuples(WORDS, st.sampled_from(["*", "look", "pay", "nobody"]), st.sampled_from(CONDITIONS))
+
+
+def written(default: str, given: list[tuple[str, str, str]]) -> str:
+    """A file of rules."""
+    tables = [
+        f'[[rule]]\nid = "r{number}"\nverdict = "{verdict}"\ntool = "{name}"\n' + (f"when = {{ {when} }}\n" if when else "")
+        for number, (verdict, name, when) in enumerate(given)
+    ]
+    return f'default = "{default}"\n' + "\n".join(tables)
+
+
+POLICY = st.builds(written, WORDS, st.lists(RULE, max_size=4))
+PAYS = st.fixed_dictionaries(
+    {"to": st.sampled_from(["ann", "bob", 5])}, optional={"cents": st.sampled_from([1, "11", 9000, 2.0, "x"]), "more": st.none()}
+)
+LOOKS = st.fixed_dictionaries({"what": st.sampled_from(["a", "b", True])})
+ODD = st.sampled_from(["", "{", "[]", "null", '{"to": "ann", "to": "bob"}', "{'what': 'a'}", '{"what": "\\ud800"}'])
+RAW = st.one_of(
+    st.builds(RawCall, name=st.sampled_from(["pay", "Pay"]), arguments=PAYS.map(json.dumps)),
+    st.builds(RawCall, name=st.sampled_from(["look", "functions.look"]), arguments=LOOKS.map(json.dumps)),
+    st.builds(RawCall, name=st.sampled_from(["look", "payy", " "]), arguments=ODD, closed=st.sampled_from(["sealed", "cut"])),
+)
+
+
+@given(raws=st.lists(RAW, min_size=3, max_size=8), then=POLICY, now=POLICY)
+@settings(max_examples=40, deadline=None)
+def test_a_replay_decides_what_an_engine_with_these_rules_decides(
+    raws: list[RawCall], then: str, now: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The stages are the engine's own: whatever was recorded under other rules, the verdict, its rule and its words are the same."""
+    ledger = Ledger(tmp_path_factory.mktemp("run") / "ledger")
+
+    async def recorded(policy: str) -> Replay:
+        async with Engine(tools_of(ledger), policies=[rules(policy)], run="bare") as engine:
+            for raw in raws:
+                await engine.call(raw)
+            return Replay.of(engine.journal, "bare")
+
+    async def both() -> tuple[Replay, Judged]:
+        return await recorded(now), await judge_again(await recorded(then), tools_of(ledger), [rules(now)])
+
+    live, judged = asyncio.run(both())
+    for real, one in zip(live.calls, judged.calls, strict=True):
+        if one.now is None:
+            assert real.decision is None
+            continue
+        assert real.decision is not None
+        assert (one.now.word, one.now.rule, one.now.code) == (real.decision.word, real.decision.rule, real.decision.code)
+        assert (one.now.said, one.now.arguments) == (real.decision.said, real.decision.arguments)
 
 
 TOOLS = """
