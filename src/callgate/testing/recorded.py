@@ -26,8 +26,8 @@ from callgate.messages import Message, SystemMessage, UserMessage
 from callgate.protocols import Policy
 from callgate.replay import Replay
 from callgate.replay.kept import KeptRun
-from callgate.testing.comparison import calls_between, ends_between, messages_between
-from callgate.testing.stand_ins import RECORDED, Hurried, RecordedModel, RecordedResults, restarts, stand_in
+from callgate.testing._comparison import calls_between, ends_between, messages_between
+from callgate.testing._stand_ins import RECORDED, Hurried, RecordedModel, RecordedResults, restarts, stand_in
 from callgate.tools import Tool
 
 __all__ = ["PlayedAgain", "RecordedRun", "load_tools"]
