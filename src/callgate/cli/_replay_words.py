@@ -49,7 +49,7 @@ def replay(
     tools
         Where the run's tools come from, as they are now: the record has no code.
     model
-        `provider:model`; it is asked at each pass, and nothing it asks for is started.
+        `provider:model`; it is sent the recorded conversation at each pass, and nothing it asks for is started.
     base_url
         The URL of a server that speaks OpenAI's chat completions, or of the provider's own API elsewhere.
     export
