@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from typing import Protocol
 
+from callgate._signals import AbortSignal
 from callgate.errors import Retryable
-from callgate.protocols import Execution, RunRequest
+from callgate.protocols import Execution
 from callgate.tools.base import Tool
 from callgate.tools.retry import is_retryable_error
 
-__all__ = ["awaited", "clean", "describe", "failed", "not_started", "overdue"]
+__all__ = ["Bounded", "awaited", "clean", "describe", "failed", "not_started", "overdue"]
 
 _AWAITED = ("the tool is no async function but returned something to wait for; it was waited for",)
+
+
+class Bounded(Protocol):
+    """What can end an attempt from outside; a `RunRequest` is one."""
+
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def kill(self) -> AbortSignal: ...
+
 
 _MAX_TYPE = 200
 _MAX_TEXT = 4_000
@@ -80,7 +92,7 @@ def not_started(why: str) -> Execution:
     return Execution(status="not_started", error=why, not_started=True)
 
 
-def overdue(request: RunRequest, killed: bool, **facts: bool | str) -> Execution:
+def overdue(request: Bounded, killed: bool, **facts: bool | str) -> Execution:
     """The execution of a call that was ended from outside: by its deadline, or by a kill."""
     if killed:
         return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]

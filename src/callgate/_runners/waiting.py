@@ -10,8 +10,8 @@ import asyncio
 from typing import Generic, TypeVar
 
 from callgate._runners.alarms import Alarms
-from callgate._runners.failure import overdue
-from callgate.protocols import Execution, RunRequest
+from callgate._runners.failure import Bounded, overdue
+from callgate.protocols import Execution
 
 __all__ = ["Wait"]
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Wait(Generic[T]):
     """Awaited once; gives what `finish` was handed, or None where the deadline or the kill came first (`killed` says which)."""
 
-    def __init__(self, request: RunRequest, alarms: Alarms) -> None:
+    def __init__(self, request: Bounded, alarms: Alarms) -> None:
         self._request = request
         self._alarms = alarms
         self._future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()

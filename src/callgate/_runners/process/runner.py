@@ -10,31 +10,48 @@ import asyncio
 import codecs
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import Raw
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._limits import Limits
 from callgate._runners.alarms import Alarms
-from callgate._runners.failure import describe, failed, not_started
+from callgate._runners.failure import failed, not_started
 from callgate._runners.output import Tail
+from callgate._runners.process.crossing import crossing
 from callgate._runners.process.limits import ProcessLimits
 from callgate._runners.process.link import Link
 from callgate._runners.process.pool import Pool
 from callgate._runners.process.strength import require_support
 from callgate._runners.process.target import process_target
-from callgate._runners.process.wire import LOST_CHANNEL, Call, Exit, decode_execution, decode_piece, encode
+from callgate._runners.process.wire import LOST_CHANNEL, Call, Exit, decode_piece, encode, read_execution
 from callgate._runners.strays import OnLate
 from callgate._runners.waiting import Wait
+from callgate._signals import AbortSignal
 from callgate.protocols import Execution, RunRequest
 from callgate.tools.base import Tool
 
-__all__ = ["ProcessRunner"]
+__all__ = ["ProcessRunner", "Work"]
 
 _STREAMS = {b"1": "stdout", b"2": "stderr"}
+
+
+class Work(Struct, frozen=True, kw_only=True, eq=False):
+    """One attempt as plain values, with what ends it and who hears of it. Needs no tool on this side."""
+
+    call: Call
+    timeout_s: float
+    grace_s: float
+    kill: AbortSignal
+    report: Callable[[str, str], None]
+    """Takes progress and output: the text, and its stream."""
+    on_late: Callable[[Execution], None] | None = None
+    """Takes what the tool answered after the attempt had ended."""
 
 
 class ProcessRunner:
@@ -58,21 +75,43 @@ class ProcessRunner:
         """Calls some of whose processes could not be ended."""
 
     async def run(self, request: RunRequest) -> Execution:
-        if request.kill.reason is not None or self._pool.closed:
-            return not_started(request.kill.reason or "the engine is closed")
         try:
-            body = encode(self._call(request))
+            work = self._work(request)
         except Exception as error:
-            return failed(error)  # the tool cannot be found by another process, or the scope holds text that is no Unicode
+            return failed(error)  # the tool cannot be found by another process
+        return await self.carry_out(work)
+
+    def _work(self, request: RunRequest) -> Work:
+        tool = request.approved.call.tool.tool
+        target = self._targets.get(tool)
+        if target is None:
+            target = self._targets[tool] = process_target(tool)
+        return Work(
+            call=crossing(request, target, max_bytes=self._max_bytes, cpu_s=self._limits.cpu_s),
+            timeout_s=request.timeout_s,
+            grace_s=request.grace_s,
+            kill=request.kill,
+            report=request.context.report,
+            on_late=None if self._on_late is None else partial(self._on_late, request.context.uid),
+        )
+
+    async def carry_out(self, work: Work) -> Execution:
+        """The same for a call that came from elsewhere."""
+        if work.kill.reason is not None or self._pool.closed:
+            return not_started(work.kill.reason or "the engine is closed")
+        try:
+            body = encode(work.call)
+        except Exception as error:
+            return failed(error)  # the scope holds text that is no Unicode
         since = time.monotonic()
         link = self._pool.take()
         if link is None:
-            waiting: Wait[Link] = Wait(request, self.alarms)
+            waiting: Wait[Link] = Wait(work, self.alarms)
             link = await self._next_free(waiting)
             if link is None:
                 return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
-            request = replace(request, timeout_s=max(0.0, request.timeout_s - (time.monotonic() - since)))
-        return await self._run_in(link, request, body)
+            work = replace(work, timeout_s=max(0.0, work.timeout_s - (time.monotonic() - since)))
+        return await self._run_in(link, work, body)
 
     async def _next_free(self, waiting: Wait[Link]) -> Link | None:
         leave = self._pool.wait(waiting.finish)
@@ -85,46 +124,22 @@ class ProcessRunner:
         finally:
             leave()
 
-    async def _run_in(self, link: Link, request: RunRequest, body: bytes) -> Execution:
-        attempt = _Attempt(self, link, request)
+    async def _run_in(self, link: Link, work: Work, body: bytes) -> Execution:
+        attempt = _Attempt(self, link, work)
         link.listener = attempt
         link.send(b"C", body)
         try:
             execution = await attempt.wait.get()
         except BaseException:
             if attempt.wait.value is not None:
-                self.came_late(request.context.uid, attempt.wait.value)
+                self.came_late(work, attempt.wait.value)
             raise
         finally:
             if attempt.open:  # the deadline, the kill or a cancel: nothing of the call may outlive it
-                self._pool.end(link, request.grace_s)
+                self._pool.end(link, work.grace_s)
                 await asyncio.wait([link.gone])
                 self.abandoned += link.survivors > 0
         return attempt.stopped() if execution is None else execution
-
-    def _call(self, request: RunRequest) -> Call:
-        approved, context = request.approved, request.context
-        tool = approved.call.tool.tool
-        target = self._targets.get(tool)
-        if target is None:
-            target = self._targets[tool] = process_target(tool)
-        scope = context.scope
-        live = "" if _is_plain(scope.extra) else type(scope.extra).__name__
-        return Call(
-            target=target,
-            arguments=Raw(approved.encoded),
-            scope=replace(scope, extra=None) if live else scope,
-            extra=live,
-            call_id=context.call_id,
-            uid=context.uid,
-            tool=context.tool,
-            attempt=request.attempt,
-            key=context.idempotency_key,
-            deadline=time.monotonic() + request.timeout_s,
-            show_kill_hint=context.show_kill_hint,
-            max_bytes=self._max_bytes,
-            cpu_s=self._limits.cpu_s,
-        )
 
     def free(self, link: Link) -> None:
         self._pool.give_back(link)
@@ -132,10 +147,10 @@ class ProcessRunner:
     def replace(self, link: Link) -> None:
         self._pool.end(link)
 
-    def came_late(self, uid: str, execution: Execution) -> None:
+    def came_late(self, work: Work, execution: Execution) -> None:
         self.late += 1
-        if self._on_late is not None:
-            self._on_late(uid, execution)
+        if work.on_late is not None:
+            work.on_late(execution)
 
     @property
     def closed(self) -> bool:
@@ -149,13 +164,13 @@ class ProcessRunner:
 class _Attempt:
     """One call in one worker: hears what it says."""
 
-    def __init__(self, runner: ProcessRunner, link: Link, request: RunRequest) -> None:
-        self.wait: Wait[Execution] = Wait(request, runner.alarms)
+    def __init__(self, runner: ProcessRunner, link: Link, work: Work) -> None:
+        self.wait: Wait[Execution] = Wait(work, runner.alarms)
         self.open = True
         """The worker has not yet said that the call has ended."""
         self._runner = runner
         self._link = link
-        self._request = request
+        self._work = work
         self._begun = False
         self._tail = Tail()
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
@@ -183,15 +198,15 @@ class _Attempt:
     def _show(self, text: str, stream: str) -> None:
         self._tail.add(text)
         if not self.wait.over and text:
-            self._request.context.progress(text, stream=stream)
+            self._work.report(text, stream)
 
     def _end(self, body: bytes, *, clean: bool) -> None:
-        execution = _read(body)
+        execution = read_execution(body)
         self.open = False
         if execution.status == "raised":
             execution = replace(execution, partial=self._tail.text())
         if not self.wait.finish(execution) and execution.status == "returned":
-            self._runner.came_late(self._request.context.uid, execution)
+            self._runner.came_late(self._work, execution)
         if clean:
             self._runner.free(self._link)
         else:
@@ -223,14 +238,6 @@ class _Attempt:
         return not_started(f"the worker process was not ready in time: {execution.error}")
 
 
-def _read(body: bytes) -> Execution:
-    try:
-        return decode_execution(body)
-    except RecursionError as error:
-        text = f"the result cannot be read back: {describe(error)[1]}"
-        return Execution(status="raised", error_type="ResultNotSerializable", error=text)
-
-
 def _explain(exit: Exit | None) -> tuple[str, dict[str, object]]:
     if exit is None:
         return "its supervisor was killed, and the tool's process with it", {"supervisor": "killed"}
@@ -248,16 +255,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _is_plain(value: object, depth: int = 16) -> bool:
-    """Whether a value is plain JSON data."""
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return True
-    if depth == 0:
-        return False
-    if type(value) in (list, tuple):
-        return all(_is_plain(item, depth - 1) for item in value)  # type: ignore[attr-defined]
-    if type(value) is dict:
-        return all(isinstance(key, str) and _is_plain(item, depth - 1) for key, item in value.items())
-    return False

@@ -18,10 +18,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
+from callgate._runners.failure import describe
 from callgate.calls import Scope
 from callgate.protocols import Execution
 
-__all__ = ["LOST_CHANNEL", "Call", "Exit", "Piece", "decode_call", "decode_execution", "decode_piece", "encode"]
+__all__ = ["LOST_CHANNEL", "Call", "Exit", "Piece", "decode_call", "decode_piece", "encode", "read_execution"]
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class Call(Struct, frozen=True, kw_only=True):
     attempt: int
     key: str
     deadline: float
-    """On `time.monotonic`, which all processes of a machine share."""
+    """On `time.monotonic`, which all processes of a machine share. Means nothing on another machine, which sets its own."""
     show_kill_hint: bool
     max_bytes: int
     """The largest result that is sent back."""
@@ -74,4 +75,17 @@ LOST_CHANNEL = 97
 encode = msgspec.json.Encoder().encode
 decode_call = msgspec.json.Decoder(Call).decode
 decode_piece = msgspec.json.Decoder(Piece).decode
-decode_execution = msgspec.json.Decoder(Execution).decode
+_decode_execution = msgspec.json.Decoder(Execution).decode
+
+
+def read_execution(body: bytes | Raw) -> Execution:
+    """What a worker sent as its call's end; a value that is nested too deep is an error of the tool.
+
+    Raises:
+        msgspec.DecodeError: It is no execution.
+    """
+    try:
+        return _decode_execution(body)
+    except RecursionError as error:
+        text = f"the result cannot be read back: {describe(error)[1]}"
+        return Execution(status="raised", error_type="ResultNotSerializable", error=text)
