@@ -1,13 +1,15 @@
 """Documentation that is run: every Python block, every `callgate` command, every relative link.
 
 The Python blocks of a page are one script. A fenced block with a file's name beside its language is that file. A `text` block is what the
-code or the commands before it print, line by line in this order, where `...` stands for anything.
+code or the commands before it print, line by line in this order, where `...` stands for anything. A file of `examples/` that a page
+links to lies beside its script.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -57,12 +59,19 @@ def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
     for block in found:
         if block.file:
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+    for example in linked_examples(page):
+        shutil.copy(example, tmp_path)
     printed = {"python": run_python(found, tmp_path), "sh": ""}
     for before, block in pairwise([Block("", "", ""), *found]):
         if block.language == "sh" and runs(block):
             printed["sh"] = "".join(run_command(line, tmp_path) for line in commands(block))
         if block.language == "text" and before.language in printed:
             printed[before.language] = after(printed[before.language], block)
+
+
+def linked_examples(page: Path) -> list[Path]:
+    linked = ((page.parent / target).resolve() for target in _LINK.findall(page.read_text(encoding="utf-8")))
+    return [path for path in linked if path.suffix == ".py" and path.is_relative_to(ROOT / "examples")]
 
 
 def run_python(found: list[Block], place: Path) -> str:

@@ -16,6 +16,7 @@ from callgate.calls import Scope
 from callgate.events import Draft, Event
 from callgate.queries import EventQuery
 from callgate.route import ApprovedCall, ValidatedCall
+from callgate.tools.base import Tool
 from callgate.tools.context import ToolContext
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "BlobStore",
     "CacheStore",
     "Deny",
+    "DistantRunner",
     "Execution",
     "InstantPolicy",
     "Journal",
@@ -154,6 +156,26 @@ class InstantRunner(Runner, Protocol):
 
     def begin(self, request: RunRequest) -> Execution | Awaitable[Execution]:
         """What `run` gives, at once where the tool does not wait."""
+        ...
+
+
+@runtime_checkable
+class DistantRunner(Runner, Protocol):
+    """A runner whose tools run elsewhere: it refuses beforehand what could not be found there, and tells what came too late."""
+
+    on_late: Callable[[str, Execution], None] | None
+    """Takes the uid of a call that has ended and what its tool answered after that. The engine sets it."""
+    late: int
+    """How many answers came after their call had ended."""
+    abandoned: int
+    """Calls whose tool may still run, with nobody to stop it."""
+
+    def check(self, tool: Tool) -> None:
+        """Asked when a tool is registered.
+
+        Raises:
+            UsageError: The other side could not find it; with what to do about it.
+        """
         ...
 
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._runners.process import ProcessLimits, ProcessRunner
+from tests.runners.far_side import Far
 
 LIMITS = ProcessLimits(memory_bytes=1024**3, file_bytes=64 * 1024**2, workers=1, environment=("TEST_MARKER",))
 
@@ -26,3 +27,10 @@ async def processes(marker: str) -> AsyncIterator[ProcessRunner]:
     runner = ProcessRunner(Limits(), SystemClock(), LIMITS)
     yield runner
     await runner.close()
+
+
+@pytest.fixture(scope="session")
+def far() -> Iterator[Far]:
+    """A far side for all tests that leave it alive."""
+    with Far() as far:
+        yield far

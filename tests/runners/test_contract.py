@@ -22,15 +22,17 @@ KINDS = [
     pytest.param(("thread", "async"), id="thread, async tool"),
     pytest.param(("process", "sync"), id="process", marks=pytest.mark.process),
     pytest.param(("process", "async"), id="process, async tool", marks=pytest.mark.process),
+    pytest.param(("remote", "sync"), id="behind a socket", marks=pytest.mark.process),
+    pytest.param(("remote", "async"), id="behind a socket, async tool", marks=pytest.mark.process),
 ]
 
 
 class Setup:
-    def __init__(self, runner: str, flavour: str) -> None:
+    def __init__(self, runner: str, flavour: str, own: dict[str, Runner]) -> None:
         self.name = runner
         self.flavour = flavour
         self.late: list[tuple[str, Execution]] = []
-        self.runners = Runners(Limits(), SystemClock(), on_late=lambda uid, execution: self.late.append((uid, execution)))
+        self.runners = Runners(Limits(), SystemClock(), on_late=lambda uid, execution: self.late.append((uid, execution)), own=own)
         self.runner: Runner = self.runners.pick(runner)
 
     def made(self, tool: str, arguments: dict[str, object] | None = None) -> Made:
@@ -43,7 +45,9 @@ class Setup:
 
 @pytest.fixture(params=KINDS)
 async def setup(request: pytest.FixtureRequest) -> AsyncIterator[Setup]:
-    made = Setup(*request.param)
+    runner, flavour = request.param
+    own: dict[str, Runner] = {"remote": request.getfixturevalue("far").runner()} if runner == "remote" else {}
+    made = Setup(runner, flavour, own)
     yield made
     await made.runners.close()
     assert await soon(lambda: asyncio.all_tasks() == {asyncio.current_task()}), "a task was left behind"

@@ -14,7 +14,7 @@ from callgate._limits import Limits
 from callgate._runners.inline import InlineRunner
 from callgate._runners.strays import OnLate
 from callgate.errors import UsageError
-from callgate.protocols import InstantRunner, Runner, Start
+from callgate.protocols import DistantRunner, InstantRunner, Runner, Start
 from callgate.tools.base import RunnerName, Tool
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class Runners:
         self._starts: dict[RunnerName, Start] = {}
         if taken := self._own.keys() & set(_OURS):
             raise UsageError(f"A runner cannot be called {', '.join(sorted(taken))}: that is one of callgate's own. Choose another name.")
+        self._distant = [runner for runner in self._own.values() if isinstance(runner, DistantRunner)]
+        for runner in self._distant:
+            runner.on_late = on_late
 
     def start(self, name: RunnerName) -> Start:
         """How the runner of this name starts an attempt; see `pick`."""
@@ -95,10 +98,12 @@ class Runners:
         """Make sure, when a tool is registered, that this runner will be able to start it.
 
         Raises:
-            UsageError: There is no such runner, a process could not find the tool, or process tools do not run on this system.
+            UsageError: There is no such runner, another process could not find the tool, or process tools do not run on this system.
         """
         if name not in _OURS:
-            self.pick(name)
+            runner = self.pick(name)
+            if isinstance(runner, DistantRunner):
+                runner.check(tool)
         if name == "process":
             from callgate._runners.process import process_target
 
@@ -108,12 +113,12 @@ class Runners:
     @property
     def abandoned(self) -> int:
         """How much code still runs that could not be stopped."""
-        return sum(runner.abandoned for runner in self._made.values())
+        return sum(runner.abandoned for runner in (*self._made.values(), *self._distant))
 
     @property
     def late(self) -> int:
         """How many answers came after their call had ended."""
-        return sum(runner.late for runner in self._made.values())
+        return sum(runner.late for runner in (*self._made.values(), *self._distant))
 
     async def close(self) -> None:
         """End everything that runs, in bounded time. Idempotent."""
