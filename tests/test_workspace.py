@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from callgate._workspace import Entry, PathNotFound, PathRefused, Workspace, is_protected, lexical, shown, strength
+from callgate._workspace import Entry, PathNotFound, PathRefused, Workspace, is_protected, lexical, shown, stamp_of, strength
 from callgate._workspace.beneath import Opener, open_by_kernel, open_by_walk, rename_new
 from callgate._workspace.ignore import Ignore
 from callgate._workspace.tree import Glob
@@ -202,9 +202,29 @@ def test_listing_shows_links_as_links_and_odd_names_escaped(top: Path, workspace
     (top / "root/out").symlink_to("../outside/secret.txt")
     with open(os.fsencode(top / "root") + b"/\xff\n", "wb"):
         pass
-    entries = workspace.list_dir().entries
-    assert Entry(path="out", kind="link") in entries
-    assert Entry(path="\\udcff\\n", kind="file", size=0) in entries
+    entries = {entry.path: entry for entry in workspace.list_dir().entries}
+    assert entries["out"] == Entry(path="out", kind="link")
+    assert (entries["\\udcff\\n"].kind, entries["\\udcff\\n"].size) == ("file", 0)
+
+
+def test_a_stamp_changes_with_every_write_and_with_nothing_else(top: Path, workspace: Workspace) -> None:
+    """Times that are put back do not hide a write; reading changes nothing."""
+    file = top / "root/a.txt"
+    stamps = [_stamp(workspace, "a.txt")]
+    times = file.stat()
+    workspace.read_bytes("a.txt")
+    assert _stamp(workspace, "a.txt") == stamps[0] == stamp_of(workspace.stat("a.txt"))
+    for content in ("x", "y", "longer"):
+        before = file.stat().st_ctime_ns
+        while file.stat().st_ctime_ns == before:  # the file system's clock ticks slowly
+            file.write_text(content)
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+        stamps.append(_stamp(workspace, "a.txt"))
+    assert len(set(stamps)) == 4
+
+
+def _stamp(workspace: Workspace, path: str) -> str:
+    return next(entry.stamp for entry in workspace.list_dir().entries if entry.path == path)
 
 
 def test_a_walk_is_bounded_ordered_and_follows_no_link(top: Path, workspace: Workspace) -> None:

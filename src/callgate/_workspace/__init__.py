@@ -11,7 +11,19 @@ from callgate._workspace.ignore import SKIPPED
 from callgate._workspace.paths import lexical, shown
 from callgate._workspace.protect import is_protected
 from callgate._workspace.refusals import PathNotFound, PathRefused
-from callgate._workspace.tree import Entry, Listing
+from callgate._workspace.tree import Entry, Listing, stamp_of
 from callgate._workspace.workspace import Workspace
 
-__all__ = ["SKIPPED", "Entry", "Listing", "PathNotFound", "PathRefused", "Workspace", "is_protected", "lexical", "shown", "strength"]
+__all__ = [
+    "SKIPPED",
+    "Entry",
+    "Listing",
+    "PathNotFound",
+    "PathRefused",
+    "Workspace",
+    "is_protected",
+    "lexical",
+    "shown",
+    "stamp_of",
+    "strength",
+]

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from callgate._workspace.paths import UNUSABLE
 
-__all__ = ["MAX_FOLDER", "Entry", "Glob", "Kind", "Listing", "entries", "kind_of", "walk"]
+__all__ = ["MAX_FOLDER", "Entry", "Glob", "Kind", "Listing", "entries", "kind_of", "stamp_of", "walk"]
 
 Kind = Literal["file", "directory", "link", "special"]
 MAX_FOLDER = 20_000
@@ -35,6 +35,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     kind: Kind
     size: int | None = None
     """In bytes; of files only."""
+    stamp: str = ""
+    """Of files only: another one where the file may have been written since. See `stamp_of`."""
 
 
 class Listing(Struct, frozen=True, kw_only=True):
@@ -53,6 +55,11 @@ def kind_of(found: os.stat_result) -> Kind:
     return "link" if stat.S_ISLNK(found.st_mode) else "special"
 
 
+def stamp_of(found: os.stat_result) -> str:
+    """Which state of a file this is: no write leaves it as it was, but one within the same tick of the file system's clock."""
+    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
 def entries(folder: int, prefix: str) -> tuple[list[Entry], bool]:
     """The names in an open directory, sorted, and whether some were left out. `prefix` is its own path below the root."""
     found: list[Entry] = []
@@ -66,7 +73,10 @@ def entries(folder: int, prefix: str) -> tuple[list[Entry], bool]:
                 continue
             kind = kind_of(status)
             path = f"{prefix}/{item.name}" if prefix else item.name
-            found.append(Entry(path=_sayable(path), kind=kind, size=status.st_size if kind == "file" else None))
+            if kind == "file":
+                found.append(Entry(path=_sayable(path), kind=kind, size=status.st_size, stamp=stamp_of(status)))
+            else:
+                found.append(Entry(path=_sayable(path), kind=kind))
     return sorted(found, key=_path), False
 
 

@@ -9,21 +9,43 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Literal, Protocol
 
-from callgate._workspace import PathRefused, Workspace
+from callgate._workspace import Entry, PathRefused, Workspace
 from callgate._workspace.tree import Glob
 from callgate.builtins._failures import Result
 from callgate.builtins._regex import Matcher
 from callgate.builtins._text import PAGE_BYTES, decoded, is_binary, snippet
 
-__all__ = ["Search", "finder"]
+__all__ = ["MAX_FILE", "Look", "Search", "TextIndex", "finder"]
 
-_MAX_FILE = 4_194_304
+MAX_FILE = 4_194_304
+"""Bytes of a file that is searched."""
 _MAX_TOTAL = 268_435_456
 _AROUND = 120
 
 Find = Callable[[str, int], list[tuple[int, int]]]
 """`(text, most) -> [(start, end)]`."""
+
+
+class Look(Protocol):
+    """What an index knows for one search."""
+
+    def judge(self, entry: Entry) -> Literal["read", "pass", "skip"]:
+        """Whether the file has to be read, is text that cannot match, or is none that is searched. In doubt: `read`."""
+        ...
+
+    def close(self) -> None:
+        """The search is over."""
+        ...
+
+
+class TextIndex(Protocol):
+    """What knows some files without reading them. Makes a search faster, never different."""
+
+    def look(self, workspace: Workspace, pattern: str) -> Look | None:
+        """Begin a search for this text, as it is or with other capitals; None where nothing is known. Never raises."""
+        ...
 
 
 def finder(pattern: str, *, regex: bool, ignore_case: bool, stack: ExitStack) -> Find:
@@ -49,9 +71,11 @@ def _literal(text: str, piece: str, ignore_case: bool, most: int) -> list[tuple[
 class Search:
     """One search over a workspace."""
 
-    def __init__(self, workspace: Workspace, *, stopped: Callable[[], bool]) -> None:
+    def __init__(self, workspace: Workspace, *, stopped: Callable[[], bool], index: TextIndex | None = None) -> None:
         self._workspace = workspace
         self._stopped = stopped
+        self._index = index
+        self._look: Look | None = None
         self._skipped = 0
         self._searched = 0
         self._cut = False
@@ -61,6 +85,10 @@ class Search:
         size = 0
         with ExitStack() as stack:
             find = finder(pattern, regex=regex, ignore_case=ignore_case, stack=stack)
+            if self._index is not None and not regex:
+                self._look = self._index.look(self._workspace, pattern)
+                if self._look is not None:
+                    stack.callback(self._look.close)
             for name, text in self._texts(path, glob):
                 for number, line in _lines(text, find(text, most * 4)):
                     size += len(name) + len(line.encode("utf-8", "replace"))
@@ -76,14 +104,22 @@ class Search:
         """The files to search, as text, in order of path; what is binary, too large or unreadable is skipped and counted."""
         wanted = Glob(glob) if glob else None
         total = 0
-        for name in self._names(path):
+        for name, entry in self._names(path):
             if self._stopped() or total > _MAX_TOTAL:
                 self._cut = True
                 return
             if wanted is not None and not wanted.matches(name):
                 continue
+            known = self._look.judge(entry) if self._look is not None and entry is not None else "read"
+            if known == "skip":
+                self._skipped += 1
+                continue
+            if known == "pass" and entry is not None:
+                total += entry.size or 0
+                self._searched += 1
+                continue
             try:
-                data = self._workspace.read_bytes(name, limit=_MAX_FILE)
+                data = self._workspace.read_bytes(name, limit=MAX_FILE)
             except PathRefused:
                 self._skipped += 1
                 continue
@@ -94,16 +130,16 @@ class Search:
             self._searched += 1
             yield name, decoded(data)[0]
 
-    def _names(self, path: str) -> Iterator[str]:
+    def _names(self, path: str) -> Iterator[tuple[str, Entry | None]]:
         if self._workspace.kind(path) == "file":
-            yield self._workspace.normalise(path)
+            yield self._workspace.normalise(path), None
             return
         with self._workspace.folder(path):
             for entry in self._workspace.walk(path):
                 if entry is None:
                     self._cut = True
                 elif entry.kind == "file":
-                    yield entry.path
+                    yield entry.path, entry
 
 
 def _lines(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, str]]:

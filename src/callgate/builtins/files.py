@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from callgate._workspace import Workspace, shown
 from callgate.builtins._failures import CannotDo, Result, told
-from callgate.builtins._search import Search
+from callgate.builtins._search import Search, TextIndex
 from callgate.builtins._text import decoded, is_binary, page
 from callgate.builtins._workspaces import Workspaces, folder_key
 from callgate.calls import Scope
@@ -25,10 +25,15 @@ _NEAR = 10
 
 
 class FileTools:
-    """The file tools, with the workspaces that they hold open between calls."""
+    """The file tools, with the workspaces that they hold open between calls.
 
-    def __init__(self) -> None:
+    Args:
+        index: Makes searches faster; None: every file is read.
+    """
+
+    def __init__(self, index: TextIndex | None = None) -> None:
         self._workspaces = Workspaces()
+        self._index = index
 
     def tools(self) -> list[Tool]:
         return [
@@ -172,7 +177,7 @@ class FileTools:
         """
         if not pattern:
             raise CannotDo("`pattern` is empty. Give the text to find; glob_files finds files by name.")
-        search = Search(self._workspace(context), stopped=lambda: context.signal.aborted)
+        search = Search(self._workspace(context), stopped=lambda: context.signal.aborted, index=self._index)
         return search.run(pattern, path, glob=glob, regex=regex, ignore_case=ignore_case, most=max(1, min(max_matches, 500)))
 
 
