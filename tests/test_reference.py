@@ -20,6 +20,7 @@ from callgate.cli._run_words import run
 from callgate.decide import RUN_STATUS
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
+from callgate.memory import MemoryLimits
 from callgate.models.dialects import DIALECTS
 from callgate.models.http import Timeouts
 from callgate.models.providers import PROVIDERS
@@ -55,6 +56,8 @@ def test_limits() -> None:
     shown = table("docs/reference/limits.md", "# Limits")
     assert {name: row[0] for name, row in shown.items()} == {name: f"`{getattr(Limits(), name)!r}`" for name in Limits.__struct_fields__}
     retries = {name: row[0] for name, row in table("docs/reference/limits.md", "## Retries").items()}
+    memory = {name: row[0] for name, row in table("docs/reference/limits.md", "## A memory").items()}
+    assert memory == {name: f"`{getattr(MemoryLimits(), name)!r}`" for name in MemoryLimits.__struct_fields__}
     assert retries == {name: f"`{getattr(RetryPolicy(), name)!r}`" for name in RetryPolicy.__struct_fields__}
 
 

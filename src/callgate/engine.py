@@ -50,7 +50,7 @@ from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, RecordFailed, UsageError
 from callgate.events import Body, Bus, Draft
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Journal, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import BlobStore, CacheStore, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
@@ -64,6 +64,7 @@ log = logging.getLogger("callgate")
 _NOWHERE = Scope()
 _DEFAULTS = Limits()
 _BLOB_BYTES = 268_435_456
+_MEMORY_END_S = 5.0
 _WORDS = attrgetter("run", "conversation", "tick", "principal", "actor", "workspace", "locale", "provider")
 
 
@@ -88,6 +89,7 @@ class Engine:
         restart: Consumes results that enrich the context instead of the history.
         redactor: Takes secrets out of whatever is recorded or shown.
         undo: Keeps what calls change in their workspace, so that it can be undone (`callgate.undo.Shadows`); None: nothing is kept.
+        memory: Follows the record and remembers what calls came to (`callgate.memory.Memory`); closed with the engine. None: nobody does.
         run: The id of the engine's own run, for scopes that name none.
     """
 
@@ -109,6 +111,7 @@ class Engine:
         restart: RestartHandler | None = None,
         redactor: Redactor | None = None,
         undo: WriteLog | None = None,
+        memory: Follower | None = None,
         clock: Clock | None = None,
         run: str = "",
     ) -> None:
@@ -162,6 +165,9 @@ class Engine:
         )
         for one in tools:
             self.register(one)
+        self._memory = memory
+        if memory is not None:
+            memory.follow(self.journal, self.bus, self.tools, redactor)
         self._given: Scope | None = None
         self._placed = _NOWHERE
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -459,8 +465,17 @@ class Engine:
         for flight in self._running.values():  # still in somebody's slow policy or hook: nothing of it has run, and nothing will
             self._endings.cancelled(flight, "the engine was closed")
         await self._runners.close()
+        await self._end_memory()
         self._cache.close()
         await self.journal.close()
+
+    async def _end_memory(self) -> None:
+        if self._memory is not None:
+            try:
+                async with asyncio.timeout(_MEMORY_END_S):
+                    await self._memory.close()
+            except Exception as error:
+                log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
 
     def close_sync(self) -> None:
         """Close an engine that was used through `call_sync`, or not at all.

@@ -11,11 +11,13 @@ from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from callgate._redact import Redactor
 from callgate._signals import AbortSignal
 from callgate.calls import Scope
-from callgate.events import Draft, Event
+from callgate.events import Bus, Draft, Event
 from callgate.queries import EventQuery
 from callgate.route import ApprovedCall, ValidatedCall
+from callgate.tools import ToolRegistry
 from callgate.tools.base import Tool
 from callgate.tools.context import ToolContext
 
@@ -27,6 +29,7 @@ __all__ = [
     "Deny",
     "DistantRunner",
     "Execution",
+    "Follower",
     "InstantPolicy",
     "Journal",
     "JournalStatus",
@@ -286,6 +289,22 @@ class WriteLog(Protocol):
 
     def finish(self, opened: object) -> Kept | None:
         """Keep what has changed since; None where nothing has. Called once for each `begin`, whatever became of the call."""
+        ...
+
+
+class Follower(Protocol):
+    """Follows an engine's record, beside the route: what it makes of it, and whether it can, is nothing to any call."""
+
+    def follow(self, journal: Journal, bus: Bus, tools: ToolRegistry, redactor: Redactor | None) -> None:
+        """Begin. The journal has what happened, the bus says that something did, the tools say what their calls write.
+
+        Args:
+            redactor: Takes secrets out of whatever is kept that is not from the journal.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End in bounded time, before the journal is closed. Idempotent."""
         ...
 
 

@@ -1,0 +1,26 @@
+"""Memory: what calls came to, notes, and the files that calls wrote, to be found again.
+
+`Memory` goes into an engine and follows its record; its tools give it to a model, and its index makes searches in files faster. Stands
+above the tools that come along, because it uses theirs; nothing below knows it. `PassageStore` is what others may plug in.
+"""
+
+from __future__ import annotations
+
+from callgate.memory.heap import MemoryPassages
+from callgate.memory.limits import MemoryLimits
+from callgate.memory.memory import Memory, MemoryStatus
+from callgate.memory.passages import Found, Passage, PassageKind, PassageQuery, PassageStore
+from callgate.memory.table import TablePassages
+
+__all__ = [
+    "Found",
+    "Memory",
+    "MemoryLimits",
+    "MemoryPassages",
+    "MemoryStatus",
+    "Passage",
+    "PassageKind",
+    "PassageQuery",
+    "PassageStore",
+    "TablePassages",
+]

@@ -1,0 +1,70 @@
+"""A text in pieces that each make sense: cut at headings, at what begins at the margin after a blank line, at blank lines, at lines.
+
+Pure. Every character of the text is in exactly one piece, in order.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+__all__ = ["MOST_CHARS", "Chunk", "chunks"]
+
+MOST_CHARS = 2_000
+"""Of one piece."""
+_FEWEST_CHARS = 500
+"""A piece is not ended before this for the sake of a better place."""
+_HEADING = re.compile(r"#{1,6}[ \t]")
+
+
+class Chunk(Struct, frozen=True, kw_only=True):
+    """One piece of a text."""
+
+    line: int
+    """Of its beginning, from 1."""
+    text: str
+
+
+def chunks(text: str) -> list[Chunk]:
+    """The text in pieces of at most `MOST_CHARS` characters; pieces of white space alone are left out."""
+    lines = _cut(text)
+    found: list[Chunk] = []
+    start = 0
+    while start < len(lines):
+        end = _end(lines, start)
+        piece = "".join(line for _, line in lines[start:end])
+        if piece.strip():
+            found.append(Chunk(line=lines[start][0], text=piece))
+        start = end
+    return found
+
+
+def _cut(text: str) -> list[tuple[int, str]]:
+    """Lines with their numbers; one that is longer than a piece comes as several."""
+    *whole, last = text.split("\n")
+    lines = [f"{line}\n" for line in whole] + ([last] if last else [])
+    return [(number, line[at : at + MOST_CHARS]) for number, line in enumerate(lines, 1) for at in range(0, len(line), MOST_CHARS)]
+
+
+def _end(lines: list[tuple[int, str]], start: int) -> int:
+    """Where the piece that begins at `start` ends: the best place that it can reach, of equals the last."""
+    size, best, best_weight = 0, start + 1, -1
+    for at in range(start, len(lines)):
+        if at > start and size >= _FEWEST_CHARS:
+            weight = _weight(lines[at - 1][1], lines[at][1])
+            if weight >= best_weight:
+                best, best_weight = at, weight
+        size += len(lines[at][1])
+        if size > MOST_CHARS:
+            return best if best_weight >= 0 else max(at, start + 1)
+    return len(lines)
+
+
+def _weight(before: str, line: str) -> int:
+    """How well a piece may begin with `line`."""
+    if _HEADING.match(line):
+        return 3
+    if before.strip():
+        return 0
+    return 2 if line[:1].strip() else 1

@@ -1,0 +1,192 @@
+"""The SQLite file of a memory: opened with care, brought to our version, one connection for writing and one for reading.
+
+Everything in it can be made again, from the journal and from the files themselves, so a damaged or outdated file may be deleted. What the
+tables mean is the business of `table`, `ledger` and `index`. A migration is never changed once it was published; a new one comes behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from callgate.errors import UsageError
+from callgate.memory.words import TOKENIZER
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["VERSION", "Database"]
+
+_APPLICATION: Final = 0x63676D31
+"""Written into the file's head, so that nothing else is taken for a memory."""
+_SAFE_SQLITE: Final = (3, 51, 3)
+_MIGRATIONS: Final = (
+    f"""
+    CREATE TABLE passages (
+        number       INTEGER PRIMARY KEY,
+        origin       TEXT NOT NULL,
+        place        INTEGER NOT NULL,
+        kind         TEXT NOT NULL,
+        at_ns        INTEGER NOT NULL,
+        principal    TEXT NOT NULL,
+        actor        TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        run          TEXT NOT NULL,
+        call         TEXT NOT NULL,
+        tool         TEXT NOT NULL,
+        workspace    TEXT NOT NULL,
+        path         TEXT NOT NULL,
+        line         INTEGER NOT NULL,
+        stamp        TEXT NOT NULL,
+        tags         TEXT NOT NULL,
+        words        TEXT NOT NULL,
+        UNIQUE (origin, place)
+    ) STRICT;
+    CREATE INDEX passages_by_age ON passages (kind, principal, at_ns);
+    CREATE INDEX passages_by_file ON passages (workspace, path, stamp) WHERE kind = 'file';
+    CREATE VIRTUAL TABLE passage_words USING fts5(words, tags, content='passages', content_rowid='number', tokenize="{TOKENIZER}");
+    CREATE TRIGGER passage_added AFTER INSERT ON passages BEGIN
+        INSERT INTO passage_words (rowid, words, tags) VALUES (new.number, new.words, new.tags);
+    END;
+    CREATE TRIGGER passage_dropped AFTER DELETE ON passages BEGIN
+        INSERT INTO passage_words (passage_words, rowid, words, tags) VALUES ('delete', old.number, old.words, old.tags);
+    END;
+    CREATE TABLE cursors (
+        journal  TEXT PRIMARY KEY,
+        position INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE marks (
+        number    INTEGER PRIMARY KEY AUTOINCREMENT,
+        workspace TEXT NOT NULL,
+        path      TEXT NOT NULL,
+        since_ns  INTEGER NOT NULL,
+        cause     TEXT NOT NULL,
+        failures  INTEGER NOT NULL,
+        UNIQUE (workspace, path)
+    ) STRICT;
+    CREATE TABLE trees (
+        number INTEGER PRIMARY KEY,
+        root   TEXT NOT NULL UNIQUE
+    ) STRICT;
+    CREATE TABLE indexed (
+        number INTEGER PRIMARY KEY,
+        tree   INTEGER NOT NULL,
+        path   TEXT NOT NULL,
+        stamp  TEXT NOT NULL,
+        kind   TEXT NOT NULL,
+        bytes  INTEGER NOT NULL,
+        UNIQUE (tree, path)
+    ) STRICT;
+    CREATE VIRTUAL TABLE grams USING fts5(
+        text, content='', contentless_delete=1, detail=none, tokenize='trigram case_sensitive 1'
+    );
+    """,
+)
+VERSION: Final = len(_MIGRATIONS)
+
+
+class Database:
+    """The file, for several threads.
+
+    Args:
+        path: Made if it does not exist, its folder too, for its owner only. `:memory:` keeps nothing.
+
+    Raises:
+        UsageError: It cannot be opened, is something else, or was written by a newer callgate.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._guard = threading.RLock()
+        self._reading = threading.Lock()
+        self._writer = _opened(self.path)
+        self._reader = self._writer if self.path == ":memory:" else _opened(self.path)
+        self._closed = False
+
+    @contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """One transaction: all of it is kept when the block ends, or nothing."""
+        with self._guard:
+            self._check()
+            with self._writer as connection:
+                connection.execute("UPDATE cursors SET position = position WHERE 0")  # take the lock before anything is read
+                yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """One view of the file: everything read in the block is of the same moment."""
+        with self._guard if self._reader is self._writer else self._reading:
+            self._check()
+            with self._reader as connection:
+                yield connection
+
+    @property
+    def identities(self) -> set[tuple[int, int]]:
+        """The device and inode of the files that this is, for whoever must not take them for somebody's work."""
+        files = (Path(f"{self.path}{end}") for end in ("", "-wal", "-shm"))
+        stats = [os.stat(file) for file in files if file.is_file()]
+        return {(one.st_dev, one.st_ino) for one in stats}
+
+    def _check(self) -> None:
+        if self._closed:
+            raise UsageError(f"The memory {self.path} is closed. Open it again.")
+
+    def close(self) -> None:
+        """Let go of the file. Idempotent."""
+        with self._guard, self._reading:
+            if not self._closed:
+                self._closed = True
+                self._reader.close()
+                self._writer.close()
+
+
+def _opened(path: str) -> apsw.Connection:
+    import apsw
+
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < _SAFE_SQLITE or "ENABLE_FTS5" not in apsw.compile_options:
+        raise UsageError(f"SQLite {apsw.sqlite_lib_version()} as installed has no safe full-text search. Install a newer apsw.")
+    try:
+        _make_private(path)
+        connection = apsw.Connection(path)
+        connection.set_busy_timeout(5000)
+        _check_kind(connection, path)
+        for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+            connection.execute(f"PRAGMA {pragma}")
+        _migrate(connection)
+    except (OSError, apsw.Error) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(
+            f"{path} cannot be used as a memory: {why}. Give another file. A damaged memory may be deleted: it is made again from the"
+            " journal."
+        ) from error
+    return connection
+
+
+def _make_private(path: str) -> None:
+    """It holds what files and calls held: nobody else reads it."""
+    if path != ":memory:":
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _check_kind(connection: apsw.Connection, path: str) -> None:
+    present = int(connection.execute("PRAGMA user_version").get)
+    application = int(connection.execute("PRAGMA application_id").get)
+    if application != _APPLICATION and (present or connection.execute("SELECT count(*) FROM sqlite_master").get):
+        raise UsageError(f"{path} is a database, but no memory. Give another file.")
+    if present > VERSION:
+        raise UsageError(f"{path} was written by a newer callgate (memory version {present}; this one knows {VERSION}). Upgrade callgate.")
+
+
+def _migrate(connection: apsw.Connection) -> None:
+    with connection:
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")  # takes the lock: of two at once, the second finds it done
+        present = int(connection.execute("PRAGMA user_version").get)
+        for number, statements in enumerate(_MIGRATIONS[present:], present + 1):
+            connection.execute(statements)
+            connection.execute(f"PRAGMA user_version = {number}")

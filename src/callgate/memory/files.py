@@ -1,0 +1,138 @@
+"""What calls wrote to files becomes passages: read, freed of secrets, cut into pieces, kept.
+
+Secrets leave the whole text before it is cut, so that none is missed because a cut went through it. Only text files in the call's
+workspace, within limits; none that a search passes over, and none whose name says that it holds secrets. What is gone or is no longer such
+a file is forgotten. Knows nothing of journals.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import msgspec
+
+from callgate._redact import Redactor
+from callgate._workspace import Entry, PathRefused, Workspace, is_protected, stamp_of
+from callgate.builtins._text import decoded, is_binary
+from callgate.errors import UsageError
+from callgate.memory.chunks import chunks
+from callgate.memory.ledger import Mark
+from callgate.memory.limits import MemoryLimits
+from callgate.memory.passages import Passage, PassageStore
+
+__all__ = ["Files", "file_origin", "without_secrets"]
+
+log = logging.getLogger("callgate")
+_TICK_NS = 50_000_000
+_COARSE_TICK_NS = 2_000_000_000
+"""How far a file system's clock may be behind ours: one that knows whole seconds only."""
+_text = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def file_origin(workspace: str, path: str) -> str:
+    return f"file:{workspace}\n{path}"
+
+
+def without_secrets(redactor: Redactor | None, text: str) -> str:
+    """The text as it may be kept."""
+    if redactor is None:
+        return text
+    return _text(redactor.redact(msgspec.json.encode({"text": text})))["text"]
+
+
+class Files:
+    """Takes in what a mark stands for."""
+
+    def __init__(self, store: PassageStore, limits: MemoryLimits, redactor: Redactor | None = None) -> None:
+        self._store = store
+        self._limits = limits
+        self.redactor = redactor
+
+    def take_in(self, mark: Mark) -> None:
+        """Bring what is kept of these files up to date.
+
+        Raises:
+            UsageError: The workspace is gone.
+        """
+        with Workspace(mark.workspace, sync=False) as workspace:
+            held = self._store.files(mark.workspace)
+            kind = workspace.kind(mark.path or ".")
+            paths = [mark.path] if kind == "file" else list(self._changed(workspace, mark, held)) if kind == "directory" else []
+            for path in paths:
+                self._store.keep({file_origin(mark.workspace, path): self._passages(workspace, path, mark)})
+            gone = [path for path in held if _within(path, mark.path) and path not in paths and workspace.kind(path) != "file"]
+            if gone:
+                self._store.keep({file_origin(mark.workspace, path): () for path in gone})
+
+    def _changed(self, workspace: Workspace, mark: Mark, held: dict[str, str]) -> Iterator[str]:
+        """The files below a folder that the call may have written, up to a limit."""
+        found = 0
+        moved = set(held.values())
+        for entry in workspace.walk(mark.path or "."):
+            if entry is None or entry.kind != "file" or held.get(entry.path) == entry.stamp:
+                continue
+            if entry.stamp not in moved and not _is_new(entry, mark):
+                continue
+            found += 1
+            if found > self._limits.files_per_call:
+                log.warning(
+                    "Memory: %s changed more than %d files; the rest is not remembered.", mark.cause.tool, self._limits.files_per_call
+                )
+                return
+            yield entry.path
+
+    def _passages(self, workspace: Workspace, path: str, mark: Mark) -> list[Passage]:
+        text, stamp = self._readable(workspace, path)
+        if not text:
+            return []
+        cause = mark.cause
+        origin = file_origin(mark.workspace, path)
+        return [
+            Passage(
+                origin=origin,
+                kind="file",
+                text=chunk.text,
+                at_ns=mark.since_ns,
+                principal=cause.principal,
+                actor=cause.actor,
+                conversation=cause.conversation,
+                run=cause.run,
+                call=cause.call,
+                tool=cause.tool,
+                workspace=mark.workspace,
+                path=path,
+                line=chunk.line,
+                stamp=stamp,
+            )
+            for chunk in chunks(without_secrets(self.redactor, text))
+        ]
+
+    def _readable(self, workspace: Workspace, path: str) -> tuple[str, str]:
+        """The text and its stamp; empty where the file is none that is remembered."""
+        if workspace.protected(path) or is_protected(path) or workspace.ignored(path) or without_secrets(self.redactor, path) != path:
+            return "", ""
+        try:
+            stamp = stamp_of(workspace.stat(path))
+            data = workspace.read_bytes(path, limit=self._limits.file_bytes)
+        except PathRefused:
+            return "", ""
+        return ("", "") if is_binary(data) else (decoded(data)[0], stamp)
+
+    def is_current(self, passage: Passage) -> bool:
+        """Whether the file is still in the state that the passage is of."""
+        try:
+            with Workspace(passage.workspace, sync=False) as workspace:
+                return stamp_of(workspace.stat(passage.path)) == passage.stamp
+        except (PathRefused, UsageError):
+            return False
+
+
+def _is_new(entry: Entry, mark: Mark) -> bool:
+    """Whether the file was touched since the call came: by the time of its last change, which no program sets."""
+    changed_ns = int(entry.stamp.rpartition(":")[2] or 0)
+    return changed_ns >= mark.since_ns - (_TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS)
+
+
+def _within(path: str, folder: str) -> bool:
+    return not folder or path == folder or path.startswith(f"{folder}/")

@@ -1,0 +1,131 @@
+"""Follow a journal: what ended since the last look is remembered, and the files that it may have written are marked.
+
+The journal is the queue: nothing waits in this process but one page of events, and a memory that was not there reads on where it
+stopped. Only what is durable counts, so that no memory outlives its event. Every step may be done twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from callgate.events import TERMINAL, Event
+from callgate.memory.ended import changes_of, ended_calls, marks_of
+from callgate.memory.ledger import Ledger
+from callgate.memory.limits import MemoryLimits
+from callgate.memory.passages import Passage, PassageStore
+from callgate.queries import EventQuery
+from callgate.tools import ToolRegistry
+
+__all__ = ["Find", "Following", "Progress"]
+
+_PAGE = 500
+_MOST_OPEN = 10_000
+
+
+Find = Callable[[EventQuery], Iterable[Event]]
+"""Events by their call, or after a position, up to a limit."""
+
+Progress = Literal["all", "some", "early"]
+"""Whether everything was read, there is more, or what there is is not durable yet."""
+
+
+class Following:
+    """One journal's way into a memory. Safe to use from several threads.
+
+    Args:
+        tools: Say what their calls write; a call of another tool may have written anything.
+        lasting: Whether the journal outlives this process, so that its position is worth keeping.
+    """
+
+    def __init__(
+        self,
+        find: Find,
+        ledger: Ledger,
+        store: PassageStore,
+        limits: MemoryLimits,
+        *,
+        tools: ToolRegistry | None = None,
+        lasting: bool = True,
+    ) -> None:
+        self._find = find
+        self._ledger = ledger
+        self._store = store
+        self._limits = limits
+        self._tools = tools
+        self._lasting = lasting
+        self._guard = threading.Lock()
+        self._name = ""
+        self._position = 0
+        self._open: OrderedDict[str, list[Event]] = OrderedDict()
+
+    def take_in(self, most: int, durable: Callable[[], int] | None = None) -> Progress:
+        """Read on, `most` events at most.
+
+        Args:
+            durable: Tells the position beyond which events do not count yet; None: all do.
+        """
+        with self._guard:
+            while most > 0 and self._identified():
+                found = list(self._find(EventQuery(after=self._position, limit=min(_PAGE, most))))
+                upto = durable() if durable is not None else None
+                page = [event for event in found if upto is None or event.position <= upto]
+                if not page:
+                    return "early" if found else "all"
+                self._keep(page)
+                most -= len(page)
+            return "some" if most <= 0 else "all"
+
+    def from_the_first(self) -> None:
+        """Read everything again."""
+        with self._guard:
+            if self._identified():
+                self._position = 0
+
+    def _identified(self) -> bool:
+        """Know which journal this is: by its first event, which never changes."""
+        if not self._name:
+            first = next(iter(self._find(EventQuery(limit=1))), None)
+            if first is None:
+                return False
+            said = f"{first.run}\0{first.at_ns}\0{first.hash}"
+            self._name = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
+            self._position = self._ledger.position(self._name) if self._lasting else 0
+        return True
+
+    def _keep(self, page: list[Event]) -> None:
+        calls = ended_calls(self._complete(page))
+        changes: dict[str, list[Passage]] = {}
+        for call in calls:
+            changes |= changes_of(call, self._name)
+        marks = [mark for call in calls for mark in marks_of(call, self._tools)]
+        self._ledger.mark([replace(mark, workspace=os.path.realpath(mark.workspace)) for mark in marks])
+        if changes:
+            self._store.keep(changes)
+        for principal in {call.word("principal") for call in calls}:
+            if self._store.count("call", principal) > self._limits.calls:
+                self._store.trim("call", principal, self._limits.calls)
+        self._position = page[-1].position
+        if self._lasting:
+            self._ledger.move(self._name, self._position)
+
+    def _complete(self, page: list[Event]) -> list[Event]:
+        """All events of the calls that end on this page; of others, keep what is here for later."""
+        done: list[Event] = []
+        for event in page:
+            if event.kind == "call.received":
+                self._open[event.call] = [event]
+            elif event.call in self._open:
+                self._open[event.call].append(event)
+            if event.kind in TERMINAL:
+                mine = self._open.pop(event.call, [])
+                done += mine or self._find(EventQuery(call=event.call))
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
+        return done

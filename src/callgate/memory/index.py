@@ -1,0 +1,249 @@
+"""An index of the text files of workspaces, so that a search reads only the files that can match.
+
+It holds each file's stamp, whether it is text, and which runs of three characters occur in it: no file's text, and nothing at all of files
+whose name says that they hold secrets. A search asks it about every file that it meets: one that is unknown, was written since or is marked
+is read as if there were no index, so answers are the same with and without. What was found outdated is looked at afterwards, in the
+background.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+
+from callgate._workspace import Entry, PathRefused, Workspace, is_protected, stamp_of
+from callgate.builtins._search import MAX_FILE
+from callgate.builtins._text import decoded, is_binary
+from callgate.memory.database import Database
+from callgate.memory.ledger import Ledger
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["Known", "WorkspaceIndex", "folded", "grams"]
+
+log = logging.getLogger("callgate")
+_GRAM: Final = 3
+_MOST_GRAMS: Final = 24
+_LARGEST_FILE: Final = 1_048_576
+_MOST_BYTES: Final = 268_435_456
+_AT_ONCE: Final = 200
+_TICK_S: Final = 0.05
+_COARSE_TICK_S: Final = 2.0
+
+Kind = Literal["text", "binary", "large", "unread"]
+
+
+class Known(Struct, frozen=True):
+    """What is on file about one file."""
+
+    number: int
+    stamp: str
+    kind: Kind
+
+
+def folded(text: str) -> str:
+    """The text with small letters, each character for itself: what is a part of a text is a part of it folded, too."""
+    return text.replace("\u03a3", "\u03c3").lower().replace("\u03c2", "\u03c3").replace("\0", "\1")
+
+
+def grams(pattern: str) -> list[str]:
+    """Runs of three characters that every text with this pattern has, whatever its capitals; some of them, if there are many."""
+    text = folded(pattern)
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        return []
+    found = list(dict.fromkeys(text[at : at + _GRAM] for at in range(len(text) - _GRAM + 1)))
+    return found[:: max(1, -(-len(found) // _MOST_GRAMS))]
+
+
+class WorkspaceIndex:
+    """The index, of as many workspaces as calls name.
+
+    Args:
+        wanted: Told the folder and the paths that a search found outdated; None for paths: all of it.
+    """
+
+    def __init__(self, database: Database, ledger: Ledger, wanted: Callable[[str, list[str] | None], None]) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._wanted = wanted
+
+    # Searching
+
+    def look(self, workspace: Workspace, pattern: str) -> _Look | None:
+        """See `TextIndex`."""
+        try:
+            asked = grams(pattern)
+            marked = self._ledger.marked(workspace.root)
+            with self._database.reading() as connection:
+                known = _known(connection, workspace.root)
+                matching = _matching(connection, asked) if asked and known else None
+            return _Look(known, matching, marked, lambda paths: self._wanted(workspace.root, paths), self._database.identities)
+        except Exception as error:
+            log.error("Memory: the index of %s cannot be used, so files are read: %s", workspace.root, error)
+            return None
+
+    def has(self, root: str) -> bool:
+        """Whether this workspace has been indexed."""
+        with self._database.reading() as connection:
+            return bool(connection.execute("SELECT count(*) FROM trees WHERE root = ?", (root,)).get)
+
+    def count(self) -> int:
+        """How many files are known."""
+        with self._database.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM indexed").get)
+
+    # Keeping it true
+
+    def refresh(self, root: str, paths: Iterable[str] | None, stopped: Callable[[], bool]) -> None:
+        """Look again at these files and folders, or at all that a search would meet; stops early where `stopped` says so."""
+        with Workspace(root, sync=False) as workspace:
+            with self._database.reading() as connection:
+                known = _known(connection, root)
+            stale, gone = _outdated(workspace, known, ("",) if paths is None else tuple(paths))
+            self._forget(root, gone)
+            for at in range(0, max(1, len(stale)), _AT_ONCE):
+                if stopped():
+                    return
+                self._take(workspace, root, stale[at : at + _AT_ONCE], stopped)
+
+    def _take(self, workspace: Workspace, root: str, paths: list[str], stopped: Callable[[], bool]) -> None:
+        read = [(path, *_read(workspace, path)) for path in paths if not stopped()]
+        with self._database.writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO trees (root) VALUES (?)", (root,))
+            tree = int(connection.execute("SELECT number FROM trees WHERE root = ?", (root,)).get)
+            left = _MOST_BYTES - int(connection.execute("SELECT coalesce(sum(bytes), 0) FROM indexed WHERE tree = ?", (tree,)).get)
+            for path, stamp, kind, text in read:
+                left -= len(text)
+                _put(connection, tree, path, stamp, "unread" if kind == "text" and left < 0 else kind, text if left >= 0 else "")
+
+    def _forget(self, root: str, paths: list[str]) -> None:
+        if paths:
+            with self._database.writing() as connection:
+                tree = int(connection.execute("SELECT coalesce(max(number), 0) FROM trees WHERE root = ?", (root,)).get)
+                for path in paths:
+                    _drop(connection, tree, path)
+
+
+class _Look:
+    """What was known when a search began."""
+
+    def __init__(
+        self,
+        known: dict[str, Known],
+        matching: set[int] | None,
+        marked: set[str],
+        outdated: Callable[[list[str] | None], None],
+        own: set[tuple[int, int]],
+    ) -> None:
+        self._known = known
+        self._matching = matching
+        self._marked = marked
+        self._everything = "" in marked
+        self._outdated = outdated
+        self._own = {inode for _, inode in own}
+        self._stale: list[str] = []
+
+    def judge(self, entry: Entry) -> Literal["read", "pass", "skip"]:
+        known = self._known.get(entry.path)
+        if known is None or known.stamp != entry.stamp:
+            if int(entry.stamp.partition(":")[0] or 0) not in self._own:
+                self._stale.append(entry.path)
+            return "read"
+        if self._marked and (self._everything or self._is_marked(entry.path)):
+            return "read"
+        if known.kind in ("binary", "large"):
+            return "skip"
+        return "pass" if known.kind == "text" and self._matching is not None and known.number not in self._matching else "read"
+
+    def _is_marked(self, path: str) -> bool:
+        names = path.split("/")
+        return any("/".join(names[: end + 1]) in self._marked for end in range(len(names)))
+
+    def close(self) -> None:
+        if self._stale:
+            self._outdated(self._stale if self._known and len(self._stale) <= _AT_ONCE else None)
+
+
+def _outdated(workspace: Workspace, known: dict[str, Known], paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Files to look at, and files that are gone. One that is named is looked at whatever its stamp says."""
+    stale, here, below = list[str](), set[str](), list[str]()
+    for path in paths:
+        kind = workspace.kind(path or ".")
+        if kind == "file":
+            stale.append(path)
+            here.add(path)
+            continue
+        below.append(f"{path}/" if path else "")
+        for entry in workspace.walk(path or ".") if kind == "directory" else ():
+            if entry is not None and entry.kind == "file":
+                here.add(entry.path)
+                if entry.path not in known or known[entry.path].stamp != entry.stamp:
+                    stale.append(entry.path)
+    asked = set(paths)
+    gone = [path for path in known if path not in here and (path in asked or path.startswith(tuple(below)))]
+    return list(dict.fromkeys(stale)), gone
+
+
+def _known(connection: apsw.Connection, root: str) -> dict[str, Known]:
+    sql = "SELECT path, indexed.number, stamp, kind FROM indexed JOIN trees ON trees.number = tree WHERE root = ?"
+    return {path: Known(number, stamp, kind) for path, number, stamp, kind in connection.execute(sql, (root,))}
+
+
+def _matching(connection: apsw.Connection, asked: list[str]) -> set[int]:
+    expression = " AND ".join('"{}"'.format(gram.replace('"', '""')) for gram in asked)
+    return {int(number) for (number,) in connection.execute("SELECT rowid FROM grams WHERE grams MATCH ?", (expression,))}
+
+
+def _read(workspace: Workspace, path: str) -> tuple[str, Kind, str]:
+    """The file's stamp, what it is, and its text where that is indexed."""
+    try:
+        found = workspace.stat(path)
+        if is_protected(path):
+            return stamp_of(found), "unread", ""
+        _wait_a_tick(found)
+        with workspace.open_read(path) as file:
+            before = os.fstat(file.fileno())
+            data = file.read(_LARGEST_FILE + 1) if before.st_size <= MAX_FILE else b""
+            after = os.fstat(file.fileno())
+    except (PathRefused, OSError):
+        return "", "unread", ""
+    return stamp_of(before), *_kind_and_text(data, before.st_size, same=stamp_of(before) == stamp_of(after))
+
+
+def _kind_and_text(data: bytes, size: int, *, same: bool) -> tuple[Kind, str]:
+    if size > MAX_FILE:
+        return "large", ""
+    if not same or len(data) != min(size, _LARGEST_FILE + 1):
+        return "unread", ""
+    if is_binary(data):
+        return "binary", ""
+    return ("unread", "") if size > _LARGEST_FILE else ("text", folded(decoded(data)[0]))
+
+
+def _wait_a_tick(found: os.stat_result) -> None:
+    """Read a file only when whatever is written to it later gets another time: file systems' clocks tick slowly."""
+    coarse = found.st_ctime_ns % 1_000_000_000 == 0 and found.st_mtime_ns % 1_000_000_000 == 0
+    tick_s = _COARSE_TICK_S if coarse else _TICK_S
+    age_s = (time.time_ns() - max(found.st_ctime_ns, found.st_mtime_ns)) / 1e9
+    if 0 <= age_s < tick_s:
+        time.sleep(tick_s - age_s)
+
+
+def _put(connection: apsw.Connection, tree: int, path: str, stamp: str, kind: Kind, text: str) -> None:
+    _drop(connection, tree, path)
+    sql = "INSERT INTO indexed (tree, path, stamp, kind, bytes) VALUES (?, ?, ?, ?, ?)"
+    connection.execute(sql, (tree, path, stamp, kind, len(text)))
+    if kind == "text":
+        connection.execute("INSERT INTO grams (rowid, text) VALUES (last_insert_rowid(), ?)", (text,))
+
+
+def _drop(connection: apsw.Connection, tree: int, path: str) -> None:
+    for (number,) in list(connection.execute("SELECT number FROM indexed WHERE tree = ? AND path = ?", (tree, path))):
+        connection.execute("DELETE FROM grams WHERE rowid = ?", (number,))
+        connection.execute("DELETE FROM indexed WHERE number = ?", (number,))

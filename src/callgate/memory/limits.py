@@ -1,0 +1,36 @@
+"""Every bound of a memory in one place."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+__all__ = ["MemoryLimits"]
+
+
+class MemoryLimits(Struct, frozen=True, kw_only=True):
+    """How much one memory takes. Sizes in bytes of UTF-8."""
+
+    note_bytes: int = 8_192
+    """One note."""
+    notes: int = 10_000
+    """Notes of one principal; the next one is refused."""
+    note_tags: int = 16
+    """Tags of one note, of 64 characters each."""
+    calls: int = 100_000
+    """Calls of one principal; the oldest go first."""
+    query_chars: int = 1_000
+    """One question; of it, the first 32 words count."""
+    found: int = 50
+    """Passages that one question gives at most."""
+    file_bytes: int = 1_048_576
+    """A larger file is not remembered."""
+    files_per_call: int = 1_000
+    """Files that are taken in because of one call that does not say what it writes."""
+    waiting: int = 64
+    """Workspaces whose index waits to be refreshed; one more has to wait for its next search."""
+    attempts: int = 3
+    """How often a file is tried that cannot be taken in."""
+    events_per_question: int = 20_000
+    """Events that a question reads from the journal before it is answered."""
+    close_s: float = 2.0
+    """Seconds that closing waits for what is being taken in; the rest is done when the memory is opened again."""

@@ -1,0 +1,254 @@
+"""`Memory`: what an agent's calls came to, the notes it made and the files it wrote, to be found again.
+
+Give it to an engine, and it follows the record: whatever ended is remembered, and what calls wrote to a workspace is marked, read again and
+indexed, all of it in the background and beside the route. It fails no call and keeps none waiting. What it holds of calls and notes is made
+from the journal, what it holds of files from the files, and all of it can be made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate._redact import Redactor
+from callgate.calls import Scope
+from callgate.errors import UsageError
+from callgate.events import Bus, Event
+from callgate.memory.background import Background
+from callgate.memory.chores import Chores
+from callgate.memory.database import Database
+from callgate.memory.files import Files
+from callgate.memory.following import Find, Following
+from callgate.memory.ledger import Cause, Ledger, Mark
+from callgate.memory.limits import MemoryLimits
+from callgate.memory.notes import Notes
+from callgate.memory.passages import Found, Passage, PassageQuery, PassageStore
+from callgate.memory.table import TablePassages
+from callgate.memory.tools import MemoryTools
+from callgate.protocols import Journal
+from callgate.queries import EventQuery
+from callgate.tools import Tool, ToolRegistry
+
+__all__ = ["Memory", "MemoryStatus"]
+
+log = logging.getLogger("callgate")
+_DEFAULTS = MemoryLimits()
+_QUESTION_S = 2.0
+"""How long a question waits for files that were written a moment ago."""
+_DURABLE_S = 0.02
+_DURABLE_TIMES = 100
+_MOST = 1_000_000_000
+
+
+class MemoryStatus(Struct, frozen=True, kw_only=True):
+    """How a memory does, for an operator."""
+
+    where: str
+    notes: int
+    calls: int
+    pieces: int
+    """Of files."""
+    indexed: int
+    """Files that searches know."""
+    marked: int
+    """Files and folders that have still to be looked at."""
+    failure: str = ""
+    """What went wrong last; empty where nothing did."""
+
+
+class Memory:
+    """A memory in a file. Hand it to `Engine(memory=...)`, and `tools()` to the same engine for a model to use.
+
+    Args:
+        path: Made if it does not exist, its folder too.
+        store: Where passages are kept; None: in the same file, found by full-text search.
+        limits: Every bound.
+
+    Raises:
+        UsageError: The file cannot be used.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, store: PassageStore | None = None, limits: MemoryLimits = _DEFAULTS) -> None:
+        self.limits = limits
+        self._database = Database(path)
+        self._ledger = Ledger(self._database)
+        self._store: PassageStore = store or TablePassages(self._database)
+        self._files = Files(self._store, limits)
+        self._notes = Notes(self._store, limits, self._files)
+        self._background = Background(self._chore)
+        self._chores = Chores(
+            self._database,
+            self._ledger,
+            self._files,
+            limits,
+            stopped=lambda: self._background.stopping,
+            wake=self._background.wake,
+        )
+        self.index = self._chores.index
+        """For `workspace_tools(index=...)`: makes searches faster."""
+        self._following: Following | None = None
+        self._durable: Callable[[], int] = lambda: 0
+
+    def tools(self) -> list[Tool]:
+        """`remember`, `recall` and `forget`, for an engine."""
+        return MemoryTools(self).tools()
+
+    # Following an engine
+
+    def follow(self, journal: Journal, bus: Bus, tools: ToolRegistry, redactor: Redactor | None) -> None:
+        """See `callgate.protocols.Follower`."""
+        if self._following is not None:
+            raise UsageError("This memory follows an engine already. Make another Memory of the same file for another engine.")
+        self._files.redactor = redactor
+        self._durable = lambda: journal.status().written
+        lasting = journal.strength != "memory"
+        self._following = Following(_finder(journal), self._ledger, self._store, self.limits, tools=tools, lasting=lasting)
+        bus.subscribe(lambda topic, item: self._background.wake(), "tool.completed", "call.aborted", "call.restarted")
+
+    async def settled(self, timeout_s: float = 30.0) -> bool:
+        """Wait until everything that ended by now is taken in; False where the time was not enough."""
+        return await asyncio.to_thread(self._background.settled, timeout_s)
+
+    def _chore(self) -> bool:
+        """One round of what there is to do; whether that was all."""
+        all_done = self._read_on() and self._chores.look_at_files()
+        if all_done:
+            self._chores.refresh_indexes()
+        return all_done
+
+    def _read_on(self) -> bool:
+        """Read the next events, those that are about to be durable too; whether that was all."""
+        if self._following is None:
+            return True
+        for _ in range(_DURABLE_TIMES):
+            progress = self._following.take_in(self.limits.events_per_question, self._durable)
+            if progress != "early" or self._background.stopping:
+                return progress != "some"
+            time.sleep(_DURABLE_S)
+        return True
+
+    # Notes
+
+    def remember(self, text: str, *, tags: Iterable[str] = (), principal: str = "", scope: Scope | None = None, call: str = "") -> str:
+        """Keep a note and return its id. The same text of the same principal is one note.
+
+        Args:
+            principal: Whose note it is; `scope` says it, and more, where a call makes it.
+
+        Raises:
+            CallgateError: It is empty or too large, or there are too many.
+        """
+        return self._notes.keep(text, list(tags), scope or Scope(principal=principal), call)
+
+    def forget(self, identity: str, *, principal: str = "") -> None:
+        """Delete a note.
+
+        Raises:
+            CallgateError: This principal has no such note.
+        """
+        self._notes.forget(identity, principal)
+
+    # Questions
+
+    def search(self, query: PassageQuery) -> list[Found]:
+        """The passages that answer best; those of files that have changed since are left out, and looked at again."""
+        text, limit = query.text[: self.limits.query_chars], max(1, min(query.limit, self.limits.found))
+        found = self._store.search(replace(query, text=text, limit=limit))
+        stale = [one.passage for one in found if one.passage.kind == "file" and not self._files.is_current(one.passage)]
+        if stale:
+            self._ledger.mark(_marks_again(stale))
+            self._background.wake()
+        return [one for one in found if one.passage not in stale]
+
+    def recalled(self, text: str, *, scope: Scope, limit: int) -> list[Found]:
+        """What `recall` finds: of this principal, and of files in this workspace; everything that ended by now counts."""
+        try:
+            if self._following is not None:
+                self._following.take_in(self.limits.events_per_question, self._durable)
+            if self._ledger.count():
+                self._background.settled(_QUESTION_S)
+        except Exception as error:
+            log.error("Memory: what ended last could not be taken in before a question: %s: %s", type(error).__name__, error)
+        workspace = os.path.realpath(scope.workspace) if scope.workspace else ""
+        return self.search(PassageQuery(text=text, principal=scope.principal, workspace=workspace, limit=limit))
+
+    # Making it again
+
+    def rebuild(self, find: Find, tools: ToolRegistry | None = None) -> None:
+        """Read a journal from its first event, whatever was read of it before, and the files that its calls wrote.
+
+        Args:
+            find: The journal's, or a reader's, `find`.
+            tools: Say which files their calls write.
+        """
+        following = Following(find, self._ledger, self._store, self.limits, tools=tools)
+        following.from_the_first()
+        following.take_in(_MOST)
+        while not self._chores.look_at_files():
+            pass
+
+    def status(self) -> MemoryStatus:
+        """What there is, and what is still to be done."""
+        return MemoryStatus(
+            where=self._database.path,
+            notes=self._store.count("note"),
+            calls=self._store.count("call"),
+            pieces=self._store.count("file"),
+            indexed=self.index.count(),
+            marked=self._ledger.count(),
+            failure=self._background.failure or self._chores.failure,
+        )
+
+    # Life
+
+    async def close(self) -> None:
+        """End in bounded time. What is not taken in by then is when the memory is opened again. Idempotent."""
+        await asyncio.to_thread(self.close_sync)
+
+    def close_sync(self) -> None:
+        """`close` for plain code."""
+        if self._background.stop(self.limits.close_s):
+            self._store.close()
+            self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close_sync()
+
+
+def _marks_again(passages: Iterable[Passage]) -> list[Mark]:
+    """Somebody else changed these files: what is there now still counts as the work of the call that wrote them last."""
+    files = {(one.workspace, one.path): one for one in passages}
+    return [
+        Mark(
+            workspace=one.workspace,
+            path=one.path,
+            since_ns=one.at_ns,
+            cause=Cause(call=one.call, run=one.run, tool=one.tool, principal=one.principal, actor=one.actor, conversation=one.conversation),
+        )
+        for one in files.values()
+    ]
+
+
+def _finder(journal: Journal) -> Find:
+    """The journal, one page at a time."""
+
+    def find(query: EventQuery) -> list[Event]:
+        for _ in range(2):
+            try:
+                return list(journal.read(run=query.run, call=query.call, after=query.after, limit=query.limit))
+            except IndexError:  # one in memory forgot its oldest events meanwhile
+                continue
+        return []
+
+    return find

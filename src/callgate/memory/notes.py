@@ -1,0 +1,83 @@
+"""Notes: what somebody asked to be remembered, checked, freed of secrets and kept at once.
+
+Unlike the rest of a memory it does not wait for the record: what was told as remembered is on disk. The record has it as well, so that it
+can be made again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from callgate.builtins._failures import CannotDo
+from callgate.calls import Scope
+from callgate.memory.ended import note_id, note_origin
+from callgate.memory.files import Files, without_secrets
+from callgate.memory.limits import MemoryLimits
+from callgate.memory.passages import Passage, PassageStore
+from callgate.memory.words import plain
+
+__all__ = ["Notes"]
+
+_TAG_CHARS = 64
+
+
+class Notes:
+    """The notes of one memory."""
+
+    def __init__(self, store: PassageStore, limits: MemoryLimits, files: Files) -> None:
+        self._store = store
+        self._limits = limits
+        self._files = files
+        self._guard = threading.Lock()
+
+    def keep(self, text: str, tags: Sequence[str], scope: Scope, call: str) -> str:
+        """Keep a note and return its id.
+
+        Raises:
+            CannotDo: It is empty or too large, or there are too many.
+        """
+        self._check(text, tags)
+        note, *labels = (without_secrets(self._files.redactor, plain(word)) for word in (text, *tags))
+        identity = note_id(scope.principal, note)
+        origin = note_origin(identity)
+        passage = Passage(
+            origin=origin,
+            kind="note",
+            text=note,
+            at_ns=time.time_ns(),
+            principal=scope.principal,
+            actor=scope.actor,
+            conversation=scope.conversation,
+            run=scope.run,
+            call=call,
+            tool="remember",
+            workspace=scope.workspace,
+            tags=tuple(labels),
+        )
+        with self._guard:
+            if not self._store.of(origin) and self._store.count("note", scope.principal) >= self._limits.notes:
+                raise CannotDo(f"{self._limits.notes:,} notes are kept, which is the limit. Forget some that are no longer needed first.")
+            self._store.keep({origin: [passage]})
+        return identity
+
+    def forget(self, identity: str, principal: str) -> None:
+        """Delete a note.
+
+        Raises:
+            CannotDo: This principal has no such note.
+        """
+        origin = note_origin(identity)
+        if not any(passage.principal == principal for passage in self._store.of(origin)):
+            raise CannotDo(f"There is no note {plain(identity)[:40]!r}. recall gives the ids of notes.")
+        self._store.keep({origin: ()})
+
+    def _check(self, text: str, tags: Sequence[str]) -> None:
+        limits, size = self._limits, len(text.encode("utf-8", "replace"))
+        if not plain(text).strip():
+            raise CannotDo("The note is empty. Say what to remember.")
+        if size > limits.note_bytes:
+            raise CannotDo(f"The note has {size:,} bytes; {limits.note_bytes:,} is the limit. Shorten it, or make several.")
+        if len(tags) > limits.note_tags or any(not tag.strip() or len(tag) > _TAG_CHARS for tag in tags):
+            raise CannotDo(f"A note has at most {limits.note_tags} tags of 1 to {_TAG_CHARS} characters. Give fewer or shorter ones.")

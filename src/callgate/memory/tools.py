@@ -1,0 +1,105 @@
+"""`remember`, `recall` and `forget`: a memory in a model's hands.
+
+Ordinary tools. Whoever is asking (`scope.principal`) reads and writes their own memory and nobody else's. What is found is handed over as
+data that says where it comes from. Knows nothing of engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._text import PAGE_BYTES, cut
+from callgate.calls import Scope
+from callgate.memory.ended import ABOUT
+from callgate.memory.passages import Found
+from callgate.tools import Tool, ToolContext, tool
+
+if TYPE_CHECKING:
+    from callgate.memory.memory import Memory
+
+__all__ = ["MemoryTools"]
+
+_NOTE_SHOWN = 2_000
+
+
+class MemoryTools:
+    """The three tools of one memory."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def tools(self) -> list[Tool]:
+        return [
+            tool(category="async_required", effect="idempotent", writes=_key)(self.remember),
+            tool(category="safe_chain", effect="none", reads=_key)(self.recall),
+            tool(category="async_required", effect="idempotent", writes=_key)(self.forget),
+        ]
+
+    @told
+    def remember(self, context: ToolContext, text: str, tags: list[str] | None = None) -> Result:
+        """Keep a note for later, in this conversation and in others. Remembering the same text again keeps one note.
+
+        Args:
+            text: What to remember, understandable on its own. At most 8,192 bytes.
+            tags: Words to find it by, at most 16.
+        """
+        return {"remembered": self._memory.remember(text, tags=tags or (), scope=context.scope, call=context.uid)}
+
+    @told
+    def recall(self, context: ToolContext, query: str, limit: int = 10) -> Result:
+        """Search what was remembered, what earlier calls came to, and the files that they wrote.
+
+        Args:
+            query: Words to look for, in any order. Passages with more of them come first.
+            limit: How many passages to return at most, up to 50.
+        """
+        if not query.strip():
+            raise CannotDo("`query` is empty. Give words to look for.")
+        found = self._memory.recalled(query, scope=context.scope, limit=limit)
+        shown: list[Result] = []
+        size = 0
+        for one in found:
+            item = _shown(one)
+            size += len(str(item).encode("utf-8", "replace"))
+            if size > PAGE_BYTES:
+                break
+            shown.append(item)
+        return {"about": ABOUT, "found": shown, "left_out": len(found) - len(shown)}
+
+    @told
+    def forget(self, context: ToolContext, id: str) -> Result:
+        """Delete a note.
+
+        Args:
+            id: The note's id, as `remember` and `recall` give it.
+        """
+        self._memory.forget(id, principal=context.principal)
+        return {"forgotten": id}
+
+
+def _key(_: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
+    """One principal's memory, as a resource: what is remembered in a message can be recalled in it."""
+    return (f"memory:{scope.principal}",)
+
+
+def _shown(found: Found) -> Result:
+    """One passage, for a model: what, from where, from when."""
+    passage = found.passage
+    item: Result = {"from": passage.kind, "when": _time(passage.at_ns), "run": passage.run, "call": passage.call}
+    match passage.kind:
+        case "note":
+            text = passage.text if len(passage.text) <= _NOTE_SHOWN else found.snippet
+            item |= {"id": passage.origin.partition(":")[2], "text": text}
+            item |= {"tags": list(passage.tags)} if passage.tags else {}
+        case "file":
+            item |= {"path": passage.path, "line": passage.line, "text": found.snippet}
+        case "call":
+            item |= {"tool": passage.tool, "text": cut(passage.text, _NOTE_SHOWN)}
+    return item
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

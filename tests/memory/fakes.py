@@ -1,0 +1,60 @@
+"""What tests of a memory share: a redactor with one secret, stores that break or wait, and calls in a workspace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from callgate import Engine, RawCall, Scope, ToolResult
+from callgate.memory import MemoryPassages, Passage
+from tests.door import said
+
+__all__ = ["Broken", "Hidden", "Waiting", "found", "make"]
+
+
+class Hidden:
+    """A redactor that knows one secret."""
+
+    def redact(self, body: bytes) -> bytes:
+        return body.replace(b"hunter2", b"[hidden]")
+
+
+class Broken(MemoryPassages):
+    """A store that keeps nothing of files for as long as `broken`."""
+
+    broken = True
+
+    def keep(self, changes: Mapping[str, Sequence[Passage]]) -> None:
+        if self.broken and any(origin.startswith("file:") for origin in changes):
+            raise OSError("the disk is full")
+        super().keep(changes)
+
+
+class Waiting(MemoryPassages):
+    """A store that waits before it keeps anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+        self.go = threading.Event()
+
+    def keep(self, changes: Mapping[str, Sequence[Passage]]) -> None:
+        self.reached.set()
+        self.go.wait(60)
+        super().keep(changes)
+
+
+async def make(engine: Engine, workspace: Path | str, name: str, /, principal: str = "ann", **arguments: object) -> ToolResult:
+    """One call in a workspace."""
+    scope = Scope(run="r1", workspace=str(workspace), principal=principal, conversation="c1")
+    return await said(engine, RawCall(name=name, arguments=arguments), scope)
+
+
+async def found(engine: Engine, workspace: Path | str, query: str, principal: str = "ann") -> list[dict[str, Any]]:
+    """What `recall` finds."""
+    result = await make(engine, workspace, "recall", principal, query=query, limit=50)
+    assert result.status == "ok", result.error
+    assert isinstance(result.structured, dict)
+    return list(result.structured["found"])

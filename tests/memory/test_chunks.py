@@ -1,0 +1,32 @@
+"""A text in pieces."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate.memory.chunks import MOST_CHARS, chunks
+
+LINES = st.sampled_from(["", "\n", "# Title\n", "def f():\n", "    x = 1\n", "word " * 120 + "\n", "y" * 4_500, "\r\n", "\u2028"])
+
+
+@given(st.lists(LINES, max_size=60).map("".join))
+def test_every_character_is_in_one_piece_in_order(text: str) -> None:
+    """Nothing but white space is left out, nothing is twice, no piece is too large, and lines are counted as editors count them."""
+    found = chunks(text)
+    rest = text
+    for chunk in found:
+        before, _, rest = rest.partition(chunk.text)
+        assert not before.strip()
+        assert 0 < len(chunk.text) <= MOST_CHARS
+        assert text.split("\n")[chunk.line - 1].startswith(chunk.text.split("\n")[0][:10]) or len(chunk.text.split("\n")[0]) > 10
+    assert not rest.strip()
+
+
+def test_a_piece_begins_at_a_heading_or_at_the_margin() -> None:
+    """What belongs together stays together."""
+    body = "    line of a body\n" * 70
+    text = f"def one():\n{body}\n\ndef two():\n{body}\n\ndef three():\n{body}"
+    assert [chunk.text.split("(")[0] for chunk in chunks(text)] == ["def one", "def two", "def three"]
+    prose = "".join(f"# Part {number}\n\n{'words and words. ' * 40}\n\n{'more. ' * 60}\n\n" for number in range(4))
+    assert all(chunk.text.startswith("# Part") for chunk in chunks(prose))

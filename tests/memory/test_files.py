@@ -1,0 +1,198 @@
+"""What calls write to files is remembered: the ingestion bridge, through an engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, SqliteJournal, tool
+from callgate.builtins import command_tools, workspace_tools
+from callgate.memory import Memory, MemoryLimits
+from tests.memory.fakes import Broken, Hidden, Waiting, found, make
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def files_of(items: list[dict[str, object]]) -> list[str]:
+    return sorted(str(item["path"]) for item in items if item["from"] == "file")
+
+
+async def test_what_a_call_writes_is_remembered_with_the_call_that_wrote_it(tmp_path: Path, work: Path) -> None:
+    """D39: each write is told to the memory, which cuts it, frees it of secrets and keeps it."""
+    memory = Memory(tmp_path / "m.db")
+    body = "".join(f"# Part {number}\n\n{'words ' * 200}\n\n" for number in range(4))
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory, journal=SqliteJournal(tmp_path / "j.db")) as engine:
+        await make(engine, work, "write_file", path="notes/plan.md", content=f"{body}# Zebra\n\nShip the zebra.\n")
+        assert await memory.settled()
+        (item,) = [item for item in await found(engine, work, "zebra") if item["from"] == "file"]
+        assert (item["path"], item["line"], item["call"]) == ("notes/plan.md", 13, "r1/0/0")
+        assert "Ship the zebra." in item["text"]
+        assert memory.status().pieces > 1
+
+
+async def test_a_file_that_changes_or_goes_leaves_nothing_old_behind(tmp_path: Path, work: Path) -> None:
+    """Stale pieces are dropped when the file is written again, edited, moved or deleted by whatever call."""
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*workspace_tools(), *command_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "write_file", path="a.txt", content="zebra " * 2_000)
+        assert files_of(await found(engine, work, "zebra okapi")) == ["a.txt"] * memory.status().pieces
+        await make(engine, work, "write_file", path="a.txt", content="okapi")
+        assert files_of(await found(engine, work, "zebra okapi")) == ["a.txt"]
+        await make(engine, work, "edit_file", path="a.txt", old="okapi", new="giraffe")
+        assert files_of(await found(engine, work, "okapi")) == []
+        await make(engine, work, "run_command", command="mkdir in && mv a.txt in/b.txt")
+        assert files_of(await found(engine, work, "giraffe")) == ["in/b.txt"]
+        await make(engine, work, "run_command", command="mv in out")
+        assert files_of(await found(engine, work, "giraffe")) == ["out/b.txt"]
+        await make(engine, work, "run_command", command="rm -r out")
+        assert files_of(await found(engine, work, "giraffe")) == []
+        await memory.settled()
+        assert memory.status().pieces == 0
+
+
+async def test_a_file_that_somebody_else_changed_is_not_recalled_as_it_was(tmp_path: Path, work: Path) -> None:
+    """Noticed when it is asked for; then read again."""
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "write_file", path="a.txt", content="zebra")
+        assert files_of(await found(engine, work, "zebra")) == ["a.txt"]
+        (work / "a.txt").write_text("zebra and okapi")
+        assert files_of(await found(engine, work, "zebra")) == []
+        assert await memory.settled()
+        assert files_of(await found(engine, work, "okapi")) == ["a.txt"]
+        (work / "a.txt").unlink()
+        assert files_of(await found(engine, work, "okapi")) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "printf 'zebra\\0' > a.bin",
+        "printf 'build/\\n' > .gitignore && mkdir build && echo zebra > build/a.txt",
+        "echo zebra > .env",
+        "mkdir .git && echo zebra > .git/description",
+        "head -c 2000000 /dev/zero | tr '\\0' 'z' > big.txt && echo ' zebra' >> big.txt",
+        "ln -s ../outside.txt link.txt",
+        "mkfifo pipe",
+    ],
+    ids=["binary", "ignored", "secret by name", "version control", "too large", "outside", "no file"],
+)
+async def test_only_text_files_of_the_workspace_within_limits_are_remembered(tmp_path: Path, work: Path, command: str) -> None:
+    """Neither what a search passes over, nor secrets, nor what is not in the workspace; the files beside it are."""
+    (tmp_path / "outside.txt").write_text("zebra")
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*command_tools(), *memory.tools()], memory=memory) as engine:
+        result = await make(engine, work, "run_command", command=f"{command}; echo zebra > beside.txt")
+        assert result.status == "ok", result.error
+        assert files_of(await found(engine, work, "zebra")) == ["beside.txt"]
+
+
+async def test_a_command_is_not_credited_with_files_that_were_there(tmp_path: Path, work: Path) -> None:
+    """Only what has changed since the call came is its work."""
+    (work / "old.txt").write_text("zebra")
+    os.utime(work / "old.txt", (1, 1))
+    memory = Memory(tmp_path / "m.db")
+
+    @tool(effect="none")
+    def wait_for_the_clock() -> str:
+        """Let the file system's clock move on."""
+        probe, old = tmp_path / "probe", (work / "old.txt").stat().st_ctime_ns
+        while True:
+            probe.write_text("x")
+            if probe.stat().st_ctime_ns > old + 60_000_000:
+                return "done"
+
+    async with Engine([wait_for_the_clock, *command_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "wait_for_the_clock")
+        await make(engine, work, "run_command", command="echo zebra > new.txt")
+        assert files_of(await found(engine, work, "zebra")) == ["new.txt"]
+
+
+async def test_a_secret_is_not_kept_wherever_a_piece_ends(tmp_path: Path, work: Path) -> None:
+    """Secrets leave the text before it is cut."""
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory, redactor=Hidden()) as engine:
+        for shift in range(1_990, 2_004):
+            await make(engine, work, "write_file", path=f"{shift}.txt", content="x" * shift + "hunter2 zebra")
+        assert await memory.settled()
+        assert memory.status().pieces > 14
+    assert b"hunter2" not in (tmp_path / "m.db").read_bytes()
+
+
+async def test_files_are_recalled_in_their_workspace_by_their_principal_only(tmp_path: Path, work: Path) -> None:
+    """Another folder's files, or another's work, are nobody's business."""
+    other = tmp_path / "other"
+    other.mkdir()
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "write_file", path="a.txt", content="zebra")
+        assert files_of(await found(engine, work, "zebra")) == ["a.txt"]
+        elsewhere: list[tuple[Path | str, str]] = [(other, "ann"), ("", "ann"), (work, "bob"), (work, "")]
+        for workspace, principal in elsewhere:
+            assert files_of(await found(engine, workspace, "zebra", principal)) == []
+
+
+async def test_a_failing_store_fails_no_call_and_is_told(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """R35: a failing sink never fails the tool call; the failure is logged, and made good once the store works again."""
+    store = Broken()
+    memory = Memory(tmp_path / "m.db", store=store)
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
+        with caplog.at_level(logging.ERROR, "callgate"):
+            assert (await make(engine, work, "write_file", path="a.txt", content="zebra")).status == "ok"
+            assert await memory.settled()
+        assert "the disk is full" in caplog.text
+        assert "a.txt" in memory.status().failure
+        assert memory.status().marked == 1
+        store.broken = False
+        assert await memory.settled()
+        assert (memory.status().marked, memory.status().pieces) == (0, 1)
+
+
+async def test_what_can_never_be_taken_in_is_let_go_after_some_attempts(tmp_path: Path, work: Path) -> None:
+    """A bound on attempts: one bad file does not keep the rest waiting."""
+    memory = Memory(tmp_path / "m.db", store=Broken(), limits=MemoryLimits(attempts=2))
+    async with Engine(workspace_tools(), memory=memory) as engine:
+        await make(engine, work, "write_file", path="a.txt", content="zebra")
+        for _ in range(2):
+            assert await memory.settled()
+        assert memory.status().marked == 0
+
+
+async def test_a_store_that_never_answers_holds_up_neither_a_call_nor_the_end(tmp_path: Path, work: Path) -> None:
+    """An engine closes in bounded time; what was not taken in is when the memory is opened again."""
+    store = Waiting()
+    memory = Memory(tmp_path / "m.db", store=store, limits=MemoryLimits(close_s=0.1))
+    journal = tmp_path / "j.db"
+    async with Engine(workspace_tools(), memory=memory, journal=SqliteJournal(journal)) as engine:
+        assert (await make(engine, work, "write_file", path="a.txt", content="zebra")).status == "ok"
+        assert store.reached.wait(60)
+    again = Memory(tmp_path / "m.db")
+    async with Engine([*workspace_tools(), *again.tools()], memory=again, journal=SqliteJournal(journal)) as engine:
+        assert await again.settled()
+        assert files_of(await found(engine, work, "zebra")) == ["a.txt"]
+    store.go.set()
+
+
+async def test_a_call_that_writes_much_is_remembered_up_to_a_limit(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bound on files of one call that does not say what it writes; that there were more is said."""
+    memory = Memory(tmp_path / "m.db", limits=MemoryLimits(files_per_call=3))
+    async with Engine([*command_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "run_command", command="for i in 1 2 3 4 5; do echo zebra > $i.txt; done")
+        assert len(files_of(await found(engine, work, "zebra"))) == 3
+    assert "more than 3 files" in caplog.text
+
+
+async def test_a_call_that_failed_may_have_written(tmp_path: Path, work: Path) -> None:
+    """Whatever it came to."""
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*command_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "run_command", command="echo zebra > a.txt; exit 3")
+        assert files_of(await found(engine, work, "zebra")) == ["a.txt"]
