@@ -14,34 +14,42 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from callgate.errors import CallgateError, UsageError
 from callgate.protocols import BlobStore
 from callgate.tools import Tool
+
+if TYPE_CHECKING:
+    from callgate.memory import Memory
 
 __all__ = ["FORMS", "load_tools"]
 
 FORMS = "builtin, module:attribute, path/to/file.py or path/to/file.py:attribute"
 
 
-def load_tools(specs: Iterable[str], blobs: BlobStore) -> list[Tool]:
+def load_tools(specs: Iterable[str], blobs: BlobStore, memory: Memory | None = None) -> list[Tool]:
     """The tools that these specs name, each once.
+
+    Args:
+        memory: Whose tools belong to `builtin`, and whose index its searches use.
 
     Raises:
         UsageError: One cannot be loaded, or names no tool.
     """
     tools: list[Tool] = []
     for spec in specs:
-        for tool in _builtin(blobs) if spec == "builtin" else _named(spec):
+        for tool in _builtin(blobs, memory) if spec == "builtin" else _named(spec):
             if not any(tool is other for other in tools):
                 tools.append(tool)
     return tools
 
 
-def _builtin(blobs: BlobStore) -> list[Tool]:
+def _builtin(blobs: BlobStore, memory: Memory | None) -> list[Tool]:
     from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
 
-    return [*workspace_tools(), *command_tools(), fetch_tool(), *result_tools(blobs)]
+    index, more = (memory.index, memory.tools()) if memory is not None else (None, [])
+    return [*workspace_tools(index=index), *command_tools(), fetch_tool(), *result_tools(blobs), *more]
 
 
 def _named(spec: str) -> list[Tool]:

@@ -13,13 +13,14 @@ from cyclopts import App, CycloptsError, Parameter
 import callgate
 from callgate.cli import _exits
 from callgate.cli._consoles import say
-from callgate.cli._record import default_journal
+from callgate.cli._memory_app import memory_app
+from callgate.cli._record import default_journal, default_memory
 from callgate.cli._replay_words import replay as replay_words
 from callgate.cli._resume_words import resume as resume_words
 from callgate.cli._run_words import run as run_words
 from callgate.cli._streams import guarded
 from callgate.cli._undo_app import add_undo
-from callgate.cli._words import Actor, AsJson, CausedBy, Field, Journal, Kind, Run, Since, ToolName, Tools, Until
+from callgate.cli._words import Actor, AsJson, CausedBy, Field, Journal, Kind, MemoryFile, Run, Since, ToolName, Tools, Until
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ tools_app = App(name="tools", help="What a model could call: the tools, and thei
 log_app = App(name="log", help="What happened: the journal's calls and events. Reads only; several may look while one writes.")
 app.command(tools_app)
 app.command(log_app)
+app.command(memory_app)
 add_undo(app)
 
 app.command(run_words, name="run")
@@ -91,6 +93,7 @@ def call(
     workspace: str = ".",
     policy: str = "",
     journal: Journal = None,
+    memory: MemoryFile = None,
     run: Annotated[str, Parameter(name="--run")] = "",
     key: str = "",
     timeout: float | None = None,
@@ -107,6 +110,7 @@ def call(
     ```
     callgate call read_file path=README.md limit=20
     callgate call run_command '{"command": ["git", "status"]}' --policy rules.toml
+    callgate call remember text="The refund desk closes at five." --memory memory.db
     callgate call refund amount=12 order=A7 --tools crm.py --run case-7 --key refund-A7
     ```
 
@@ -148,6 +152,7 @@ def call(
             tools=tuple(tools or ("builtin",)),
             workspace=workspace,
             journal=journal or default_journal(),
+            memory=memory or default_memory(),
             policy=policy,
             run=run,
             key=key,

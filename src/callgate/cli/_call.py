@@ -10,6 +10,7 @@ import asyncio
 import math
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
 from callgate.cli._interrupts import interruptible
+from callgate.cli._memory import files_of, open_memory
 from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
 from callgate.cli._progress import Progressed
 from callgate.cli._record import Record
@@ -30,6 +32,9 @@ from callgate.errors import UsageError
 from callgate.policy import Rules
 from callgate.tools import Tool
 from callgate.undo import Shadows
+
+if TYPE_CHECKING:
+    from callgate.memory import Memory
 
 __all__ = ["CallOptions", "call"]
 
@@ -42,6 +47,7 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...]
     workspace: str
     journal: str
+    memory: str = ""
     policy: str = ""
     run: str = ""
     key: str = ""
@@ -62,15 +68,16 @@ def call(options: CallOptions) -> int:
     if not workspace.is_dir():
         raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
     policies = (Rules.load(options.policy),) if options.policy else ()
+    memory = open_memory(options.memory)
     record = Record.open(options.journal)
-    tools = load_tools(options.tools, record.blobs)
-    return asyncio.run(_Terminal(options, record, policies, tools).call())
+    tools = load_tools(options.tools, record.blobs, memory)
+    return asyncio.run(_Terminal(options, record, policies, tools, memory).call())
 
 
 class _Terminal:
     """One call, the engine around it, and the person in front of it."""
 
-    def __init__(self, options: CallOptions, record: Record, policies: tuple[Rules, ...], tools: list[Tool]) -> None:
+    def __init__(self, options: CallOptions, record: Record, policies: tuple[Rules, ...], tools: list[Tool], memory: Memory | None) -> None:
         self._options = options
         self._record = record
         self._engine = Engine(
@@ -81,7 +88,8 @@ class _Terminal:
             persistent_cache=_cache(record, tools),
             timeout_s=options.timeout_s,
             repair=options.repair,
-            undo=Shadows(own=record.own) if options.undo else None,
+            undo=Shadows(own=(*record.own, *files_of(options.memory))) if options.undo else None,
+            memory=memory,
             run=options.run or f"cli-{SystemClock().new_id()}",
         )
         self._scope = Scope(

@@ -17,7 +17,7 @@ from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, Journal
 
-__all__ = ["MEMORY", "Record", "default_journal"]
+__all__ = ["MEMORY", "Record", "default_journal", "default_memory"]
 
 MEMORY = ":memory:"
 _VARIABLE = "CALLGATE_JOURNAL"
@@ -27,6 +27,11 @@ _BESIDE = ("blobs", "cache.db", "cache.db-wal", "cache.db-shm")
 def default_journal() -> str:
     """`CALLGATE_JOURNAL`, or `.callgate/journal.db` under the current folder."""
     return os.environ.get(_VARIABLE) or os.path.join(".callgate", "journal.db")
+
+
+def default_memory() -> str:
+    """`CALLGATE_MEMORY`; empty for none."""
+    return os.environ.get("CALLGATE_MEMORY", "")
 
 
 class Record(Struct, frozen=True, kw_only=True):

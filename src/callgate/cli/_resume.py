@@ -17,6 +17,7 @@ from callgate._specs import load_tools
 from callgate.agent import AgentEvent, RunResult
 from callgate.agent.recall import Recalled, recall
 from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._memory import open_memory
 from callgate.cli._record import MEMORY, Record
 from callgate.cli._run import TerminalRun
 from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of
@@ -41,16 +42,17 @@ def resume_run(run: str, options: RunOptions, answers: Answers) -> int:
     if options.journal == MEMORY or not Path(options.journal).is_file():
         raise UsageError(f"There is no journal at {options.journal}. Give the one that the run was recorded in, with --record FILE.")
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
+    memory = open_memory(options.memory)
     record = Record.open(options.journal)
     try:
         recalled = recall(record.journal, record.blobs, run)
         options = replace(options, model=options.model or recalled.began.model, workspace=recalled.began.scope.workspace or ".")
         model = model_of(options)
-        tools = load_tools(options.tools, record.blobs)
+        tools = load_tools(options.tools, record.blobs, memory)
     except CallgateError:
         asyncio.run(record.journal.close())
         raise
-    resumed = _Resumed(options, "", system, model, record, tools, policies, settings)
+    resumed = _Resumed(options, "", system, model, record, tools, policies, settings, memory)
     return asyncio.run(resumed.answered(recalled, answers))
 
 

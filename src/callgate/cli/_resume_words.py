@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from callgate.cli._record import default_journal
+from callgate.cli._record import default_journal, default_memory
 from callgate.cli._run_words import Preset, TextCalls
-from callgate.cli._words import AsJson, Tools
+from callgate.cli._words import AsJson, MemoryFile, Tools
 
 __all__ = ["resume"]
 
@@ -27,6 +27,7 @@ def resume(
     tools: Tools = None,
     rules: str = "",
     record: Annotated[str | None, Parameter(name=["--record", "--journal"])] = None,
+    memory: MemoryFile = None,
     system: str = "",
     preset: Preset = "agent",
     max_iterations: int | None = None,
@@ -87,6 +88,7 @@ def resume(
         workspace=".",
         rules=rules,
         journal=record or default_journal(),
+        memory=memory or default_memory(),
         system=system,
         preset=preset,
         max_iterations=max_iterations,

@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from callgate._clock import SystemClock
 from callgate._limits import Limits
@@ -21,6 +22,7 @@ from callgate.calls import Scope
 from callgate.cli import _exits
 from callgate.cli._consoles import print_json, say
 from callgate.cli._interrupts import interruptible
+from callgate.cli._memory import open_memory
 from callgate.cli._person import Person
 from callgate.cli._record import Record, default_journal
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
@@ -31,6 +33,9 @@ from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
 from callgate.policy import Rules
 from callgate.tools import Tool
+
+if TYPE_CHECKING:
+    from callgate.memory import Memory
 
 __all__ = ["TerminalRun", "run_task"]
 
@@ -46,9 +51,10 @@ def run_task(options: RunOptions) -> int:
     policies = policies_of(options)
     model = model_of(options)
     settings = settings_of(options)
+    memory = open_memory(options.memory)
     record = Record.open(options.journal)
-    tools = load_tools(options.tools, record.blobs)
-    return asyncio.run(TerminalRun(options, task, system, model, record, tools, policies, settings).whole())
+    tools = load_tools(options.tools, record.blobs, memory)
+    return asyncio.run(TerminalRun(options, task, system, model, record, tools, policies, settings, memory).whole())
 
 
 class TerminalRun:
@@ -64,6 +70,7 @@ class TerminalRun:
         tools: Sequence[Tool],
         policies: tuple[Rules, ...],
         settings: Settings,
+        memory: Memory | None = None,
     ) -> None:
         self._options = options
         self._task = task
@@ -79,6 +86,7 @@ class TerminalRun:
             blobs=record.blobs,
             limits=Limits(dangerous_per_tick=settings.dangerous_per_tick),
             repair=True,
+            memory=memory,
             run=self._run,
         )
         self._agent = Agent(
@@ -221,7 +229,10 @@ class TerminalRun:
         approvals = result.pending.approvals if result.pending is not None else ()
         words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
         given = self._options
-        named = (("--model", given.model), ("--base-url", given.base_url), ("--rules", given.rules), ("--system", given.system))
+        named = (
+            *(("--model", given.model), ("--base-url", given.base_url), ("--rules", given.rules)),
+            *(("--system", given.system), ("--memory", given.memory)),
+        )
         words += [word for name, value in named if value for word in (name, value)]
         words += [word for tools in given.tools if given.tools != ("builtin",) for word in ("--tools", tools)]
         words += [] if str(self._record.path) == default_journal() else ["--record", str(self._record.path)]

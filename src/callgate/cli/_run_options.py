@@ -40,6 +40,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     workspace: str
     rules: str
     journal: str
+    memory: str
     system: str
     preset: PresetName
     max_iterations: int | None

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from callgate.cli._record import default_journal
-from callgate.cli._words import AsJson, Tools
+from callgate.cli._record import default_journal, default_memory
+from callgate.cli._words import AsJson, MemoryFile, Tools
 
 __all__ = ["run"]
 
@@ -27,6 +27,7 @@ def run(
     workspace: str = ".",
     rules: str = "",
     record: Annotated[str | None, Parameter(name=["--record", "--journal"])] = None,
+    memory: MemoryFile = None,
     system: str = "",
     preset: Preset = "agent",
     max_iterations: int | None = None,
@@ -90,6 +91,7 @@ def run(
             workspace=workspace,
             rules=rules,
             journal=record or default_journal(),
+            memory=memory or default_memory(),
             system=system,
             preset=preset,
             max_iterations=max_iterations,

@@ -8,13 +8,21 @@ from cyclopts import Parameter
 
 from callgate._specs import FORMS
 
-__all__ = ["Actor", "AsJson", "CausedBy", "Field", "Journal", "Kind", "Run", "Since", "ToolName", "Tools", "Until"]
+__all__ = ["Actor", "AsJson", "CausedBy", "Field", "Journal", "Kind", "MemoryFile", "Run", "Since", "ToolName", "Tools", "Until"]
 
 Journal = Annotated[
     str | None,
     Parameter(
         help="The journal's file; `log` also reads a `postgresql://` address; `:memory:` keeps none."
         " Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."
+    ),
+]
+MemoryFile = Annotated[
+    str | None,
+    Parameter(
+        name="--memory",
+        help="The memory's file: what calls come to is remembered there, and `builtin` has `remember`, `recall` and `forget`."
+        " Default: `CALLGATE_MEMORY`, or none.",
     ),
 ]
 Tools = Annotated[list[str] | None, Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Default: `builtin`.", negative="")]

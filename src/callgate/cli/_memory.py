@@ -1,0 +1,155 @@
+"""`callgate memory`: look into a memory, and make it again from a journal. Opens the memory for commands that use one.
+
+Asks as an operator: whose memory is asked is said on the command line. Shows what it finds as text that a terminal can be trusted with.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from msgspec import Struct
+from rich.text import Text
+
+from callgate._blobs import MemoryBlobs
+from callgate._journal import open_reader
+from callgate._printable import one_line, printable
+from callgate._specs import load_tools
+from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._consoles import output, print_json, say
+from callgate.cli._log_query import LogOptions, asked
+from callgate.errors import UsageError
+from callgate.tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from callgate.memory import Found, Memory
+
+__all__ = ["SearchOptions", "files_of", "open_memory", "rebuild", "search", "status"]
+
+_ENDS = ("", "-wal", "-shm")
+
+
+class SearchOptions(Struct, frozen=True, kw_only=True):
+    """As they were typed."""
+
+    words: str
+    memory: str
+    principal: str = ""
+    actor: str | None = None
+    conversation: str | None = None
+    tool: str | None = None
+    run: str | None = None
+    kind: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: int = 10
+    json: bool = False
+
+
+def open_memory(place: str, *, there: bool = False) -> Memory | None:
+    """The memory in this file; None where none is named.
+
+    Args:
+        there: Whether the file has to be there already.
+
+    Raises:
+        UsageError: It cannot be used, or is not there.
+    """
+    if not place:
+        return None
+    from callgate.memory import Memory
+
+    refuse_odd_text(memory=place)
+    if there and not Path(place).is_file():
+        raise UsageError(f"There is no memory at {place}. Give the file that a run remembered in, with --memory.")
+    if Path(place).is_dir():
+        raise UsageError(f"{place} is a folder. Give a file with --memory, as {Path(place) / 'memory.db'}.")
+    return Memory(place)
+
+
+def files_of(place: str) -> tuple[str, ...]:
+    """The files that a memory writes: nothing that a tool changed."""
+    return tuple(f"{place}{end}" for end in _ENDS) if place else ()
+
+
+def search(options: SearchOptions) -> int:
+    """Find passages and show them, the best first; 1 where there are none."""
+    from callgate.memory import PassageKind, PassageQuery
+
+    refuse_odd_text(words=options.words, principal=options.principal, tool=options.tool, run=options.run, actor=options.actor)
+    kinds: tuple[PassageKind, ...] = get_args(PassageKind)
+    if options.kind not in (None, *kinds):
+        raise UsageError(f"--kind {options.kind} is none. Give one of: {', '.join(kinds)}.")
+    if not options.words.strip():
+        raise UsageError("No words to look for. Give some: callgate memory search WORDS.")
+    if not 1 <= options.limit <= 50:
+        raise UsageError(f"--limit {options.limit} cannot be. Give a number from 1 to 50.")
+    times = asked(LogOptions(journal="", since=options.since, until=options.until))
+    with _present(options.memory) as memory:
+        query = PassageQuery(
+            text=options.words,
+            principal=options.principal,
+            kinds=tuple(kind for kind in kinds if kind == options.kind),
+            actor=options.actor,
+            conversation=options.conversation,
+            run=options.run,
+            tool=options.tool,
+            since_ns=times.since_ns,
+            until_ns=times.until_ns,
+            limit=options.limit,
+        )
+        found = memory.search(query)
+    if options.json:
+        print_json([{"score": round(one.score, 6), "snippet": one.snippet, "passage": one.passage} for one in found])
+    else:
+        for one in found:
+            _show(one)
+    if not found and not options.json:
+        whose = f"of {one_line(options.principal, 40)}" if options.principal else "of nobody in particular (--principal names somebody)"
+        say(f"Nothing is found in the memory {whose}.")
+    return _exits.OK if found else _exits.FAILED
+
+
+def _show(found: Found) -> None:
+    passage = found.passage
+    when = datetime.fromtimestamp(passage.at_ns / 1e9).strftime("%Y-%m-%d %H:%M:%S")
+    where = f"{passage.path}:{passage.line}" if passage.kind == "file" else passage.origin if passage.kind == "note" else passage.tool
+    screen = output()
+    screen.print(Text(one_line(f"{passage.kind}  {where}  {when}  {passage.call}", 200), style="bold"), soft_wrap=True)
+    screen.print(Text(printable(found.snippet.strip())), soft_wrap=True)
+
+
+def status(place: str, *, as_json: bool) -> int:
+    """Show what there is, and what is still to be done."""
+    with _present(place) as memory:
+        found = memory.status()
+    if as_json:
+        print_json(found)
+    else:
+        for name in found.__struct_fields__:
+            if getattr(found, name) != "":
+                output().print(Text(f"{name:<8} {printable(str(getattr(found, name)))}"), soft_wrap=True)
+    return _exits.OK
+
+
+def rebuild(place: str, journal: str, tools: tuple[str, ...]) -> int:
+    """Read a journal into the memory from its first event, and the files that its calls wrote."""
+    reader = open_reader(journal)
+    try:
+        memory = open_memory(place)
+        assert memory is not None
+        with memory:
+            memory.rebuild(reader.find, ToolRegistry(load_tools(tools, MemoryBlobs(), memory)))
+            found = memory.status()
+    finally:
+        reader.close()
+    say(f"{place} has {found.notes} notes, {found.calls} calls and {found.pieces} pieces of files.", "green")
+    return _exits.OK
+
+
+def _present(place: str) -> Memory:
+    memory = open_memory(place, there=True)
+    assert memory is not None
+    return memory

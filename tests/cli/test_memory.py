@@ -1,0 +1,97 @@
+"""`--memory` and `callgate memory`, as a person at a terminal uses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callgate.testing import Call
+from tests.cli.shell import shell
+from tests.cli.test_run import ran
+
+WITH = ("--memory", ".callgate/memory.db")
+
+
+def test_what_one_command_remembers_another_finds(tmp_path: Path) -> None:
+    """Notes, files and calls, in commands that each live for one call; the index answers as no index does."""
+    assert shell(tmp_path, "call", "remember", "text=The refund desk closes at five.", *WITH).code == 0
+    assert shell(tmp_path, "call", "write_file", "path=plan.md", "content=Move the refund desk.", *WITH).code == 0
+    assert shell(tmp_path, "call", "run_command", "command=echo refund > by-command.txt", *WITH).code == 0
+    recalled = shell(tmp_path, "call", "recall", "query=refund", *WITH, "--json").json
+    files = {item["path"] for item in recalled["structured"]["found"] if item["from"] == "file"}
+    assert files == {"plan.md", "by-command.txt"}
+    searched = shell(tmp_path, "memory", "search", "refund", "desk")
+    assert searched.code == 0
+    assert searched.out.splitlines()[1] == "The refund desk closes at five."
+    (note,) = shell(tmp_path, "memory", "search", "refund", "--kind", "note", "--json").json
+    assert note["passage"]["kind"] == "note"
+    grep = [shell(tmp_path, "call", "grep_files", "pattern=refund", "--json", *options).json for options in (WITH, WITH, ())]
+    matches = [one["structured"]["matches"] for one in grep]
+    assert matches[0] == matches[1] == matches[2] != []
+
+
+def test_a_memory_is_made_again_from_the_journal(tmp_path: Path) -> None:
+    """Deleting the file loses nothing that the journal and the folder have."""
+    shell(tmp_path, "call", "remember", "text=The refund desk closes at five.", *WITH)
+    shell(tmp_path, "call", "write_file", "path=plan.md", "content=Move the refund desk.", *WITH)
+    before = shell(tmp_path, "memory", "search", "refund", "--json").json
+    for file in (tmp_path / ".callgate").glob("memory.db*"):
+        file.unlink()
+    assert shell(tmp_path, "memory", "search", "refund").code == 2
+    assert "1 notes, 1 calls and 1 pieces" in shell(tmp_path, "memory", "rebuild").err
+    after = shell(tmp_path, "memory", "search", "refund", "--json").json
+    assert {one["passage"]["text"] for one in after} == {one["passage"]["text"] for one in before}
+    assert shell(tmp_path, "memory", "status", "--json").json["calls"] == 1
+
+
+def test_a_principal_is_asked_for_by_name(tmp_path: Path) -> None:
+    """An operator says whose memory; the default is nobody's in particular."""
+    shell(tmp_path, "call", "remember", "text=zebra", "--principal", "ann", *WITH)
+    assert shell(tmp_path, "memory", "search", "zebra", "--principal", "ann").code == 0
+    nothing = shell(tmp_path, "memory", "search", "zebra")
+    assert (nothing.code, nothing.out) == (1, "")
+    assert "--principal" in nothing.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("memory", "search"), "No words"),
+        (("memory", "search", "x", "--kind", "y"), "note, call, file"),
+        (("memory", "search", "x", "--limit", "0"), "from 1 to 50"),
+        (("memory", "search", "x", "--since", "soon"), "is no time"),
+        (("memory", "search", "x"), "There is no memory at"),
+        (("memory", "search", "x", "--memory", "text.txt"), "not a database"),
+        (("memory", "status", "--memory", "journal.db"), "but no memory"),
+        (("memory", "rebuild", "--memory", "new.db"), "There is no journal"),
+        (("call", "recall", "query=x", "--memory", "."), "is a folder"),
+        (("run", "Do it.", "--model", "openai:gpt-5", "--memory", "text.txt"), "not a database"),
+    ],
+)
+def test_bad_input_is_one_sentence_with_the_next_step(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    """Exit code 2, nothing is done."""
+    (tmp_path / "text.txt").write_text("my notes")
+    shell(tmp_path, "call", "list_files", "--journal", "journal.db")
+    done = shell(tmp_path, *words, OPENAI_API_KEY="none")
+    assert done.code == 2
+    assert said in done.err
+    assert (tmp_path / "text.txt").read_text() == "my notes"
+    assert not (tmp_path / "new.db").exists()
+
+
+async def test_a_run_remembers_for_the_next_run(tmp_path: Path) -> None:
+    """The model has the tools, and finds what another run remembered."""
+    first = await ran(tmp_path, [[Call("remember", {"text": "The user likes tea."})], "Noted."], "--yes", *WITH)
+    assert first.code == 0
+    second = await ran(tmp_path, [[Call("recall", {"query": "tea"})], "Tea."], "--json", CALLGATE_MEMORY=".callgate/memory.db")
+    assert second.code == 0
+    (ended,) = [line for line in second.lines if line["event"] == "call_ended"]
+    assert "The user likes tea." in ended["text"]
+
+
+async def test_a_run_that_waits_says_with_which_memory_it_goes_on(tmp_path: Path) -> None:
+    """The command that it shows is whole."""
+    waits = await ran(tmp_path, [[Call("remember", {"text": "The user likes tea."})]], *WITH)
+    assert waits.code == 4
+    assert "--memory .callgate/memory.db" in waits.err
