@@ -11,7 +11,7 @@ from callgate import Engine, RawCall, Scope, ToolResult
 from callgate.memory import MemoryPassages, Passage
 from tests.door import said
 
-__all__ = ["Broken", "Hidden", "Waiting", "found", "make"]
+__all__ = ["Broken", "Hidden", "Waiting", "found", "let_the_clock_move_on", "make"]
 
 
 class Hidden:
@@ -22,12 +22,15 @@ class Hidden:
 
 
 class Broken(MemoryPassages):
-    """A store that keeps nothing of files for as long as `broken`."""
+    """A store that keeps nothing of some origins for as long as `broken`."""
 
-    broken = True
+    def __init__(self, origins: str = "file:") -> None:
+        super().__init__()
+        self.broken = True
+        self._origins = origins
 
     def keep(self, changes: Mapping[str, Sequence[Passage]]) -> None:
-        if self.broken and any(origin.startswith("file:") for origin in changes):
+        if self.broken and any(origin.startswith(self._origins) for origin in changes):
             raise OSError("the disk is full")
         super().keep(changes)
 
@@ -44,6 +47,15 @@ class Waiting(MemoryPassages):
         self.reached.set()
         self.go.wait(60)
         super().keep(changes)
+
+
+def let_the_clock_move_on(folder: Path) -> None:
+    """Until a file that is written now has another time than everything before, as file systems tell it."""
+    probe = folder / "probe"
+    probe.write_text("")
+    before = probe.stat().st_ctime_ns
+    while probe.stat().st_ctime_ns < before + 100_000_000:
+        probe.write_text("")
 
 
 async def make(engine: Engine, workspace: Path | str, name: str, /, principal: str = "ann", **arguments: object) -> ToolResult:

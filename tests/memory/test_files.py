@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Engine, SqliteJournal, tool
+from callgate import Engine, SqliteJournal, UsageError
 from callgate.builtins import command_tools, workspace_tools
-from callgate.memory import Memory, MemoryLimits
-from tests.memory.fakes import Broken, Hidden, Waiting, found, make
+from callgate.memory import Memory, MemoryLimits, PassageQuery
+from tests.memory.fakes import Broken, Hidden, Waiting, found, let_the_clock_move_on, make
 
 
 @pytest.fixture
@@ -50,7 +50,8 @@ async def test_a_file_that_changes_or_goes_leaves_nothing_old_behind(tmp_path: P
         assert files_of(await found(engine, work, "okapi")) == []
         await make(engine, work, "run_command", command="mkdir in && mv a.txt in/b.txt")
         assert files_of(await found(engine, work, "giraffe")) == ["in/b.txt"]
-        await make(engine, work, "run_command", command="mv in out")
+        let_the_clock_move_on(tmp_path)
+        await make(engine, work, "run_command", command="mv in out")  # which leaves the file's own times as they were
         assert files_of(await found(engine, work, "giraffe")) == ["out/b.txt"]
         await make(engine, work, "run_command", command="rm -r out")
         assert files_of(await found(engine, work, "giraffe")) == []
@@ -95,23 +96,26 @@ async def test_only_text_files_of_the_workspace_within_limits_are_remembered(tmp
         assert files_of(await found(engine, work, "zebra")) == ["beside.txt"]
 
 
+@pytest.mark.parametrize("path", ["build/a.txt", ".env", "secrets/id_rsa"])
+async def test_a_named_write_is_no_exception(tmp_path: Path, work: Path, path: str) -> None:
+    """The same for a call that says what it writes; and what was kept goes when a file becomes one that is not."""
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "write_file", path=".gitignore", content="build/\n")
+        await make(engine, work, "write_file", path=path, content="zebra")
+        await make(engine, work, "write_file", path="b.txt", content="zebra")
+        assert files_of(await found(engine, work, "zebra")) == ["b.txt"]
+        await make(engine, work, "write_file", path="b.txt", content="\0zebra")
+        assert files_of(await found(engine, work, "zebra")) == []
+
+
 async def test_a_command_is_not_credited_with_files_that_were_there(tmp_path: Path, work: Path) -> None:
     """Only what has changed since the call came is its work."""
     (work / "old.txt").write_text("zebra")
     os.utime(work / "old.txt", (1, 1))
+    let_the_clock_move_on(tmp_path)
     memory = Memory(tmp_path / "m.db")
-
-    @tool(effect="none")
-    def wait_for_the_clock() -> str:
-        """Let the file system's clock move on."""
-        probe, old = tmp_path / "probe", (work / "old.txt").stat().st_ctime_ns
-        while True:
-            probe.write_text("x")
-            if probe.stat().st_ctime_ns > old + 60_000_000:
-                return "done"
-
-    async with Engine([wait_for_the_clock, *command_tools(), *memory.tools()], memory=memory) as engine:
-        await make(engine, work, "wait_for_the_clock")
+    async with Engine([*command_tools(), *memory.tools()], memory=memory) as engine:
         await make(engine, work, "run_command", command="echo zebra > new.txt")
         assert files_of(await found(engine, work, "zebra")) == ["new.txt"]
 
@@ -154,6 +158,35 @@ async def test_a_failing_store_fails_no_call_and_is_told(tmp_path: Path, work: P
         store.broken = False
         assert await memory.settled()
         assert (memory.status().marked, memory.status().pieces) == (0, 1)
+
+
+async def test_calls_that_cannot_be_kept_are_read_again_later(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """R35, for what calls came to: the journal still has them."""
+    store = Broken("call:")
+    memory = Memory(tmp_path / "m.db", store=store)
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
+        with caplog.at_level(logging.ERROR, "callgate"):
+            assert (await make(engine, work, "write_file", path="a.txt", content="zebra")).status == "ok"
+            assert await memory.settled()
+            assert await found(engine, work, "zebra") == []
+        assert "the disk is full" in caplog.text
+        assert "the disk is full" in memory.status().failure
+        store.broken = False
+        assert {one["from"] for one in await found(engine, work, "zebra")} == {"call", "file"}
+        assert await memory.settled()
+        assert memory.status().failure == ""
+
+
+async def test_an_engine_that_closes_lets_its_memory_finish_and_closes_it(tmp_path: Path, work: Path) -> None:
+    """What ended before the end is remembered, and the file is let go of."""
+    memory = Memory(tmp_path / "m.db", limits=MemoryLimits(close_s=60.0))
+    async with Engine(workspace_tools(), memory=memory) as engine:
+        for number in range(20):
+            await make(engine, work, "write_file", path=f"{number}.txt", content="zebra")
+    with pytest.raises(UsageError, match="is closed"):
+        memory.search(PassageQuery(text="zebra", principal="ann"))
+    with Memory(tmp_path / "m.db") as again:
+        assert (again.status().pieces, again.status().calls, again.status().marked) == (20, 20, 0)
 
 
 async def test_what_can_never_be_taken_in_is_let_go_after_some_attempts(tmp_path: Path, work: Path) -> None:

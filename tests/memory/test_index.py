@@ -7,14 +7,15 @@ import os
 import random
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from callgate import Engine, SqliteJournal
+from callgate import Engine, SqliteJournal, tool
 from callgate.builtins import command_tools, workspace_tools
 from callgate.memory import Memory
 from callgate.memory.index import folded, grams
@@ -73,7 +74,8 @@ def _reads(memory: Memory, work: Path, pattern: str) -> list[str]:
     with Workspace(str(work)) as workspace:
         look = memory.index.look(workspace, pattern)
         assert look is not None
-        return [entry.path for entry in workspace.walk() if entry is not None and look.judge(entry) == "read"]
+        files = [entry for entry in workspace.walk() if entry is not None and entry.kind == "file"]
+        return [entry.path for entry in files if look.judge(entry) == "read"]
 
 
 async def test_a_search_reads_only_what_can_match(tmp_path: Path, work: Path) -> None:
@@ -90,6 +92,31 @@ async def test_a_search_reads_only_what_can_match(tmp_path: Path, work: Path) ->
         (work / "08.txt").write_text("now a zebra")
         (work / "09.txt").write_text("nothing")
         assert _reads(memory, work, "zebra") == ["07.txt", "08.txt", "09.txt"]
+
+
+@tool(effect="once", writes="file:{path}")
+def may_write(path: str) -> str:
+    """Say that a path may be written, and leave it."""
+    return path
+
+
+@pytest.mark.parametrize(("path", "read"), [("a.txt", ["a.txt"]), ("sub", ["sub/b.txt"]), ("", ["a.txt", "sub/b.txt"]), ("s", [])])
+async def test_a_marked_file_is_read_even_if_it_looks_as_it_was(tmp_path: Path, work: Path, path: str, read: list[str]) -> None:
+    """D38: a mark on a file, on a folder or on everything stands until it was looked at."""
+    (work / "sub").mkdir()
+    for name in ("a.txt", "sub/b.txt"):
+        (work / name).write_text("zebra")
+    store = Waiting()
+    memory = Memory(tmp_path / "m.db", store=store)
+    memory.index.refresh(str(work), None, lambda: False)
+    assert _reads(memory, work, "okapi") == []
+    async with Engine([may_write], memory=memory) as engine:
+        await make(engine, work, "may_write", path=path)
+        assert store.reached.wait(60)
+        assert _reads(memory, work, "okapi") == read
+        store.go.set()
+        await settled(memory)
+        assert _reads(memory, work, "okapi") == []
 
 
 PIECES = [
@@ -163,11 +190,24 @@ def test_folding_keeps_what_is_part_of_a_text_part_of_it() -> None:
     assert all(folded(char.lower()) == folded(char) for char in everything)
 
 
+@example(before="", piece="ΣΑΣ", after="Α")  # noqa: RUF001
+@example(before="a", piece="ΑΣ", after="")
 @given(before=st.text(max_size=5), piece=st.text(min_size=1, max_size=60), after=st.text(max_size=5))
 def test_every_text_with_a_pattern_has_its_grams(before: str, piece: str, after: str) -> None:
     text = before + piece + after
     for pattern in (piece, piece.lower(), piece.upper() if piece.upper().lower() in text.lower() else piece):
         assert all(gram in folded(text) for gram in grams(pattern))
+
+
+def test_a_file_is_read_for_the_index_only_when_a_later_write_shows(tmp_path: Path, work: Path) -> None:
+    """A write in the same tick of the file system's clock leaves no trace, so the tick has to be over."""
+    with Memory(tmp_path / "m.db") as memory:
+        for number in range(3):
+            (work / f"{number}.txt").write_text("zebra")
+        memory.index.refresh(str(work), None, lambda: False)
+        now_ns = time.time_ns()
+        assert memory.status().indexed == 3
+        assert all(now_ns - file.stat().st_ctime_ns >= 50_000_000 for file in work.iterdir())
 
 
 async def test_a_broken_index_answers_as_none(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from callgate._redact import Redactor
-from callgate._workspace import Entry, PathRefused, Workspace, is_protected, stamp_of
+from callgate._workspace import Entry, PathRefused, Workspace, stamp_of
 from callgate.builtins._text import decoded, is_binary
 from callgate.errors import UsageError
 from callgate.memory.chunks import chunks
@@ -110,7 +110,7 @@ class Files:
 
     def _readable(self, workspace: Workspace, path: str) -> tuple[str, str]:
         """The text and its stamp; empty where the file is none that is remembered."""
-        if workspace.protected(path) or is_protected(path) or workspace.ignored(path) or without_secrets(self.redactor, path) != path:
+        if workspace.protected(path) or workspace.ignored(path) or without_secrets(self.redactor, path) != path:
             return "", ""
         try:
             stamp = stamp_of(workspace.stat(path))
