@@ -39,7 +39,7 @@ def test_a_memory_is_made_again_from_the_journal(tmp_path: Path) -> None:
     for file in (tmp_path / ".callgate").glob("memory.db*"):
         file.unlink()
     assert shell(tmp_path, "memory", "search", "refund").code == 2
-    assert "1 notes, 1 calls and 1 pieces" in shell(tmp_path, "memory", "rebuild").err
+    assert "1 notes, 1 calls and 1 pieces" in shell(tmp_path, "memory", "rebuild", "--files").err
     after = shell(tmp_path, "memory", "search", "refund", "--json").json
     assert {one["passage"]["text"] for one in after} == {one["passage"]["text"] for one in before}
     assert shell(tmp_path, "memory", "status", "--json").json["calls"] == 1

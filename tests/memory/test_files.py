@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, SqliteJournal, UsageError
+from callgate._journal import open_reader
 from callgate.builtins import command_tools, workspace_tools
 from callgate.memory import Memory, MemoryLimits, PassageQuery
+from callgate.tools import ToolRegistry
 from tests.memory.fakes import Broken, Hidden, Waiting, found, let_the_clock_move_on, make
 
 
@@ -129,6 +131,36 @@ async def test_a_secret_is_not_kept_wherever_a_piece_ends(tmp_path: Path, work: 
         assert await memory.settled()
         assert memory.status().pieces > 14
     assert b"hunter2" not in (tmp_path / "m.db").read_bytes()
+
+
+async def test_what_a_redactor_watched_over_is_not_read_again_without_it(tmp_path: Path, work: Path) -> None:
+    """Another engine on the same memory, a look into it, a rebuild: none of them keeps what the first would have hidden."""
+    journal, place = tmp_path / "j.db", tmp_path / "m.db"
+    store = Waiting()
+    memory = Memory(place, store=store, limits=MemoryLimits(close_s=0.1))
+    async with Engine(workspace_tools(), memory=memory, redactor=Hidden(), journal=SqliteJournal(journal)) as engine:
+        await make(engine, work, "write_file", path="marked.txt", content="zebra hunter2")
+        assert store.reached.wait(60)
+    store.go.set()
+    memory = Memory(place)
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory, redactor=Hidden(), journal=SqliteJournal(journal)) as engine:
+        await make(engine, work, "write_file", path="kept.txt", content="zebra hunter2")
+        assert files_of(await found(engine, work, "zebra")) == ["kept.txt", "marked.txt"]
+        await make(engine, work, "write_file", path="marked.txt", content="zebra hunter2 again")
+        (work / "kept.txt").write_text("zebra hunter2, says somebody else")
+    without = Memory(place)
+    async with Engine([*workspace_tools(), *without.tools()], memory=without) as engine:
+        assert files_of(await found(engine, work, "zebra")) == ["marked.txt"]
+        await without.settled()
+        assert without.status().marked == 1
+    with Memory(place) as looked_at:
+        looked_at.search(PassageQuery(text="zebra", principal="ann"))
+    reader = open_reader(journal)
+    with Memory(tmp_path / "again.db") as again:
+        again.rebuild(reader.find, ToolRegistry(workspace_tools()))
+        assert (again.status().pieces, again.status().marked) == (0, 0)
+    reader.close()
+    assert all(b"hunter2" not in file.read_bytes() for file in (place, tmp_path / "again.db"))
 
 
 async def test_files_are_recalled_in_their_workspace_by_their_principal_only(tmp_path: Path, work: Path) -> None:

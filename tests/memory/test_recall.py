@@ -208,6 +208,22 @@ async def test_one_memory_follows_one_engine(tmp_path: Path) -> None:
             Engine(memory=memory)
 
 
+async def test_a_question_says_when_older_calls_are_still_being_read(tmp_path: Path) -> None:
+    """A bound on what one question reads; the rest is read in the background."""
+    journal = tmp_path / "j.db"
+    async with Engine([look_up], journal=SqliteJournal(journal)) as engine:
+        for number in range(10):
+            await make(engine, "", "look_up", order=str(number))
+    memory = Memory(tmp_path / "m.db", limits=MemoryLimits(events_per_question=10))
+    async with Engine([look_up, *memory.tools()], journal=SqliteJournal(journal), memory=memory) as engine:
+        result = await make(engine, "", "recall", query="quito")
+        assert "still being read" in result.structured["note"]  # type: ignore[index]
+        assert await memory.settled()
+        result = await make(engine, "", "recall", query="quito", limit=50)
+        assert "note" not in result.structured  # type: ignore[operator]
+        assert len(result.structured["found"]) == 10  # type: ignore[index]
+
+
 async def test_two_engines_share_a_file(tmp_path: Path) -> None:
     """Several at once may write to one memory, each with a journal of its own."""
     one, other = Memory(tmp_path / "m.db"), Memory(tmp_path / "m.db")

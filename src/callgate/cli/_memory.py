@@ -134,14 +134,14 @@ def status(place: str, *, as_json: bool) -> int:
     return _exits.OK
 
 
-def rebuild(place: str, journal: str, tools: tuple[str, ...]) -> int:
-    """Read a journal into the memory from its first event, and the files that its calls wrote."""
+def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) -> int:
+    """Read a journal into the memory from its first event; the files that its calls wrote too, if asked for."""
     reader = open_reader(journal)
     try:
         memory = open_memory(place)
         assert memory is not None
         with memory:
-            memory.rebuild(reader.find, ToolRegistry(load_tools(tools, MemoryBlobs(), memory)))
+            memory.rebuild(reader.find, ToolRegistry(load_tools(tools, MemoryBlobs(), memory)), files=files)
             found = memory.status()
     finally:
         reader.close()

@@ -82,17 +82,30 @@ def memory_status(*, memory: Place = None, json: AsJson = False) -> int:
 
 
 @memory_app.command(name="rebuild")
-def memory_rebuild(*, memory: Place = None, journal: Journal = None, tools: Tools = None) -> int:
-    """Make it again from a journal: notes, calls, and the files that calls wrote, as they are now.
+def memory_rebuild(
+    *,
+    memory: Place = None,
+    journal: Journal = None,
+    files: Annotated[bool, Parameter(negative="")] = False,
+    tools: Tools = None,
+) -> int:
+    """Make it again from a journal: notes, and what calls came to.
 
     ```
     rm .callgate/memory.db
-    callgate memory rebuild
+    callgate memory rebuild --files
     ```
+
+    Parameters
+    ----------
+    files
+        Also the files that calls wrote, as they are now, with whatever secrets they hold.
+    tools
+        Where the tools came from: they say which files their calls write.
     """
     from callgate.cli._memory import rebuild
 
-    return rebuild(memory or _default(), journal or default_journal(), tuple(tools or ("builtin",)))
+    return rebuild(memory or _default(), journal or default_journal(), tuple(tools or ("builtin",)), files=files)
 
 
 def _default() -> str:

@@ -51,7 +51,7 @@ class Chores:
 
     def look_at_files(self) -> bool:
         """Take in what is marked; whether there is nothing more to do now."""
-        marks, well = self._ledger.marks(), True
+        marks, well = self._ledger.marks(redacting=self._files.redactor is not None), True
         for mark in marks:
             if self._stopped():
                 return True

@@ -42,6 +42,7 @@ _MIGRATIONS: Final = (
         path         TEXT NOT NULL,
         line         INTEGER NOT NULL,
         stamp        TEXT NOT NULL,
+        redacted     INTEGER NOT NULL,
         tags         TEXT NOT NULL,
         words        TEXT NOT NULL,
         UNIQUE (origin, place)

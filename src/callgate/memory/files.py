@@ -104,6 +104,7 @@ class Files:
                 path=path,
                 line=chunk.line,
                 stamp=stamp,
+                redacted=self.redactor is not None,
             )
             for chunk in chunks(without_secrets(self.redactor, text))
         ]

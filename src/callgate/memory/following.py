@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from callgate.events import TERMINAL, Event
 from callgate.memory.ended import changes_of, ended_calls, marks_of
-from callgate.memory.ledger import Ledger
+from callgate.memory.ledger import Ledger, Mark
 from callgate.memory.limits import MemoryLimits
 from callgate.memory.passages import Passage, PassageStore
 from callgate.queries import EventQuery
@@ -41,6 +41,8 @@ class Following:
 
     Args:
         tools: Say what their calls write; a call of another tool may have written anything.
+        redacted: Whether whoever writes the journal takes secrets out.
+        files: Whether to mark what calls may have written.
         lasting: Whether the journal outlives this process, so that its position is worth keeping.
     """
 
@@ -53,6 +55,8 @@ class Following:
         *,
         tools: ToolRegistry | None = None,
         lasting: bool = True,
+        redacted: bool = False,
+        files: bool = True,
     ) -> None:
         self._find = find
         self._ledger = ledger
@@ -60,6 +64,8 @@ class Following:
         self._limits = limits
         self._tools = tools
         self._lasting = lasting
+        self._redacted = redacted
+        self._files = files
         self._guard = threading.Lock()
         self._name = ""
         self._position = 0
@@ -104,8 +110,8 @@ class Following:
         changes: dict[str, list[Passage]] = {}
         for call in calls:
             changes |= changes_of(call, self._name)
-        marks = [mark for call in calls for mark in marks_of(call, self._tools)]
-        self._ledger.mark([replace(mark, workspace=os.path.realpath(mark.workspace)) for mark in marks])
+        if self._files:
+            self._ledger.mark([self._placed(mark) for call in calls for mark in marks_of(call, self._tools)])
         if changes:
             self._store.keep(changes)
         for principal in {call.word("principal") for call in calls}:
@@ -114,6 +120,10 @@ class Following:
         self._position = page[-1].position
         if self._lasting:
             self._ledger.move(self._name, self._position)
+
+    def _placed(self, mark: Mark) -> Mark:
+        cause = replace(mark.cause, redacted=self._redacted)
+        return replace(mark, workspace=os.path.realpath(mark.workspace), cause=cause)
 
     def _complete(self, page: list[Event]) -> list[Event]:
         """All events of the calls that end on this page; of others, keep what is here for later."""

@@ -34,6 +34,8 @@ class Cause(Struct, frozen=True, kw_only=True, omit_defaults=True):
     principal: str = ""
     actor: str = ""
     conversation: str = ""
+    redacted: bool = False
+    """Whether the call's engine takes secrets out; then only who does so too may keep what is in the files."""
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -76,11 +78,12 @@ class Ledger:
                 for workspace in {mark.workspace for mark in marks}:
                     _narrow(connection, workspace)
 
-    def marks(self, limit: int = 1_000) -> list[Mark]:
-        """The oldest of them."""
-        sql = "SELECT number, workspace, path, since_ns, cause, failures FROM marks ORDER BY number LIMIT ?"
+    def marks(self, *, redacting: bool, limit: int = 1_000) -> list[Mark]:
+        """The oldest of those that may be taken in by somebody who takes secrets out, or does not."""
+        sql = """SELECT number, workspace, path, since_ns, cause, failures FROM marks
+            WHERE ? OR json_extract(cause, '$.redacted') IS NULL ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
-            return [_mark(*row) for row in connection.execute(sql, (limit,))]
+            return [_mark(*row) for row in connection.execute(sql, (redacting, limit))]
 
     def marked(self, workspace: str) -> set[str]:
         """What may have changed in a workspace."""

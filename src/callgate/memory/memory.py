@@ -96,6 +96,8 @@ class Memory:
         """For `workspace_tools(index=...)`: makes searches faster."""
         self._following: Following | None = None
         self._durable: Callable[[], int] = lambda: 0
+        self.catching_up = False
+        """Whether the last question was answered before all older events were read."""
 
     def tools(self) -> list[Tool]:
         """`remember`, `recall` and `forget`, for an engine."""
@@ -110,7 +112,9 @@ class Memory:
         self._files.redactor = redactor
         self._durable = lambda: journal.status().written
         lasting = journal.strength != "memory"
-        self._following = Following(_finder(journal), self._ledger, self._store, self.limits, tools=tools, lasting=lasting)
+        self._following = Following(
+            _finder(journal), self._ledger, self._store, self.limits, tools=tools, lasting=lasting, redacted=redactor is not None
+        )
         bus.subscribe(lambda topic, item: self._background.wake(), "tool.completed", "call.aborted", "call.restarted")
 
     async def settled(self, timeout_s: float = 30.0) -> bool:
@@ -119,7 +123,7 @@ class Memory:
 
     def _chore(self) -> bool:
         """One round of what there is to do; whether that was all."""
-        all_done = self._read_on() and self._chores.look_at_files()
+        all_done = self._read_on() and (self._following is None or self._chores.look_at_files())
         if all_done:
             self._chores.refresh_indexes()
         return all_done
@@ -172,7 +176,7 @@ class Memory:
         """What `recall` finds: of this principal, and of files in this workspace; everything that ended by now counts."""
         try:
             if self._following is not None:
-                self._following.take_in(self.limits.events_per_question, self._durable)
+                self.catching_up = self._following.take_in(self.limits.events_per_question, self._durable) == "some"
             if self._ledger.count():
                 self._background.settled(_QUESTION_S)
         except Exception as error:
@@ -182,17 +186,18 @@ class Memory:
 
     # Making it again
 
-    def rebuild(self, find: Find, tools: ToolRegistry | None = None) -> None:
-        """Read a journal from its first event, whatever was read of it before, and the files that its calls wrote.
+    def rebuild(self, find: Find, tools: ToolRegistry | None = None, *, files: bool = False) -> None:
+        """Read a journal from its first event, whatever was read of it before: notes and calls.
 
         Args:
             find: The journal's, or a reader's, `find`.
             tools: Say which files their calls write.
+            files: Read the files too, as they are now. Nobody takes secrets out of them here: an engine that follows does.
         """
-        following = Following(find, self._ledger, self._store, self.limits, tools=tools)
+        following = Following(find, self._ledger, self._store, self.limits, tools=tools, files=files)
         following.from_the_first()
         following.take_in(_MOST)
-        while not self._chores.look_at_files():
+        while files and not self._chores.look_at_files():
             pass
 
     def status(self) -> MemoryStatus:
@@ -234,7 +239,15 @@ def _marks_again(passages: Iterable[Passage]) -> list[Mark]:
             workspace=one.workspace,
             path=one.path,
             since_ns=one.at_ns,
-            cause=Cause(call=one.call, run=one.run, tool=one.tool, principal=one.principal, actor=one.actor, conversation=one.conversation),
+            cause=Cause(
+                call=one.call,
+                run=one.run,
+                tool=one.tool,
+                principal=one.principal,
+                actor=one.actor,
+                conversation=one.conversation,
+                redacted=one.redacted,
+            ),
         )
         for one in files.values()
     ]

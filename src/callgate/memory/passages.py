@@ -43,6 +43,8 @@ class Passage(Struct, frozen=True, kw_only=True):
     stamp: str = ""
     """Of a file's piece: which state of the file this was."""
     tags: tuple[str, ...] = ()
+    redacted: bool = False
+    """Of a file's piece: secrets were taken out. Only who can do that reads the file again."""
 
 
 class PassageQuery(Struct, frozen=True, kw_only=True):

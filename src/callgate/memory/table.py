@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["TablePassages"]
 
 _TEXTS: Final = ("kind", "principal", "actor", "conversation", "run", "call", "tool", "workspace", "path", "stamp")
-_COLUMNS: Final = ("origin", "place", "at_ns", "line", "tags", "words", *_TEXTS)
+_COLUMNS: Final = ("origin", "place", "at_ns", "line", "redacted", "tags", "words", *_TEXTS)
 _ADD: Final = f"INSERT INTO passages ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _SHOWN: Final = ", ".join(f"passages.{name}" for name in _COLUMNS)
 _SNIPPET_TOKENS: Final = 48
@@ -110,16 +110,17 @@ def _narrowing(query: PassageQuery) -> tuple[str, list[Value]]:
 def _row(place: int, passage: Passage) -> Row:
     tags = msgspec.json.encode([spaced(tag) for tag in passage.tags]).decode()
     texts = [plain(getattr(passage, name)) for name in _TEXTS]
-    return (plain(passage.origin), place, passage.at_ns, passage.line, tags, spaced(passage.text), *texts)
+    return (plain(passage.origin), place, passage.at_ns, passage.line, int(passage.redacted), tags, spaced(passage.text), *texts)
 
 
 def _passage(row: Sequence[Value]) -> Passage:
-    origin, _, at_ns, line, tags, words, *texts = row[: len(_COLUMNS)]
+    origin, _, at_ns, line, redacted, tags, words, *texts = row[: len(_COLUMNS)]
     return Passage(
         origin=str(origin),
         text=str(words).replace(MARK, ""),
         at_ns=int(at_ns),
         line=int(line),
+        redacted=bool(redacted),
         tags=tuple(tag.replace(MARK, "") for tag in _tags(str(tags))),
         **dict(zip(_TEXTS, texts, strict=True)),  # type: ignore[arg-type]  # the columns of these names
     )

@@ -67,7 +67,10 @@ class MemoryTools:
             if size > PAGE_BYTES:
                 break
             shown.append(item)
-        return {"about": ABOUT, "found": shown, "left_out": len(found) - len(shown)}
+        result: Result = {"about": ABOUT, "found": shown, "left_out": len(found) - len(shown)}
+        if self._memory.catching_up:
+            result["note"] = "Older calls are still being read in. Ask again later if something is missing."
+        return result
 
     @told
     def forget(self, context: ToolContext, id: str) -> Result:
