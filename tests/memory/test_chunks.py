@@ -13,14 +13,14 @@ LINES = st.sampled_from(["", "\n", "# Title\n", "def f():\n", "    x = 1\n", "wo
 @given(st.lists(LINES, max_size=60).map("".join))
 def test_every_character_is_in_one_piece_in_order(text: str) -> None:
     """Nothing but white space is left out, nothing is twice, no piece is too large, and lines are counted as editors count them."""
-    found = chunks(text)
-    rest = text
-    for chunk in found:
-        before, _, rest = rest.partition(chunk.text)
-        assert not before.strip()
+    at = 0
+    for chunk in chunks(text):
+        begins = text.find(chunk.text, at)
+        assert not text[at:begins].strip()
+        assert chunk.line == text.count("\n", 0, begins) + 1
         assert 0 < len(chunk.text) <= MOST_CHARS
-        assert text.split("\n")[chunk.line - 1].startswith(chunk.text.split("\n")[0][:10]) or len(chunk.text.split("\n")[0]) > 10
-    assert not rest.strip()
+        at = begins + len(chunk.text)
+    assert not text[at:].strip()
 
 
 def test_a_piece_begins_at_a_heading_or_at_the_margin() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Engine, SqliteJournal, UsageError
+from callgate import Engine, SqliteJournal, UsageError, tool
 from callgate._journal import open_reader
 from callgate.builtins import command_tools, workspace_tools
 from callgate.memory import Memory, MemoryLimits, PassageQuery
@@ -109,6 +109,49 @@ async def test_a_named_write_is_no_exception(tmp_path: Path, work: Path, path: s
         assert files_of(await found(engine, work, "zebra")) == ["b.txt"]
         await make(engine, work, "write_file", path="b.txt", content="\0zebra")
         assert files_of(await found(engine, work, "zebra")) == []
+
+
+@tool(effect="once", writes="file:{path}")
+def put(path: str, into: str) -> str:
+    """Write a file, and say so in one's own words."""
+    Path(into).write_text("zebra")
+    return path
+
+
+@pytest.mark.parametrize("given", ["a.txt", "./a.txt", "sub/../a.txt", "{work}/a.txt", "link/a.txt"])
+async def test_a_file_has_one_name_whatever_a_tool_calls_it(tmp_path: Path, work: Path, given: str) -> None:
+    """Declared writes are the tool's author's own words."""
+    (work / "sub").mkdir()
+    (work / "link").symlink_to(work)
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([put, *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "put", path=given.format(work=work), into=str(work / "a.txt"))
+        await make(engine, work, "put", path="a.txt", into=str(work / "a.txt"))
+        assert files_of(await found(engine, work, "zebra")) == ["a.txt"]
+        assert memory.status().failure == ""
+
+
+@pytest.mark.parametrize("given", ["../outside.txt", "{work}/../outside.txt", "/outside.txt", "a\0b", "sub"])
+async def test_a_file_outside_is_nobodys_business(tmp_path: Path, work: Path, given: str) -> None:
+    """Whatever a tool declares, nothing outside the workspace is read; that is no failure of the memory."""
+    (work / "sub").mkdir()
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([put, *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "put", path=given.format(work=work), into=str(tmp_path / "outside.txt"))
+        assert files_of(await found(engine, work, "zebra")) == []
+        assert memory.status().failure == ""
+
+
+async def test_a_workspace_that_is_gone_is_no_failure(tmp_path: Path, work: Path) -> None:
+    """A host may delete its folders whenever it likes; nothing of them is recalled then."""
+    memory = Memory(tmp_path / "m.db")
+    async with Engine([*workspace_tools(), *command_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "write_file", path="a.txt", content="zebra")
+        assert await memory.settled()
+        await make(engine, work, "run_command", command="rm -r ../work")
+        assert await memory.settled()
+        assert files_of(await found(engine, work, "zebra")) == []
+        assert memory.status().failure == ""
 
 
 async def test_a_command_is_not_credited_with_files_that_were_there(tmp_path: Path, work: Path) -> None:

@@ -10,11 +10,14 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Literal
 
 from msgspec.structs import replace
 
+from callgate._workspace import Workspace
+from callgate.errors import CallgateError
 from callgate.events import TERMINAL, Event
 from callgate.memory.ended import changes_of, ended_calls, marks_of
 from callgate.memory.ledger import Ledger, Mark
@@ -111,7 +114,7 @@ class Following:
         for call in calls:
             changes |= changes_of(call, self._name)
         if self._files:
-            self._ledger.mark([self._placed(mark) for call in calls for mark in marks_of(call, self._tools)])
+            self._ledger.mark([placed for call in calls for mark in marks_of(call, self._tools) for placed in self._placed(mark)])
         if changes:
             self._store.keep(changes)
         for principal in {call.word("principal") for call in calls}:
@@ -121,9 +124,12 @@ class Following:
         if self._lasting:
             self._ledger.move(self._name, self._position)
 
-    def _placed(self, mark: Mark) -> Mark:
-        cause = replace(mark.cause, redacted=self._redacted)
-        return replace(mark, workspace=os.path.realpath(mark.workspace), cause=cause)
+    def _placed(self, mark: Mark) -> Iterator[Mark]:
+        """The mark by the one name that its path has; none where that is not in the workspace, or the workspace is gone."""
+        with suppress(CallgateError), Workspace(mark.workspace, sync=False) as workspace:
+            path = workspace.normalise(mark.path) if mark.path else ""
+            cause = replace(mark.cause, redacted=self._redacted)
+            yield replace(mark, workspace=os.path.realpath(mark.workspace), path=path, cause=cause)
 
     def _complete(self, page: list[Event]) -> list[Event]:
         """All events of the calls that end on this page; of others, keep what is here for later."""

@@ -123,7 +123,7 @@ class Memory:
 
     def _chore(self) -> bool:
         """One round of what there is to do; whether that was all."""
-        all_done = self._read_on() and (self._following is None or self._chores.look_at_files())
+        all_done = self._read_on() and self._chores.look_at_files()
         if all_done:
             self._chores.refresh_indexes()
         return all_done
