@@ -298,6 +298,18 @@ async def test_a_call_that_writes_much_is_remembered_up_to_a_limit(tmp_path: Pat
     assert "more than 3 files" in caplog.text
 
 
+async def test_the_oldest_pieces_go_first(tmp_path: Path, work: Path) -> None:
+    """A bound on what is kept of files, for each principal."""
+    memory = Memory(tmp_path / "m.db", limits=MemoryLimits(pieces=2))
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
+        await make(engine, work, "write_file", "bob", path="bobs.txt", content="zebra")
+        for number in range(4):
+            await make(engine, work, "write_file", path=f"{number}.txt", content="zebra")
+            assert await memory.settled()
+        assert files_of(await found(engine, work, "zebra")) == ["2.txt", "3.txt"]
+        assert files_of(await found(engine, work, "zebra", "bob")) == ["bobs.txt"]
+
+
 async def test_a_call_that_failed_may_have_written(tmp_path: Path, work: Path) -> None:
     """Whatever it came to."""
     memory = Memory(tmp_path / "m.db")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from callgate import Engine, SqliteJournal, tool
 from callgate.builtins import command_tools, workspace_tools
-from callgate.memory import Memory
+from callgate.memory import Memory, MemoryLimits
 from callgate.memory.index import folded, grams
 from tests.builtins.fakes import Box
 from tests.memory.fakes import Waiting, make
@@ -208,6 +208,20 @@ def test_a_file_is_read_for_the_index_only_when_a_later_write_shows(tmp_path: Pa
         now_ns = time.time_ns()
         assert memory.status().indexed == 3
         assert all(now_ns - file.stat().st_ctime_ns >= 50_000_000 for file in work.iterdir())
+
+
+def test_the_index_that_was_made_first_goes_when_there_are_too_many(tmp_path: Path) -> None:
+    """A bound on workspaces: a folder for each run must not fill the disk."""
+    with Memory(tmp_path / "m.db", limits=MemoryLimits(indexed_workspaces=2)) as memory:
+        for number in range(4):
+            work = tmp_path / str(number)
+            work.mkdir()
+            (work / "a.txt").write_text("zebra")
+            memory.index.refresh(str(work), None, lambda: False)
+        assert memory.status().indexed == 2
+        assert [memory.index.has(str(tmp_path / str(number))) for number in range(4)] == [False, False, True, True]
+        assert _reads(memory, tmp_path / "3", "okapi") == []
+        assert _reads(memory, tmp_path / "0", "okapi") == ["a.txt"]
 
 
 async def test_a_broken_index_answers_as_none(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,7 @@ class Chores:
         stopped: Callable[[], bool],
         wake: Callable[[], None],
     ) -> None:
-        self.index = WorkspaceIndex(database, ledger, self._index_wanted)
+        self.index = WorkspaceIndex(database, ledger, self._index_wanted, most_workspaces=limits.indexed_workspaces)
         self.failure = ""
         self._ledger = ledger
         self._files = files

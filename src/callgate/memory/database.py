@@ -70,7 +70,7 @@ _MIGRATIONS: Final = (
         UNIQUE (workspace, path)
     ) STRICT;
     CREATE TABLE trees (
-        number INTEGER PRIMARY KEY,
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
         root   TEXT NOT NULL UNIQUE
     ) STRICT;
     CREATE TABLE indexed (

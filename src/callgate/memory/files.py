@@ -64,6 +64,8 @@ class Files:
             gone = [path for path in held if _within(path, mark.path) and path not in paths and workspace.kind(path) != "file"]
             if gone:
                 self._store.keep({file_origin(mark.workspace, path): () for path in gone})
+        if self._store.count("file", mark.cause.principal) > self._limits.pieces:
+            self._store.trim("file", mark.cause.principal, self._limits.pieces)
 
     def _changed(self, workspace: Workspace, mark: Mark, held: dict[str, str]) -> Iterator[str]:
         """The files below a folder that the call may have written, up to a limit."""

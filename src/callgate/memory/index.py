@@ -68,8 +68,11 @@ class WorkspaceIndex:
         wanted: Told the folder and the paths that a search found outdated; None for paths: all of it.
     """
 
-    def __init__(self, database: Database, ledger: Ledger, wanted: Callable[[str, list[str] | None], None]) -> None:
+    def __init__(
+        self, database: Database, ledger: Ledger, wanted: Callable[[str, list[str] | None], None], *, most_workspaces: int
+    ) -> None:
         self._database = database
+        self._most_workspaces = most_workspaces
         self._ledger = ledger
         self._wanted = wanted
 
@@ -116,6 +119,7 @@ class WorkspaceIndex:
         read = [(path, *_read(workspace, path)) for path in paths if not stopped()]
         with self._database.writing() as connection:
             connection.execute("INSERT OR IGNORE INTO trees (root) VALUES (?)", (root,))
+            _drop_first_trees(connection, self._most_workspaces)
             tree = int(connection.execute("SELECT number FROM trees WHERE root = ?", (root,)).get)
             left = _MOST_BYTES - int(connection.execute("SELECT coalesce(sum(bytes), 0) FROM indexed WHERE tree = ?", (tree,)).get)
             for path, stamp, kind, text in read:
@@ -241,6 +245,14 @@ def _put(connection: apsw.Connection, tree: int, path: str, stamp: str, kind: Ki
     connection.execute(sql, (tree, path, stamp, kind, len(text)))
     if kind == "text":
         connection.execute("INSERT INTO grams (rowid, text) VALUES (last_insert_rowid(), ?)", (text,))
+
+
+def _drop_first_trees(connection: apsw.Connection, most: int) -> None:
+    """Make room: what was indexed first goes."""
+    for (tree,) in list(connection.execute("SELECT number FROM trees ORDER BY number DESC LIMIT -1 OFFSET ?", (most,))):
+        connection.execute("DELETE FROM grams WHERE rowid IN (SELECT number FROM indexed WHERE tree = ?)", (tree,))
+        connection.execute("DELETE FROM indexed WHERE tree = ?", (tree,))
+        connection.execute("DELETE FROM trees WHERE number = ?", (tree,))
 
 
 def _drop(connection: apsw.Connection, tree: int, path: str) -> None:

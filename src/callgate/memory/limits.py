@@ -18,6 +18,10 @@ class MemoryLimits(Struct, frozen=True, kw_only=True):
     """Tags of one note, of 64 characters each."""
     calls: int = 100_000
     """Calls of one principal; the oldest go first."""
+    pieces: int = 100_000
+    """Pieces of files that one principal wrote; the oldest go first."""
+    indexed_workspaces: int = 64
+    """Workspaces that have an index; of one more, the index that was made first goes."""
     query_chars: int = 1_000
     """One question; of it, the first 32 words count."""
     found: int = 50
