@@ -56,16 +56,25 @@ class Files:
             UsageError: The workspace is gone.
         """
         with Workspace(mark.workspace, sync=False) as workspace:
-            held = self._store.files(mark.workspace)
             kind = workspace.kind(mark.path or ".")
-            paths = [mark.path] if kind == "file" else list(self._changed(workspace, mark, held)) if kind == "directory" else []
-            for path in paths:
-                self._store.keep({file_origin(mark.workspace, path): self._passages(workspace, path, mark)})
-            gone = [path for path in held if _within(path, mark.path) and path not in paths and workspace.kind(path) != "file"]
-            if gone:
-                self._store.keep({file_origin(mark.workspace, path): () for path in gone})
+            if kind == "file":
+                self._keep(workspace, mark.path, mark)
+            else:
+                self._take_in_below(workspace, mark, there=kind == "directory")
         if self._store.count("file", mark.cause.principal) > self._limits.pieces:
             self._store.trim("file", mark.cause.principal, self._limits.pieces)
+
+    def _take_in_below(self, workspace: Workspace, mark: Mark, *, there: bool) -> None:
+        """A folder, or what is gone."""
+        held = self._store.files(mark.workspace)
+        for path in self._changed(workspace, mark, held) if there else ():
+            self._keep(workspace, path, mark)
+        gone = [path for path in held if _within(path, mark.path) and workspace.kind(path) != "file"]
+        if gone:
+            self._store.keep({file_origin(mark.workspace, path): () for path in gone})
+
+    def _keep(self, workspace: Workspace, path: str, mark: Mark) -> None:
+        self._store.keep({file_origin(mark.workspace, path): self._passages(workspace, path, mark)})
 
     def _changed(self, workspace: Workspace, mark: Mark, held: dict[str, str]) -> Iterator[str]:
         """The files below a folder that the call may have written, up to a limit."""

@@ -1,0 +1,67 @@
+"""Following a journal, step by step: only what is durable counts, and no call is lost at a border."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, MemoryJournal, tool
+from callgate.memory import Memory, MemoryLimits, MemoryPassages, PassageQuery
+from callgate.memory.database import Database
+from callgate.memory.following import Following
+from callgate.memory.ledger import Ledger
+from callgate.tools import ToolRegistry
+from tests.memory.fakes import make
+
+
+@tool(effect="none")
+def look_up(order: str) -> str:
+    """Look an order up."""
+    return f"order {order} was shipped to Quito"
+
+
+@pytest.mark.parametrize("border", range(9))
+async def test_no_call_is_lost_or_half_wherever_a_memory_stopped_reading(tmp_path: Path, border: int) -> None:
+    """What is not durable yet does not count; who goes on from there has the whole call, whenever it began."""
+    async with Engine([look_up], journal=MemoryJournal()) as engine:
+        for order in ("A7", "B8"):
+            await make(engine, "", "look_up", order=order)
+        journal = engine.journal
+    ends = [event.position for event in journal.read() if event.kind == "call.completed"]
+    ledger, store = Ledger(Database(tmp_path / "m.db")), MemoryPassages()
+
+    def following() -> Following:
+        return Following(journal.find, ledger, store, MemoryLimits())
+
+    following().take_in(100, lambda: border)
+    assert store.count("call") == sum(end <= border for end in ends)
+    assert following().take_in(100, lambda: border) == "early"
+    assert following().take_in(100) == "all"
+    texts = sorted(one.passage.text for one in store.search(PassageQuery(text="quito", principal="ann")))
+    assert texts == [f'look_up(order="{order}"): ok, order {order} was shipped to Quito' for order in ("A7", "B8")]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+async def test_pages_may_end_anywhere(tmp_path: Path, most: int) -> None:
+    """However few events are read at a time."""
+    async with Engine([look_up], journal=MemoryJournal()) as engine:
+        for order in ("A7", "B8"):
+            await make(engine, "", "look_up", order=order)
+        journal = engine.journal
+    store = MemoryPassages()
+    following = Following(journal.find, Ledger(Database(tmp_path / "m.db")), store, MemoryLimits())
+    while following.take_in(most) != "all":
+        pass
+    assert store.count("call") == 2
+
+
+def test_what_the_tools_say_of_themselves(tmp_path: Path) -> None:
+    """Reading is free; what is remembered twice is there once; one principal's memory is one resource."""
+    with Memory(tmp_path / "m.db") as memory:
+        bound = list(ToolRegistry(memory.tools()))
+        assert {one.name: (one.effect, one.category, one.runner) for one in bound} == {
+            "remember": ("idempotent", "async_required", "thread"),
+            "recall": ("none", "safe_chain", "thread"),
+            "forget": ("idempotent", "async_required", "thread"),
+        }
