@@ -80,6 +80,23 @@ def test_bad_input_is_one_sentence_with_the_next_step(tmp_path: Path, words: tup
     assert not (tmp_path / "new.db").exists()
 
 
+def test_a_damaged_memory_is_named_and_made_again(tmp_path: Path) -> None:
+    """One sentence with the next step, wherever the damage is; then it is as it was."""
+    path = tmp_path / ".callgate" / "memory.db"
+    shell(tmp_path, "call", "remember", "text=zebra", *WITH)
+    whole = path.read_bytes()
+    codes = set()
+    for page in range(1, len(whole) // 4096, 4):
+        path.write_bytes(whole[: 4096 * page] + b"\xff" * 4096 + whole[4096 * (page + 1) :])
+        searched = shell(tmp_path, "memory", "search", "zebra")
+        assert searched.code != 2 or "delete" in searched.err
+        codes.add(searched.code)
+    assert 2 in codes
+    path.unlink()
+    assert shell(tmp_path, "memory", "rebuild").code == 0
+    assert shell(tmp_path, "memory", "search", "zebra").code == 0
+
+
 async def test_a_run_remembers_for_the_next_run(tmp_path: Path) -> None:
     """The model has the tools, and finds what another run remembered."""
     first = await ran(tmp_path, [[Call("remember", {"text": "The user likes tea."})], "Noted."], "--yes", *WITH)

@@ -5,6 +5,8 @@ Asks as an operator: whose memory is asked is said on the command line. Shows wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -87,7 +89,7 @@ def search(options: SearchOptions) -> int:
     if not 1 <= options.limit <= 50:
         raise UsageError(f"--limit {options.limit} cannot be. Give a number from 1 to 50.")
     times = asked(LogOptions(journal="", since=options.since, until=options.until))
-    with _present(options.memory) as memory:
+    with _opened(options.memory) as memory:
         query = PassageQuery(
             text=options.words,
             principal=options.principal,
@@ -123,7 +125,7 @@ def _show(found: Found) -> None:
 
 def status(place: str, *, as_json: bool) -> int:
     """Show what there is, and what is still to be done."""
-    with _present(place) as memory:
+    with _opened(place) as memory:
         found = memory.status()
     if as_json:
         print_json(found)
@@ -138,9 +140,7 @@ def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) ->
     """Read a journal into the memory from its first event; the files that its calls wrote too, if asked for."""
     reader = open_reader(journal)
     try:
-        memory = open_memory(place)
-        assert memory is not None
-        with memory:
+        with _opened(place, there=False) as memory:
             memory.rebuild(reader.find, ToolRegistry(load_tools(tools, MemoryBlobs(), memory)), files=files)
             found = memory.status()
     finally:
@@ -149,7 +149,17 @@ def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) ->
     return _exits.OK
 
 
-def _present(place: str) -> Memory:
-    memory = open_memory(place, there=True)
+@contextmanager
+def _opened(place: str, *, there: bool = True) -> Iterator[Memory]:
+    """The memory, while the block lasts; what SQLite says of a damaged one is said in a sentence."""
+    import apsw
+
+    memory = open_memory(place, there=there)
     assert memory is not None
-    return memory
+    try:
+        with memory:
+            yield memory
+    except apsw.Error as error:
+        raise UsageError(
+            f"{place} cannot be read or written: {error}. If it is damaged, delete it and make it again: callgate memory rebuild."
+        ) from error
