@@ -101,12 +101,17 @@ class Control:
     """Stop, kill and follow-up, per conversation: three different things.
 
     *stop* lets what runs finish being told: no further call starts, and a call that is running ends its message as `stopped_by_user`.
-    *kill* is stop, and aborts the turn's signal, so that running tools end now. A *follow-up* is a message that came in between: it ends a
-    pass of the model, and never a chain of tools. Failures in a row are counted, so that a loop can end a turn that gets nowhere.
+    *kill* is stop, aborts the turn's signal, so that running tools end now, and ends whatever waits for the turn. A *follow-up* is a
+    message that came in between: it ends a pass of the model, and never a chain of tools. Failures in a row are counted, so that a loop
+    can end a turn that gets nowhere.
     `end_turn` forgets them all; a host with many conversations calls it for each.
+
+    Args:
+        on_kill: Told the conversation and the reason first, to end what waits for its turn.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_kill: Callable[[str, str], None] | None = None) -> None:
+        self._on_kill = on_kill
         self.stops: dict[str, str] = {}
         """Why each conversation that should stop should."""
         self._turns: dict[str, AbortController] = {}
@@ -126,6 +131,8 @@ class Control:
         self._interrupt(conversation, "stop", reason)
 
     def kill(self, conversation: str, reason: str = "killed by the user") -> None:
+        if self._on_kill is not None:
+            self._on_kill(conversation, reason)
         self.stops.setdefault(conversation, reason)
         self._interrupt(conversation, "kill", reason)
         self.signal(conversation)

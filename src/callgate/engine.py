@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from callgate._blobs import MemoryBlobs
 from callgate._cache import MemoryCache
 from callgate._clock import Clock, SystemClock
+from callgate._conversations import Conversations
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits, timeout_from_environment
 from callgate._pipeline.again import Known, Question, asked_hash, call_key, earlier_result
@@ -116,7 +117,8 @@ class Engine:
         run: str = "",
     ) -> None:
         self.tools = ToolRegistry()
-        self.control = Control()
+        self.conversations = Conversations()
+        self.control = Control(on_kill=self.conversations.drain)
         self.bus = Bus()
         self.limits = limits
         self.clock: Clock = clock or SystemClock()

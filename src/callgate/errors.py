@@ -76,7 +76,7 @@ class UsageError(CallgateError):
 
     Args:
         message: Names the place, the fact, the limit and the next step.
-        code: Overrides `usage` with a finer one: `schema_refused`, `remote_ref`.
+        code: Overrides `usage` with a finer one: `schema_refused`, `remote_ref`, `waits_for_itself`.
     """
 
     code = "usage"

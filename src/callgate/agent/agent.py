@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from callgate._limits import Limits, silence_from_environment
 from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._runners.guard import Guards
-from callgate.agent.conversations import Conversations
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
 from callgate.agent.history import History
@@ -53,8 +52,9 @@ class Agent(Runs):
 
     Args:
         model: A `Model`, or `"provider:model"`.
-        engine: Runs the calls; None: one is made of `tools` and `policies`, and closed with the agent. Agents that share one must not share
-            names of conversations: stop, kill and the turn's end are the engine's, by name.
+        engine: Runs the calls; None: one is made of `tools` and `policies`, and closed with the agent. Agents that share one
+            share its conversations: one turn of each at a time, whoever runs it, and stop and kill reach it through any of them.
+            What was said in a conversation each agent remembers for itself.
         tools: For the engine that is made.
         policies: The same.
         restart: The same; `ContextRestarts` lets results enrich the context instead of the history.
@@ -113,7 +113,6 @@ class Agent(Runs):
             )
         limits = Limits(dangerous_per_tick=self.settings.dangerous_per_tick)
         self.engine = engine or Engine(tools, policies=policies, limits=limits, restart=restart)
-        self.conversations = Conversations()
         self._instructions = instructions
         self._bios = (preset == "worker" or self.model is not given) if bios is None else bios
         self._exits = {tool.name: tool for tool in exit_tools}
@@ -165,6 +164,9 @@ class Agent(Runs):
             deliberate: Deliberate mode on or off for this run; None: as the agent was made.
             expose: Tools that deliberate mode offers in this run whatever the message says.
             on_event: Told everything at once; what it raises fails the run.
+
+        Raises:
+            UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), or too many turns wait.
         """
         mode = Mode(deliberate, tuple(expose))
         return await self._in_turn(task, conversation, history, scope, trigger, reflect, on_event, mode, first=False)
@@ -172,7 +174,12 @@ class Agent(Runs):
     async def follow_up(
         self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
     ) -> RunResult:
-        """A message that comes in while a turn runs: a pass of the model yields to it, a chain of tools is not disturbed."""
+        """A message that comes in while a turn runs: a pass of the model yields to it, a chain of tools is not disturbed.
+
+        Raises:
+            UsageError: A tool of that very turn asked, which would wait for itself.
+        """
+        self.conversations.refuse_inside(conversation)
         if self.conversations.may_interrupt(conversation):
             self.engine.control.follow_up(conversation)
         return await self._in_turn(task, conversation, None, scope, trigger, False, None, Mode(), first=True)
@@ -276,7 +283,6 @@ class Agent(Runs):
 
     def kill(self, conversation: str, reason: str = "killed by the user") -> None:
         """End the running turn now, its tools and its connection with it, and every turn that waits."""
-        self.conversations.drain(conversation, reason)
         self.engine.control.kill(conversation, reason)
 
     # Life

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._conversations import Conversations, Place
 from callgate._json import decode
 from callgate._runners.guard import Guards
 from callgate._signals import is_own_failure
 from callgate.agent.account import Account
-from callgate.agent.conversations import Conversations, Place
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.history import History
 from callgate.agent.record import Began, Phase, RunRecord
@@ -64,7 +64,6 @@ class Runs:
     model: Model
     engine: Engine
     settings: Settings
-    conversations: Conversations
     _instructions: str | Callable[[int | None], str]
     _bios: bool
     _exits: dict[str, ToolSpec]
@@ -76,6 +75,11 @@ class Runs:
     _request: ModelRequest
     _guards: Guards
     _histories: OrderedDict[str, History]
+
+    @property
+    def conversations(self) -> Conversations:
+        """The engine's, so that a conversation has one turn at a time whichever agent runs it."""
+        return self.engine.conversations
 
     async def _in_turn(
         self,
@@ -111,17 +115,15 @@ class Runs:
         *,
         first: bool,
     ) -> RunResult:
-        if not conversation:
-            kept = History(history or ())
-            exposure = self._exposure(message, kept, scope, mode, leaves_trace=False)
-            return await self._run(Place(trigger), kept, scope, on_event, exposure, task=message)
-        async with self.conversations.turn(conversation, trigger=trigger, first=first) as place:
+        reflect = reflect and bool(conversation)  # a conversation that nobody named is forgotten anyway
+        leaves_trace = bool(conversation) and not reflect
+        async with self.conversations.turn(scope.conversation, trigger=trigger, first=first) as place:
             kept = History(history) if history is not None else self._remembered(conversation) or History()
             if place.drained:
                 return _ended(kept, scope, Ending("stopped_by_user", place.drained))
-            if not reflect:
+            if leaves_trace:
                 self._remember(conversation, kept)
-            exposure = self._exposure(message, kept, scope, mode, leaves_trace=not reflect)
+            exposure = self._exposure(message, kept, scope, mode, leaves_trace=leaves_trace)
             phase: Phase = "reflect" if reflect else "deliberate"
             return await self._run(place, kept.fork() if reflect else kept, scope, on_event, exposure, task=message, phase=phase)
 

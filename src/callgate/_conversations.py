@@ -1,14 +1,17 @@
 """One turn at a time per conversation, the rest in a queue; and which message a turn answers.
 
-A kill empties the queue. A follow-up goes to its front, after it has asked the running turn to yield, but only so often.
+A kill empties the queue. A follow-up goes to its front, after it has asked the running turn to yield, but only so often. A turn that would
+wait for its own end is refused. It stands below the engine, which owns one for all who take turns on it: agents that share an engine
+share its conversations. Must not know what a turn does.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 
 from msgspec import Struct
 
@@ -31,14 +34,28 @@ class Place(Struct, frozen=True):
     """Whether it waited for another turn, whose end has cleared the way; what was asked for since then is meant for this one."""
 
 
+class _Turn:
+    """A turn that runs or waits, and the lines that code inside it waits in."""
+
+    __slots__ = ("waits",)
+
+    def __init__(self) -> None:
+        self.waits: list[_Line] = []
+
+
+_inside: ContextVar[tuple[_Turn, ...]] = ContextVar("callgate_turns", default=())
+"""The turns that the present code belongs to, the outermost first."""
+
+
 class _Line:
     """The turns of one conversation: one that runs, others that wait."""
 
-    __slots__ = ("busy", "interrupts", "scenes", "triggers", "waiting")
+    __slots__ = ("interrupts", "scenes", "triggers", "turn", "waiting")
 
     def __init__(self) -> None:
-        self.busy = False
-        self.waiting: deque[asyncio.Future[str]] = deque()
+        self.turn: _Turn | None = None
+        """The one that runs."""
+        self.waiting: deque[tuple[asyncio.Future[str], _Turn]] = deque()
         self.triggers: Counter[str] = Counter()
         self.scenes: set[str] = set()
         self.interrupts = 0
@@ -58,7 +75,7 @@ class _Line:
 
 
 class Conversations:
-    """The lines of all conversations of one agent."""
+    """The lines of all conversations of one engine."""
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
@@ -71,12 +88,12 @@ class Conversations:
     def busy(self, conversation: str) -> bool:
         """Whether a turn of the conversation runs."""
         line = self._lines.get(conversation)
-        return line is not None and line.busy
+        return line is not None and line.turn is not None
 
     def may_interrupt(self, conversation: str) -> bool:
         """Whether one more follow-up may end the running turn; counts it."""
         line = self._lines.get(conversation)
-        if line is None or not line.busy or line.interrupts >= _MOST_INTERRUPTS:
+        if line is None or line.turn is None or line.interrupts >= _MOST_INTERRUPTS:
             return False
         line.interrupts += 1
         return True
@@ -85,9 +102,20 @@ class Conversations:
         """End the wait of every turn in the queue; none of them begins."""
         line = self._lines.get(conversation)
         while line is not None and line.waiting:
-            waiter = line.waiting.popleft()
+            waiter, _ = line.waiting.popleft()
             if not waiter.done():
                 waiter.set_result(reason)
+
+    def refuse_inside(self, conversation: str) -> None:
+        """Raises `UsageError` where code inside a turn asks for a turn that could only begin after that one's end."""
+        line = self._lines.get(conversation)
+        if line is None or line.turn is None or not _leads_to(line, frozenset(_inside.get())):
+            return
+        raise UsageError(
+            f"A tool that runs in a turn of conversation '{conversation[:80]}' asked for another turn of it, which would begin when that"
+            " one has ended, which waits for it. Give it a conversation of its own, or ask for it when the turn is over.",
+            code="waits_for_itself",
+        )
 
     @asynccontextmanager
     async def turn(self, conversation: str, *, trigger: str | None = None, first: bool = False) -> AsyncIterator[Place]:
@@ -99,42 +127,83 @@ class Conversations:
             first: Whether to go to the front of the queue.
 
         Raises:
-            UsageError: Too many turns wait already.
+            UsageError: Too many turns wait already, or this one would wait for itself (`waits_for_itself`).
         """
+        self.refuse_inside(conversation)
         line = self._lines.setdefault(conversation, _Line())
         line.join(trigger)
-        queued, drained = line.busy, ""
+        queued, drained = line.turn is not None, ""
+        turn = _Turn()
         has_turn = False
         try:
             if queued:
-                drained = await self._wait(line, conversation, first)
+                with _waiting_in(line):
+                    drained = await self._wait(line, conversation, turn, first)
             has_turn = not drained
-            line.busy = line.busy or has_turn
-            yield Place(None if trigger in line.scenes else trigger, drained, queued)
+            if has_turn:
+                line.turn = turn
+            with _as_part_of(turn):
+                yield Place(None if trigger in line.scenes else trigger, drained, queued)
         finally:
             line.leave(trigger)
             if has_turn:
                 self._next(line, conversation)
 
-    async def _wait(self, line: _Line, conversation: str, first: bool) -> str:
+    async def _wait(self, line: _Line, conversation: str, turn: _Turn, first: bool) -> str:
         if len(line.waiting) >= _MOST_WAITING:
             raise UsageError(f"{_MOST_WAITING} turns of conversation '{conversation[:80]}' wait already. Try again when one has ended.")
         waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        (line.waiting.appendleft if first else line.waiting.append)(waiter)
+        (line.waiting.appendleft if first else line.waiting.append)((waiter, turn))
         try:
             return await waiter
         except asyncio.CancelledError:
-            if waiter in line.waiting:
-                line.waiting.remove(waiter)
+            if (waiter, turn) in line.waiting:
+                line.waiting.remove((waiter, turn))
             elif not waiter.cancelled() and not waiter.result():
                 self._next(line, conversation)  # it was this turn's time, and it is gone
             raise
 
     def _next(self, line: _Line, conversation: str) -> None:
         while line.waiting:
-            waiter = line.waiting.popleft()
+            waiter, line.turn = line.waiting.popleft()
             if not waiter.done():
                 waiter.set_result("")
                 return
-        line.busy = False
+        line.turn = None
         self._lines.pop(conversation, None)
+
+
+def _leads_to(line: _Line, mine: frozenset[_Turn]) -> bool:
+    """Whether the line's turn is one of `mine`, or waits for one, over however many lines."""
+    seen: set[_Turn] = set()
+    ahead = [line.turn]
+    while ahead:
+        turn = ahead.pop()
+        if turn in mine:
+            return True
+        if turn is not None and turn not in seen:
+            seen.add(turn)
+            ahead += [other.turn for other in turn.waits]
+    return False
+
+
+@contextmanager
+def _waiting_in(line: _Line) -> Iterator[None]:
+    """The turns that this code belongs to wait in the line."""
+    turns = _inside.get()
+    for turn in turns:
+        turn.waits.append(line)
+    try:
+        yield
+    finally:
+        for turn in turns:
+            turn.waits.remove(line)
+
+
+@contextmanager
+def _as_part_of(turn: _Turn) -> Iterator[None]:
+    token = _inside.set((*_inside.get(), turn))
+    try:
+        yield
+    finally:
+        _inside.reset(token)
