@@ -202,8 +202,9 @@ def _waiting_in(line: _Line) -> Iterator[None]:
 
 @contextmanager
 def _as_part_of(turn: _Turn) -> Iterator[None]:
-    token = _inside.set((*_inside.get(), turn))
+    around = _inside.get()
+    _inside.set((*around, turn))
     try:
         yield
     finally:
-        _inside.reset(token)
+        _inside.set(around)

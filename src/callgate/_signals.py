@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 __all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
 
-Interruption = Literal["stop", "kill", "follow_up"]
+Interruption = Literal["stop", "kill", "follow_up", "time"]
 """How somebody outside ends a pass of the model."""
 
 
@@ -135,6 +135,12 @@ class Control:
             self._on_kill(conversation, reason)
         self.stops.setdefault(conversation, reason)
         self._interrupt(conversation, "kill", reason)
+        self.signal(conversation)
+        self._turns[conversation].abort(reason)
+
+    def time_is_up(self, conversation: str, reason: str) -> None:
+        """The turn has used up its time: end its pass and its running calls now, as a kill does, but nobody asked for a stop."""
+        self._interrupt(conversation, "time", reason)
         self.signal(conversation)
         self._turns[conversation].abort(reason)
 

@@ -81,12 +81,23 @@ class Account:
             ("input tokens", self.input_tokens, budget.input_tokens),
             ("output tokens", self.output_tokens, budget.output_tokens),
             ("cost", self.cost, budget.cost),
-            ("wall time in seconds", 0.0 if budget.wall_s is None else self._clock.monotonic() - self._began, budget.wall_s),
         )
         for what, spent, limit in used:
             if limit is not None and spent >= limit:
                 return f"the run's {what} are used up: {spent:.6g} of {limit:.6g}"
-        return None
+        return self.out_of_time()
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the wall time; None where it has no limit."""
+        return None if self._budget.wall_s is None else self._budget.wall_s - (self._clock.monotonic() - self._began)
+
+    def out_of_time(self) -> str | None:
+        """That the wall time is used up; None if it is not."""
+        left_s = self.seconds_left
+        if left_s is None or left_s > 0:
+            return None
+        return f"the run's wall time is used up: {self._clock.monotonic() - self._began:.6g} of {self._budget.wall_s:.6g} s"
 
     def reserve(self, place: int) -> CallDenied | None:
         """Take one call, the `place`-th of its message, out of the budget; or say why it cannot be had."""

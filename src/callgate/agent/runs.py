@@ -21,6 +21,7 @@ from callgate._json import decode
 from callgate._runners.guard import Guards
 from callgate._signals import is_own_failure
 from callgate.agent.account import Account
+from callgate.agent.deadline import in_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.history import History
 from callgate.agent.record import Began, Phase, RunRecord
@@ -146,8 +147,9 @@ class Runs:
         turn = self._turn(place, history, exposure.scope(scope) if exposure is not None else scope, on_event, exposure, record, goes_on)
         try:
             self._begin(record, history, scope, task, exposure, phase, goes_on)
-            ending = await self._work(turn, goes_on)
-            result = await self._typed(turn, ending) if self._output is not None else turn.result(ending)
+            async with in_time(turn.account, self.engine.clock, self.engine.control, scope.conversation):
+                ending = await self._work(turn, goes_on)
+                result = await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
             log.exception("The run failed")
             said = f"{error}" if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"

@@ -29,7 +29,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     cost: float | None = None
     """In the unit of the prices."""
     wall_s: float | None = None
-    """From the run's beginning; waiting for a human does not count."""
+    """From the run's beginning; waiting for a human does not count. What runs when it is over ends then."""
 
 
 class Prices(Struct, frozen=True, kw_only=True):

@@ -157,7 +157,7 @@ class Turn:
         """Go through passes until the turn ends."""
         with self._enrichment:
             while True:
-                ending = self._not_ready() or await self._once()
+                ending = self._not_ready() or await self._compact() or await self._once()
                 if ending is not None:
                     return ending
 
@@ -233,8 +233,6 @@ class Turn:
         system = self._head(left) if self._head is not None else ""
         if self._head is not None:
             self._view.head = (SystemMessage(system),)
-        if self._compactor is not None:
-            await self._compact(self._compactor)
         self._view.tail = self._enrichment.tail()
         self._intake = intake = self._new_intake()
         intake.cause = self._record.pass_began(self.iteration, self.history.shown(), system, self._view.tail)
@@ -254,15 +252,17 @@ class Turn:
         await intake.drop(result.reason or result.status)
         return await self._answer(result)
 
-    async def _compact(self, compactor: Compactor) -> None:
+    async def _compact(self) -> Ending | None:
+        if self._compactor is None:
+            return None
         with self._interruptible() as signal:
-            sizes = await compactor.before_pass(self.history, signal)
-        if sizes is None:
-            return
-        self._record.compacted(self.history.messages)
-        if self._tell is not None:
-            before, after = sizes
-            self._tell(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
+            sizes = await self._compactor.before_pass(self.history, signal)
+        if sizes is not None:
+            self._record.compacted(self.history.messages)
+            if self._tell is not None:
+                before, after = sizes
+                self._tell(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
+        return self._out_of_time(None)
 
     async def _stream(self, request: ModelRequest, intake: Intake) -> StreamResult:
         try:
@@ -414,6 +414,13 @@ class Turn:
         self.iteration += 1
         return self._ended_by(message, closed, outcomes) or self._decided(message, answered)
 
+    def _out_of_time(self, ending: Ending | None) -> Ending | None:
+        """What a message's calls came to where the run's time is up: they did not fail by themselves."""
+        if ending is not None and ending.status in ("completed", "stopped_by_user"):
+            return ending
+        over = self.account.out_of_time()
+        return Ending("budget_exhausted", over) if over is not None else ending
+
     def _ended_by(self, message: AssistantMessage, closed: Sequence[str], outcomes: list[Outcome | None]) -> Ending | None:
         """The end of a turn whose message a call aborted, or whose calls wait for a human."""
         for outcome in outcomes:
@@ -442,14 +449,14 @@ class Turn:
         tools = self._engine.tools
         ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in results]
         errors = self._engine.control.errors_in_a_row(self._scope.conversation)
-        return check_loop_continuation(ends, self._settings.rules, errors_in_a_row=errors, text_before=message.text)
+        return self._out_of_time(check_loop_continuation(ends, self._settings.rules, errors_in_a_row=errors, text_before=message.text))
 
 
 def _kept(result: StreamResult) -> AssistantMessage | None:
     """What the conversation keeps of a pass without calls."""
     if result.status == "completed":
         return result.message
-    if result.status == "stopped_by_user" and result.text:
+    if result.status in ("stopped_by_user", "budget_exhausted") and result.text:
         return AssistantMessage(parts=(Text(text=result.text),))
     return None
 
@@ -469,4 +476,5 @@ _STATUS: dict[PassStatus, TurnStatus] = {
     "empty_response": "empty_response",
     "stopped_by_user": "stopped_by_user",
     "follow_up_interrupt": "follow_up_interrupt",
+    "budget_exhausted": "budget_exhausted",
 }

@@ -21,7 +21,12 @@ from callgate.stream.result import Closed, PassStatus, StreamResult
 
 __all__ = ["StreamLimits", "stream_once"]
 
-_ENDED: dict[Interruption, PassStatus] = {"stop": "stopped_by_user", "kill": "stopped_by_user", "follow_up": "follow_up_interrupt"}
+_ENDED: dict[Interruption, PassStatus] = {
+    "stop": "stopped_by_user",
+    "kill": "stopped_by_user",
+    "follow_up": "follow_up_interrupt",
+    "time": "budget_exhausted",
+}
 
 
 _CLOSING_S = 2.0

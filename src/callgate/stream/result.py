@@ -11,8 +11,10 @@ from callgate.models.events import FinishReason, Usage
 
 __all__ = ["Closed", "PassStatus", "StreamResult"]
 
-PassStatus = Literal["completed", "error", "timeout", "empty_response", "stopped_by_user", "follow_up_interrupt", "function_call"]
-"""The seven ways a pass ends; it drives the loop."""
+PassStatus = Literal[
+    "completed", "error", "timeout", "empty_response", "stopped_by_user", "follow_up_interrupt", "function_call", "budget_exhausted"
+]
+"""The ways a pass ends; it drives the loop. The last is the loop's own: its time was up."""
 
 Closed = Literal["sealed", "finished", "cut"]
 """What proved a call's arguments complete: their own end, the message's good end, or nothing."""

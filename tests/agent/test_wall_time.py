@@ -1,0 +1,145 @@
+"""A run's wall time is a deadline: what runs when it is over ends then, and the run says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from callgate import Engine, Tool, tool
+from callgate.agent import PRESETS, Agent, Budget, RunResult, Settings
+from callgate.agent.compaction import Compaction
+from callgate.decide import LoopRules
+from callgate.messages import AssistantMessage, Message
+from callgate.protocols import Ask, Verdict
+from callgate.route import ValidatedCall
+from callgate.testing import ManualClock
+from tests.agent.scripts import Answer, Gate, Script, call, says, tool_texts
+
+TIMED = Settings(budget=Budget(wall_s=60))
+
+
+class Bench:
+    """An agent whose clock the test moves."""
+
+    def __init__(self, *answers: Answer, tools: tuple[Tool, ...] = (), settings: Settings = TIMED) -> None:
+        self.clock = ManualClock()
+        self.model = Script(*answers)
+        self.engine = Engine(tools, clock=self.clock)
+        self.agent = Agent(self.model, self.engine, settings=settings)
+
+    async def run(self, reached: asyncio.Event, seconds: float = 61) -> RunResult:
+        """Run, and let time pass once the run has come so far."""
+        running = asyncio.ensure_future(self.agent.run("Go.", conversation="c"))
+        await reached.wait()
+        self.clock.advance(seconds)
+        try:
+            return await running
+        finally:
+            await self.engine.close()
+
+
+def waiting(reached: asyncio.Event, effect: str = "none") -> Tool:
+    @tool(effect=effect)  # type: ignore[call-overload,untyped-decorator]
+    async def wait(number: int = 1) -> str:
+        """Wait for ever."""
+        reached.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    return wait  # type: ignore[no-any-return]
+
+
+async def test_a_pass_ends_when_the_time_is_up_and_its_text_is_kept() -> None:
+    gate = Gate()
+    bench = Bench([*says("So far")[:1], gate])
+    result = await bench.run(gate.reached)
+    assert (result.status, result.turn_status, result.text) == ("stopped", "budget_exhausted", "So far")
+    assert "the run's wall time is used up: 61 of 60 s" in result.reason
+    assert isinstance(result.messages[-1], AssistantMessage)
+    assert bench.model.closed == 1
+
+
+@pytest.mark.parametrize(("effect", "status"), [("none", "error"), ("once", "unknown")])
+@pytest.mark.parametrize("failures", ["recover", "strict"])
+async def test_a_call_that_runs_ends_with_the_time_and_the_history_says_how(effect: str, status: str, failures: str) -> None:
+    """What may have taken effect is unknown; what comes after it in its message does not start; the end is the budget's."""
+    reached = asyncio.Event()
+    settings = replace(TIMED, rules=LoopRules(failures=failures))  # type: ignore[arg-type]
+    calls = says(call("wait", id="1"), call("wait", {"number": 2}, id="2")) if effect == "once" else says(call("wait", id="1"))
+    bench = Bench(calls, tools=(waiting(reached, effect),), settings=settings)
+    result = await bench.run(reached)
+    assert (result.status, result.turn_status) == ("stopped", "budget_exhausted")
+    assert result.results[0].status == status
+    assert [one.failure_class for one in result.results[1:]] == ["killed"] * len(result.results[1:])
+    texts = tool_texts(result.messages)
+    assert len(texts) == len(result.results)
+    assert "wall time" in texts[0]
+    assert len(bench.model.requests) == 1
+
+
+async def test_a_call_that_started_early_ends_with_the_pass() -> None:
+    reached = asyncio.Event()
+    bench = Bench([*says(call("wait", id="1"))[:2], Gate()], tools=(waiting(reached),))
+    result = await bench.run(reached)
+    assert (result.turn_status, result.results, result.spent.calls) == ("budget_exhausted", (), 0)
+
+
+async def test_a_pause_before_an_empty_answer_is_asked_for_again_ends_with_the_time() -> None:
+    settings = replace(PRESETS["chat"], budget=Budget(wall_s=60), empty_retry_s=600.0)
+    bench = Bench(says(), says("never"), settings=settings)
+    running = asyncio.ensure_future(bench.agent.run("Go."))
+    while bench.clock.sleeping < 2:
+        await asyncio.sleep(0)
+    bench.clock.advance(61)
+    assert (await running).turn_status == "budget_exhausted"
+    await bench.engine.close()
+
+
+async def test_a_compaction_ends_with_the_time() -> None:
+    reached = asyncio.Event()
+
+    async def endless(messages: Sequence[Message]) -> Sequence[Message]:
+        reached.set()
+        await asyncio.Event().wait()
+        return messages
+
+    bench = Bench(says("never"))
+    bench.agent._compaction = Compaction(at_tokens=0, compact=endless)
+    assert (await bench.run(reached)).turn_status == "budget_exhausted"
+
+
+async def test_a_run_that_is_done_in_time_hears_no_more_of_it() -> None:
+    bench = Bench(says("Done."), says("More."))
+    assert (await bench.agent.run("Go.", conversation="c")).text == "Done."
+    await asyncio.sleep(0)
+    assert bench.clock.sleeping == 0
+    bench.clock.advance(120)
+    assert (await bench.agent.run("Go on.", conversation="c")).text == "More."
+    await bench.engine.close()
+
+
+async def test_waiting_for_a_human_takes_no_time_and_what_is_left_counts_after_it() -> None:
+    reached = asyncio.Event()
+
+    class Asks:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask(question="may it?")
+
+    clock = ManualClock()
+    model = Script(says(call("wait", id="1")))
+    async with Engine([waiting(reached, "once")], policies=[Asks()], clock=clock) as engine:
+        agent = Agent(model, engine, settings=TIMED)
+        waits = await agent.run("Go.")
+        assert waits.pending is not None
+        clock.advance(1_000)
+        engine.answer(waits.pending.approvals[0].approval_id, allow=True)
+        running = asyncio.ensure_future(agent.resume(waits))
+        await reached.wait()
+        clock.advance(59)
+        await asyncio.sleep(0)
+        assert not running.done()
+        clock.advance(2)
+        assert (await running).turn_status == "budget_exhausted"
