@@ -194,7 +194,8 @@ class Agent(Runs):
         idempotent calls run again; a `once` call that had started ends `unknown`, unless its tool's `verify` knows better.
 
         Args:
-            run: What a run came to here, or the id of a run that the engine's journal has.
+            run: What a run came to here, or the id of a run that the engine's journal has. Where it was resumed since, it goes on from
+                where it stands now.
             extra: The host's own context, in place of the one the run had: the record has none.
             on_event: Told everything at once.
 
@@ -209,11 +210,19 @@ class Agent(Runs):
                 return await self._resume_recorded(run, extra, on_event)
             if run.pending is None:
                 raise UsageError(f"Run '{run.run}' does not wait for anybody: it ended '{run.turn_status}'.")
+            if self._has_gone_on(run):  # what it waited for may have been done by now
+                return await self._resume_recorded(run.run, run.pending.scope.extra if extra is None else extra, on_event)
             async with self.conversations.turn(run.conversation) as place:
                 history = self._remembered(run.conversation) or History(run.messages)
-                scope = replace(run.pending.scope, run=run.run, conversation=run.conversation)
+                host = run.pending.scope.extra if extra is None else extra
+                scope = replace(run.pending.scope, run=run.run, conversation=run.conversation, extra=host)
                 exposure = self._planner().resumed(run.pending.exposed, leaves_trace=run.conversation != run.run)
                 return await self._run(place, history, scope, on_event, exposure, goes_on=GoesOn.of(run))
+
+    def _has_gone_on(self, run: RunResult) -> bool:
+        """Whether the run was resumed after it came to this."""
+        events = self.engine.journal.read(run=run.run, after=run.recorded) if run.recorded else ()
+        return any(event.kind == "run.resumed" for event in events)
 
     async def _resume_recorded(self, run: str, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         from callgate.agent.recall import recall

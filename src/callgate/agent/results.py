@@ -85,6 +85,8 @@ class RunResult(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     pending: Pending | None = None
     """What waits for a human, where the status is `waiting`."""
+    recorded: int = 0
+    """The position of the run's latest event in its engine's journal."""
 
     @property
     def completed(self) -> bool:

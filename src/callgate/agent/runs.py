@@ -162,7 +162,7 @@ class Runs:
             self.engine.control.end_turn(scope.conversation)
             if deaf is not None:
                 deaf()
-        self._end(record, history, result)
+        result = self._end(record, history, result)
         if on_event is not None:
             on_event(RunEnded(result))
         return result
@@ -212,12 +212,13 @@ class Runs:
             return await turn.go_on(goes_on.open, goes_on.left)
         return await (turn.resume(goes_on.pending) if goes_on is not None and goes_on.pending is not None else turn.run())
 
-    def _end(self, record: RunRecord, history: History, result: RunResult) -> None:
+    def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
         try:
             record.ended(result)
         except RecordFailed as error:
             log.error("%s", error)
         history.recorded = record.last
+        return replace(result, recorded=record.last)
 
     def _turn(
         self,

@@ -1,0 +1,145 @@
+"""What a run that waited for a human knows when it goes on: everything that happened before, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Engine, Limits, SqliteJournal, Tool, tool
+from callgate.agent import Agent, RunResult, Settings
+from callgate.decide import LoopRules
+from callgate.errors import UsageError
+from callgate.messages import AssistantMessage, ToolMessage
+from callgate.protocols import Allow, Ask, Verdict
+from callgate.route import ValidatedCall
+from tests.agent.scripts import Answer, Script, call, says, tool_texts
+
+
+class Asks:
+    """A human decides about each call of these tools."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question=f"May it {call.tool.name}?") if call.tool.name in self._names else Allow()
+
+
+class Shop:
+    """Tools, and what they did."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def tools(self) -> list[Tool]:
+        shop = self
+
+        @tool(effect="once")
+        async def pay(to: str) -> str:
+            """Pay somebody."""
+            shop.done.append(f"pay {to}")
+            return f"paid {to}"
+
+        @tool(effect="none")
+        async def look(what: str = "", depth: int = 1) -> str:
+            """Look at something."""
+            shop.done.append(f"look {what}")
+            return "nothing"
+
+        @tool(effect="none")
+        async def fail() -> str:
+            """Fail."""
+            raise ValueError("broken")
+
+        @tool(category="terminal")
+        async def tell(text: str) -> str:
+            """Tell somebody."""
+            shop.done.append(f"tell {text}")
+            return "told"
+
+        @tool(category="dangerous")
+        async def blast(what: str) -> str:
+            """Do something dangerous."""
+            shop.done.append(f"blast {what}")
+            return "gone"
+
+        return [pay, look, fail, tell, blast]
+
+
+class Run:
+    """A run that waits, answered and resumed here or by another engine on the same file."""
+
+    def __init__(
+        self, path: Path, *answers: Answer, asks: tuple[str, ...] = ("pay",), limits: Limits | None = None, **options: Any
+    ) -> None:
+        self.model = Script(*answers)
+        self.shop = Shop()
+        self._path = path / "journal.db"
+        self._asks = asks
+        self._limits = limits or Limits()
+        self._options = options
+
+    def engine(self) -> Engine:
+        return Engine(self.shop.tools(), policies=[Asks(*self._asks)], journal=SqliteJournal(self._path), limits=self._limits)
+
+    async def waits_and_goes_on(self, elsewhere: bool, *, allow: bool = True) -> RunResult:
+        first = self.engine()
+        agent = Agent(self.model, first, **self._options)
+        waiting = await agent.run("Go.", conversation="c")
+        assert (waiting.status, waiting.pending is not None) == ("waiting", True)
+        if elsewhere:
+            await first.close()
+            first = self.engine()
+            agent = Agent(self.model, first, **self._options)
+        for approval in waiting.pending.approvals if waiting.pending is not None else ():
+            first.answer(approval.approval_id, allow=allow)
+        result = await agent.resume(waiting.run if elsewhere else waiting)
+        await first.close()
+        return result
+
+
+here_and_elsewhere = pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "in another process"])
+
+
+def pairs(result: RunResult) -> tuple[int, int]:
+    """How many calls and how many results a conversation has."""
+    calls = sum(len(message.calls) for message in result.messages if isinstance(message, AssistantMessage))
+    return calls, sum(isinstance(message, ToolMessage) for message in result.messages)
+
+
+# The same waiting result, twice
+
+
+async def test_a_waiting_result_that_is_resumed_twice_has_its_pair_once(tmp_path: Path) -> None:
+    """Each call has exactly one result in the conversation; a run that is over does not go on."""
+    model, shop = Script(says(call("pay", {"to": "ann"})), says("Done."), says("More.")), Shop()
+    async with Engine(shop.tools(), policies=[Asks("pay")]) as engine:
+        agent = Agent(model, engine)
+        waiting = await agent.run("Go.", conversation="c")
+        assert waiting.pending is not None
+        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        assert (await agent.resume(waiting)).text == "Done."
+        with pytest.raises(UsageError, match="is over: it ended 'completed'"):
+            await agent.resume(waiting)
+        after = await agent.run("And now?", conversation="c")
+    assert (pairs(after), shop.done) == ((1, 1), ["pay ann"])
+
+
+async def test_a_waiting_result_that_has_been_resumed_in_part_goes_on_from_where_the_run_stands(tmp_path: Path) -> None:
+    both = says(call("pay", {"to": "ann"}, id="1"), call("pay", {"to": "bob"}, id="2", position=1))
+    model, shop = Script(both, says("Done.")), Shop()
+    async with Engine(shop.tools(), policies=[Asks("pay")]) as engine:
+        agent = Agent(model, engine)
+        waiting = await agent.run("Go.", conversation="c")
+        assert waiting.pending is not None
+        ann, bob = (approval.approval_id for approval in waiting.pending.approvals)
+        assert (await agent.resume(waiting)).status == "waiting"
+        engine.answer(ann, allow=True)
+        assert pairs(await agent.resume(waiting)) == (1, 1)
+        assert pairs(await agent.resume(waiting)) == (1, 1)
+        engine.answer(bob, allow=True)
+        result = await agent.resume(waiting)
+    assert (result.text, pairs(result), shop.done) == ("Done.", (2, 2), ["pay ann", "pay bob"])
+    assert [one.id for one in result.results] == ["1", "2"]
