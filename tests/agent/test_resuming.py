@@ -143,3 +143,39 @@ async def test_a_waiting_result_that_has_been_resumed_in_part_goes_on_from_where
         result = await agent.resume(waiting)
     assert (result.text, pairs(result), shop.done) == ("Done.", (2, 2), ["pay ann", "pay bob"])
     assert [one.id for one in result.results] == ["1", "2"]
+
+
+# The end of a message whose calls waited
+
+
+STRICT = Settings(rules=LoopRules(failures="strict"))
+
+
+@here_and_elsewhere
+async def test_a_strict_failure_beside_a_call_that_waits_ends_the_run_when_it_goes_on(elsewhere: bool, tmp_path: Path) -> None:
+    """Decision R1: the failure is decided upon when its message is complete; what waited has run."""
+    both = says(call("fail", id="1"), call("pay", {"to": "ann"}, id="2", position=1))
+    run = Run(tmp_path, both, settings=STRICT)
+    result = await run.waits_and_goes_on(elsewhere)
+    assert (result.turn_status, run.shop.done) == ("tool_execution_error", ["pay ann"])
+    assert len(run.model.requests) == 1
+
+
+@here_and_elsewhere
+async def test_a_terminal_success_beside_a_call_that_waits_ends_the_run_when_it_goes_on(elsewhere: bool, tmp_path: Path) -> None:
+    """ACCEPTANCE C40: a terminal call ends the loop, also where its message ends later."""
+    both = says("I say:", call("tell", {"text": "hello"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1))
+    run = Run(tmp_path, both)
+    result = await run.waits_and_goes_on(elsewhere, allow=False)
+    assert (result.status, len(run.model.requests)) == ("completed", 1)
+    assert run.shop.done == ["tell hello"]
+    assert [one.status for one in result.results] == ["ok", "error"]
+
+
+@here_and_elsewhere
+async def test_an_answer_before_calls_of_which_one_waited_ends_the_run_as_ever(elsewhere: bool, tmp_path: Path) -> None:
+    """ACCEPTANCE A7: the rule of text before tools looks at the whole message."""
+    both = says("The answer.", call("look", {"what": "a"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1))
+    run = Run(tmp_path, both, settings=Settings(rules=LoopRules(end_after_text=frozenset({"look", "pay"}))))
+    result = await run.waits_and_goes_on(elsewhere)
+    assert (result.status, result.text, len(run.model.requests)) == ("completed", "The answer.", 1)

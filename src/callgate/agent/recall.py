@@ -18,7 +18,7 @@ from callgate._pipeline.unfinished import Unfinished, unfinished_calls
 from callgate.agent.history import History
 from callgate.agent.intake import BROKEN_OFF, as_signal
 from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
-from callgate.agent.results import Pending, Signal, Spent
+from callgate.agent.results import Beside, Pending, Signal, Spent
 from callgate.agent.settings import Prices
 from callgate.calls import Suspended, Text, ToolResult
 from callgate.errors import UsageError
@@ -45,6 +45,8 @@ class OpenMessage(Struct, kw_only=True):
     body: Answered
     calls: list[str]
     """The uid of each of its calls that the engine was handed, in order; a later call has none."""
+    beside: Beside
+    """What the message had before its calls waited."""
 
     @property
     def message(self) -> AssistantMessage:
@@ -252,7 +254,8 @@ class _Reading:
         if message.text and body.status != "waiting":
             run.texts.append(message.text)
         if body.executes:
-            run.open, run.pending = OpenMessage(body=body, calls=[]), None
+            beside = run.pending.beside if body.status == "waiting" and run.pending is not None else Beside(text=message.text)
+            run.open, run.pending = OpenMessage(body=body, calls=[], beside=beside), None
         else:
             exits = {tool.name for tool in run.began.exits}
             run.signals += [as_signal(call, body.iteration) for call in message.calls if call.name in exits]
@@ -274,7 +277,8 @@ class _Reading:
         run.calls += sum(result.code not in ("budget_exhausted", "stuck_loop") for result in answered)
         run.rounds += not opened.again
         run.iteration = opened.body.iteration + 1
-        run.pending = _pending(opened.body, calls, [run.ends.get(uid) for uid in executed.calls], run.began)
+        beside = replace(opened.beside, results=(*opened.beside.results, *answered))
+        run.pending = _pending(opened.body, calls, [run.ends.get(uid) for uid in executed.calls], run.began, beside)
 
 
 def _listed(event: Event) -> Sequence[object]:
@@ -307,7 +311,7 @@ def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
     )
 
 
-def _pending(body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: Began) -> Pending | None:
+def _pending(body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: Began, beside: Beside) -> Pending | None:
     waiting = [index for index, end in enumerate(ends) if end is not None and end.kind == "call.suspended"]
     if not waiting or body.message is None:
         return None
@@ -318,6 +322,7 @@ def _pending(body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | N
         approvals=tuple(question_of(end) for end in ends if end is not None and end.kind == "call.suspended"),
         exposed=began.exposed,
         lost=tuple(place for place, index in enumerate(waiting) if index in body.lost),
+        beside=beside,
     )
 
 

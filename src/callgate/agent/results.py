@@ -12,7 +12,7 @@ from callgate.calls import Part, Scope, Suspended, ToolResult
 from callgate.decide import RunStatus, TurnStatus
 from callgate.messages import AssistantMessage, Message
 
-__all__ = ["Pending", "RunResult", "Signal", "Spent"]
+__all__ = ["Beside", "Pending", "RunResult", "Signal", "Spent"]
 
 
 class Signal(Struct, frozen=True, kw_only=True):
@@ -42,6 +42,15 @@ class Spent(Struct, frozen=True, kw_only=True):
     wall_s: float = 0.0
 
 
+class Beside(Struct, frozen=True, kw_only=True):
+    """What was there beside calls that wait: the message's end is decided when they have ended too."""
+
+    results: tuple[ToolResult, ...] = ()
+    """Of the message's other calls."""
+    text: str = ""
+    """The message's visible text."""
+
+
 class Pending(Struct, frozen=True, kw_only=True):
     """A message whose calls wait for a human."""
 
@@ -61,6 +70,9 @@ class Pending(Struct, frozen=True, kw_only=True):
     """What calls of the turn have added to what the model sees."""
     restarted: frozenset[str] = frozenset()
     """Which kinds of context have been added, so that none is added again."""
+    beside: Beside = Beside()
+    texts: tuple[str, ...] = ()
+    """The visible text of each of the run's messages so far, where it is not on record."""
 
 
 class RunResult(Struct, frozen=True, kw_only=True):

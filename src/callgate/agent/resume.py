@@ -48,7 +48,8 @@ class GoesOn(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, run: RunResult) -> GoesOn:
         """Where a run that waits for a human goes on."""
-        return cls(spent=run.spent, signals=run.signals, results=run.results, pending=run.pending)
+        texts = run.pending.texts if run.pending is not None else ()
+        return cls(spent=run.spent, signals=run.signals, results=run.results, texts=texts, pending=run.pending)
 
     @classmethod
     def recorded(cls, run: Recalled, exits: Collection[str], prices: Prices | None) -> GoesOn:

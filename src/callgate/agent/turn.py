@@ -23,7 +23,7 @@ from callgate.agent.history import History
 from callgate.agent.intake import BROKEN_OFF, Intake, LeftOpen, results_of
 from callgate.agent.record import RunRecord
 from callgate.agent.restart import Enrichment
-from callgate.agent.results import Pending, RunResult, Signal
+from callgate.agent.results import Beside, Pending, RunResult, Signal
 from callgate.agent.settings import Settings
 from callgate.agent.stuck import StuckGuard
 from callgate.calls import Aborted, Outcome, Scope, Suspended, Text, ToolResult
@@ -172,7 +172,7 @@ class Turn:
             intake = self._new_intake()
             intake.cause = self._record.handed_in_again(pending.message, pending.closed, pending.iteration)
             outcomes = await intake.take_up(pending.message.calls, pending.closed, left)  # type: ignore[arg-type]
-        return self._settled(pending.message, pending.closed, outcomes, intake) or await self.run()
+        return self._settled(pending.message, pending.closed, outcomes, intake, pending.beside) or await self.run()
 
     async def go_on(self, opened: OpenMessage, left: Mapping[int, LeftOpen]) -> Ending:
         """Bring a message whose calls were cut off to its end, then go on."""
@@ -185,7 +185,7 @@ class Turn:
         self.signals += intake.signals
         self.account.iterations += not opened.again
         self.account.calls += sum(1 for call in left.values() if call.uid)
-        ending = self._settled(message, closed, outcomes, intake, broken_off=True)
+        ending = self._settled(message, closed, outcomes, intake, opened.beside, broken_off=True)
         if ending is not None and self.pending is not None and self._was_answered(self.pending):
             return await self.resume(self.pending)
         return ending or await self.run()
@@ -371,7 +371,7 @@ class Turn:
             self.history.answer(message)
             return Ending("completed", "")
         self.account.iterations += 1
-        return self._settled(message, result.closed, outcomes, intake)
+        return self._settled(message, result.closed, outcomes, intake, Beside(text=message.text))
 
     def _out_of_iterations(self, message: AssistantMessage) -> Ending:
         self.history.answer(message)
@@ -384,12 +384,14 @@ class Turn:
         closed: Sequence[str],
         outcomes: list[Outcome | None],
         intake: Intake,
+        beside: Beside,
         *,
         broken_off: bool = False,
     ) -> Ending | None:
         """Commit what the calls came to, and decide.
 
         Args:
+            beside: What the message had before, where its calls have waited for a human.
             broken_off: Whether some of the results may stand for calls that have none on record.
         """
         given = results = results_of(outcomes)
@@ -412,7 +414,8 @@ class Turn:
         if self._exposure is not None:
             self._exposure.ended(self._scope, message.calls, outcomes, self._tell)
         self.iteration += 1
-        return self._ended_by(message, closed, outcomes) or self._decided(message, answered)
+        beside = replace(beside, results=(*beside.results, *answered)) if answered else beside
+        return self._ended_by(message, closed, outcomes, beside) or self._decided(beside)
 
     def _out_of_time(self, ending: Ending | None) -> Ending | None:
         """What a message's calls came to where the run's time is up: they did not fail by themselves."""
@@ -421,7 +424,7 @@ class Turn:
         over = self.account.out_of_time()
         return Ending("budget_exhausted", over) if over is not None else ending
 
-    def _ended_by(self, message: AssistantMessage, closed: Sequence[str], outcomes: list[Outcome | None]) -> Ending | None:
+    def _ended_by(self, message: AssistantMessage, closed: Sequence[str], outcomes: list[Outcome | None], beside: Beside) -> Ending | None:
         """The end of a turn whose message a call aborted, or whose calls wait for a human."""
         for outcome in outcomes:
             if isinstance(outcome, Aborted):
@@ -440,14 +443,16 @@ class Turn:
             exposed=self._exposure.exposed if self._exposure is not None else None,
             added=self._enrichment.parts,
             restarted=self._enrichment.disabled,
+            beside=beside,
+            texts=tuple(self.texts),
         )
         return Ending("waiting", "; ".join(one.question for one in self.pending.approvals))
 
-    def _decided(self, message: AssistantMessage, results: list[ToolResult]) -> Ending | None:
+    def _decided(self, message: Beside) -> Ending | None:
         if self._guard is not None and self._guard.gave_up:
             return Ending("error", self._guard.gave_up)
         tools = self._engine.tools
-        ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in results]
+        ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in message.results]
         errors = self._engine.control.errors_in_a_row(self._scope.conversation)
         return self._out_of_time(check_loop_continuation(ends, self._settings.rules, errors_in_a_row=errors, text_before=message.text))
 
