@@ -12,9 +12,10 @@ from callgate.agent import Agent, RunResult, Settings
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, ToolMessage
+from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Allow, Ask, Verdict
 from callgate.route import ValidatedCall
-from tests.agent.scripts import Answer, Script, call, says, tool_texts
+from tests.agent.scripts import Answer, Script, call, says
 
 
 class Asks:
@@ -179,3 +180,11 @@ async def test_an_answer_before_calls_of_which_one_waited_ends_the_run_as_ever(e
     run = Run(tmp_path, both, settings=Settings(rules=LoopRules(end_after_text=frozenset({"look", "pay"}))))
     result = await run.waits_and_goes_on(elsewhere)
     assert (result.status, result.text, len(run.model.requests)) == ("completed", "The answer.", 1)
+
+
+@here_and_elsewhere
+async def test_an_exit_call_with_an_almost_right_name_is_the_same_signal_afterwards(elsewhere: bool, tmp_path: Path) -> None:
+    both = says(call("Report_Back", {"how": "well"}, id="x"), call("pay", {"to": "ann"}, id="2", position=1))
+    run = Run(tmp_path, both, says("Done."), exit_tools=[ToolSpec(name="report-back")])
+    result = await run.waits_and_goes_on(elsewhere)
+    assert [(one.name, one.said, one.arguments) for one in result.signals] == [("report-back", "Report_Back", {"how": "well"})]

@@ -329,6 +329,27 @@ async def test_exit_calls_become_signals_and_change_nothing(board: Board) -> Non
     assert agent.engine.activity_since_wake == 1
 
 
+@pytest.mark.parametrize("written", ["Report_Back", "functions.report-back", "`report-back`", " report-back "])
+async def test_an_exit_tool_whose_name_is_almost_right_is_meant_as_any_tool_is(board: Board, written: str) -> None:
+    """ACCEPTANCE E16, E17, and the decision on almost-right names: exactly one can be meant, and the repair is on record."""
+    exits = [ToolSpec(name="report-back")]
+    mixed = says(call(written, {"how": "well"}, id="x"), call("look", {"what": "a"}, id="1", position=1))
+    result, model = await run(board, mixed, says("Bye."), exit_tools=exits)
+    assert [(one.name, one.said, one.arguments) for one in result.signals] == [("report-back", written, {"how": "well"})]
+    assert (result.status, [one.name for one in result.results], tool_texts(model.seen[1])) == ("completed", ["look"], ['{"seen":"a"}'])
+    alone, _ = await run(board, says(call(written)), exit_tools=exits)
+    assert (alone.status, alone.spent.iterations, len(alone.signals)) == ("completed", 0, 1)
+
+
+async def test_a_name_that_may_mean_an_exit_tool_or_a_tool_is_neither(board: Board) -> None:
+    result, _ = await run(
+        board, says(call("LOOK-", {"what": "a"})), says("Oh."), exit_tools=[ToolSpec(name="Look-"), ToolSpec(name="look_")]
+    )
+    assert (result.signals, [one.failure_class for one in result.results]) == ((), ["unknown_tool"])
+    result, _ = await run(board, says(call("look", {"what": "a"})), says("Oh."), exit_tools=[ToolSpec(name="Look")])
+    assert (result.signals, board.done) == ((), ["look a"])
+
+
 async def test_a_message_of_exit_calls_alone_is_final_and_no_iteration(board: Board) -> None:
     """Decision R22, ACCEPTANCE E18, E20: with text or without."""
     done = ToolSpec(name="done")

@@ -243,7 +243,7 @@ class Agent(Runs):
             if trace:
                 self._remember(scope.conversation, history)
             exposure = self._planner().resumed(began.exposed, leaves_trace=trace)
-            goes_on = GoesOn.recorded(recalled, self._exits, self.settings.prices)
+            goes_on = GoesOn.recorded(recalled, self._exit_calls(), self.settings.prices)
             return await self._run(place, history, scope, on_event, exposure, goes_on=goes_on, phase=began.phase)
 
     def _later(self, conversation: str, recalled: Recalled) -> History:

@@ -6,13 +6,13 @@ fails takes back what it started. Knows no history and no budgets' meaning, only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
 from msgspec import Struct
 
-from callgate._json import decode
 from callgate._pipeline.unfinished import Unfinished
+from callgate.agent.exits import Exits, as_signal
 from callgate.agent.results import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
@@ -22,7 +22,7 @@ from callgate.messages import ToolCall
 from callgate.models.events import CallReopened, CallSealed, ModelEvent
 from callgate.stream.result import Closed
 
-__all__ = ["BROKEN_OFF", "Intake", "LeftOpen", "as_signal", "raw_call", "results_of"]
+__all__ = ["BROKEN_OFF", "Intake", "LeftOpen", "raw_call", "results_of"]
 
 
 BROKEN_OFF: Final = "broken_off"
@@ -62,7 +62,7 @@ class Intake:
     Args:
         engine: Runs them.
         scope: Of this message; `iteration` is its number.
-        exits: Names of exit tools.
+        exits: The exit tools.
         may_run: Asked once per call, in order, with its place among the message's calls; an error refuses the call.
         give_back: Told how many of the calls that it let run were dropped with their message.
         early: Whether calls may start before the message is complete.
@@ -94,7 +94,7 @@ class Intake:
         engine: Engine,
         scope: Scope,
         *,
-        exits: Collection[str],
+        exits: Exits,
         may_run: Callable[[ToolCall, int], CallFailed | None],
         give_back: Callable[[int], None],
         early: bool,
@@ -147,8 +147,9 @@ class Intake:
         self._reserved = 0
         ended = iter(await self._emission.seal() if self._emission is not None else ())
         ends = iter(self._emission.ends if self._emission is not None else ())
-        self.ends = [_NOWHERE if call.name in self._exits else next(ends, _NOWHERE) for call in calls]
-        return [None if call.name in self._exits else next(ended, None) for call in calls]
+        exits = [self._is_exit(call) for call in calls]
+        self.ends = [_NOWHERE if left else next(ends, _NOWHERE) for left in exits]
+        return [None if left else next(ended, None) for left in exits]
 
     async def take_up(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, LeftOpen]) -> list[Outcome | None]:
         """The outcomes of a message whose calls another engine began: what has ended stays, the rest is handed in.
@@ -160,8 +161,7 @@ class Intake:
         ids: dict[str, int] = {}
         for place, call in enumerate(calls):
             occurrence = ids.get(call.id, 0)
-            if call.name in self._exits:
-                self.signals.append(as_signal(call, self._scope.iteration))
+            if self._signalled(call):
                 continue
             ids[call.id] = occurrence + 1
             known = left.get(place, _NEW)
@@ -173,14 +173,14 @@ class Intake:
         outcomes: list[Outcome | None] = []
         for place, call in enumerate(calls):
             known = left.get(place, _NEW)
-            fresh = call.name not in self._exits and not known.over
+            fresh = not self._is_exit(call) and not known.over
             self.ends.append(next(ends, _NOWHERE) if fresh else (known.uid, known.position))
             outcomes.append(next(ended, None) if fresh else known.outcome)
         return outcomes
 
     def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
         """What the exit calls of a message say whose other calls do not run."""
-        return [as_signal(call, self._scope.iteration) for call in calls if call.name in self._exits]
+        return [as_signal(call, self._scope.iteration, name) for call in calls if (name := self._exits.meant(call.name)) is not None]
 
     async def drop(self, reason: str) -> None:
         """The message failed: end what started and forget it."""
@@ -197,10 +197,18 @@ class Intake:
 
     def _add(self, call: ToolCall, closed: Closed) -> None:
         self._next += 1
-        if call.name in self._exits:
-            self.signals.append(as_signal(call, self._scope.iteration))
-            return
-        self._emit(call, closed, _NEW)
+        if not self._signalled(call):
+            self._emit(call, closed, _NEW)
+
+    def _is_exit(self, call: ToolCall) -> bool:
+        return bool(self._exits) and self._exits.meant(call.name) is not None
+
+    def _signalled(self, call: ToolCall) -> bool:
+        """Whether this is an exit call, which is taken down and goes nowhere."""
+        name = self._exits.meant(call.name) if self._exits else None
+        if name is not None:
+            self.signals.append(as_signal(call, self._scope.iteration, name))
+        return name is not None
 
     def _emit(self, call: ToolCall, closed: Closed, known: LeftOpen, occurrence: int = 0) -> None:
         if self._emission is None:
@@ -216,15 +224,6 @@ class Intake:
 def _same(before: ToolCall, now: ToolCall) -> bool:
     """Whether two readings of a call ask for the same thing."""
     return (before.name, before.arguments, before.id, before.custom) == (now.name, now.arguments, now.id, now.custom)
-
-
-def as_signal(call: ToolCall, iteration: int) -> Signal:
-    """What an exit call says."""
-    try:
-        value = decode(call.arguments) if call.arguments.strip() else {}
-    except (ValueError, RecursionError):
-        value = None
-    return Signal(name=call.name, arguments=value if isinstance(value, dict) else None, raw=call.arguments, iteration=iteration)
 
 
 def results_of(outcomes: list[Outcome | None]) -> list[ToolResult | None]:

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from callgate._pipeline.record import clean, decode_reason, decode_result
 from callgate._pipeline.unfinished import Unfinished, unfinished_calls
+from callgate.agent.exits import as_signal
 from callgate.agent.history import History
-from callgate.agent.intake import BROKEN_OFF, as_signal
+from callgate.agent.intake import BROKEN_OFF
 from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
 from callgate.agent.results import Beside, Pending, Signal, Spent
 from callgate.agent.settings import Prices
@@ -269,7 +270,7 @@ class _Reading:
         results: list[ToolResult | None] = []
         for place, (call, uid) in enumerate(zip(calls, executed.calls, strict=False)):
             if not uid:
-                run.signals.append(as_signal(call, opened.body.iteration))
+                run.signals.append(as_signal(call, opened.body.iteration, executed.exits.get(str(place), "")))
             results.append(_result(call, run.ends.get(uid), executed.hints.get(str(place), "")))
         run.history.commit(opened.message, results)
         answered = [result for result in results if result is not None]

@@ -146,6 +146,8 @@ class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The uid of each of the message's calls, in its order; empty for exit calls, which are never run."""
     hints: Mapping[str, str] = {}
     """What the loop added to the result of a call, by the call's place."""
+    exits: Mapping[str, str] = {}
+    """Which exit tool a call was taken for, by the call's place, where its name was only almost right."""
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -265,9 +267,9 @@ class RunRecord:
         body = Answered(status="waiting", iteration=iteration, message=message, closed=tuple(closed), executes=True)
         return self._put("phase.answered", body, self._because())
 
-    def executed(self, calls: Sequence[str], ends: Sequence[int], hints: Mapping[str, str]) -> None:
+    def executed(self, body: Executed, ends: Sequence[int]) -> None:
         parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._because()
-        self._put("phase.executed", Executed(calls=tuple(calls), hints=hints) if hints else Executed(calls=tuple(calls)), parents)
+        self._put("phase.executed", body, parents)
 
     def said(self, text: str) -> None:
         self._put("run.message", Said(text=valid_text(text)), self._because())

@@ -23,6 +23,8 @@ class Signal(Struct, frozen=True, kw_only=True):
     """None where the model wrote no JSON object; `raw` has what it wrote."""
     raw: str = ""
     iteration: int = 0
+    said: str = ""
+    """The name as the model wrote it, where that was only almost right."""
 
     @property
     def malformed(self) -> bool:

@@ -6,13 +6,14 @@ is for the engine to say, which asks the tool; nothing here runs anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from callgate._pipeline.again import Question
 from callgate._pipeline.record import decode_result
 from callgate._pipeline.unfinished import Unfinished, why_unknown
+from callgate.agent.exits import Exits
 from callgate.agent.intake import LeftOpen
 from callgate.agent.recall import OpenMessage, Recalled, broken_off, interrupted, question_of
 from callgate.agent.results import Pending, RunResult, Signal, Spent
@@ -52,7 +53,7 @@ class GoesOn(Struct, frozen=True, kw_only=True):
         return cls(spent=run.spent, signals=run.signals, results=run.results, texts=texts, pending=run.pending)
 
     @classmethod
-    def recorded(cls, run: Recalled, exits: Collection[str], prices: Prices | None) -> GoesOn:
+    def recorded(cls, run: Recalled, exits: Exits, prices: Prices | None) -> GoesOn:
         """Where a run goes on by what its record says."""
         return cls(
             spent=run.spent(prices),
@@ -67,14 +68,14 @@ class GoesOn(Struct, frozen=True, kw_only=True):
         )
 
 
-def _left_open(run: Recalled, exits: Collection[str]) -> dict[int, LeftOpen]:
+def _left_open(run: Recalled, exits: Exits) -> dict[int, LeftOpen]:
     """What the record says of each call of the open message, by its place; nothing of those that were never handed in."""
     if run.open is None:
         return {}
     left: dict[int, LeftOpen] = {}
     uids = iter(run.open.calls)
     for place, call in enumerate(run.open.message.calls):
-        if call.name in exits:
+        if exits.meant(call.name) is not None:
             continue
         uid, lost = next(uids, ""), place in run.open.body.lost
         end, unfinished = run.ends.get(uid), run.unfinished.get(uid)

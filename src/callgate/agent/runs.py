@@ -23,6 +23,7 @@ from callgate._signals import is_own_failure
 from callgate.agent.account import Account
 from callgate.agent.deadline import in_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
+from callgate.agent.exits import Exits
 from callgate.agent.history import History
 from callgate.agent.record import Began, Phase, RunRecord
 from callgate.agent.restart import ContextRestarts, Enrichment
@@ -244,7 +245,7 @@ class Runs:
             guards=self._guards,
             account=Account(self.settings.budget, self.settings.prices, self.engine.clock, goes_on.spent if goes_on else None),
             record=record,
-            exits=frozenset(self._exits),
+            exits=self._exit_calls(),
             head=partial(self._head, len(tools) > len(self._exits)) if self._bios or self._instructions else None,
             tell=on_event,
             guard=StuckGuard(self._stuck) if self._stuck is not None else None,
@@ -323,6 +324,9 @@ class Runs:
             if allowed is None or tool.name in allowed or not allowed.isdisjoint(tool.tool.aliases)
         ]
         return (*tools, *self._exits.values())
+
+    def _exit_calls(self) -> Exits:
+        return Exits(self._exits, self.engine.tools)
 
     def _check_exits(self) -> None:
         for name in self._exits:

@@ -19,9 +19,10 @@ from callgate._runners.guard import Guards
 from callgate._signals import AbortController, AbortSignal, settled
 from callgate.agent.account import Account
 from callgate.agent.events import AgentEvent, CallEnded, MessageBegan, MessageEnded, Notice
+from callgate.agent.exits import Exits
 from callgate.agent.history import History
 from callgate.agent.intake import BROKEN_OFF, Intake, LeftOpen, results_of
-from callgate.agent.record import RunRecord
+from callgate.agent.record import Executed, RunRecord
 from callgate.agent.restart import Enrichment
 from callgate.agent.results import Beside, Pending, RunResult, Signal
 from callgate.agent.settings import Settings
@@ -94,7 +95,7 @@ class Turn:
         limits: On a stream's silence.
         record: What the turn leaves on record.
         guards: Keep models that would not stop.
-        exits: Names of exit tools.
+        exits: The exit tools.
         head: Makes the system text of the next pass, from the iterations that are left.
         tell: Told everything that happens.
         exposure: What deliberate mode offers in this turn; None where it is off.
@@ -116,7 +117,7 @@ class Turn:
         guards: Guards,
         account: Account,
         record: RunRecord,
-        exits: frozenset[str] = frozenset(),
+        exits: Exits,
         head: Callable[[int | None], str] | None = None,
         tell: Callable[[AgentEvent], None] | None = None,
         guard: StuckGuard | None = None,
@@ -354,7 +355,7 @@ class Turn:
         message = result.message
         assert message is not None
         calls = result.calls
-        normal = len(calls) if not self._exits else sum(call.name not in self._exits for call in calls)
+        normal = len(calls) if not self._exits else sum(self._exits.meant(call.name) is None for call in calls)
         out_of_iterations = bool(normal) and self.account.iterations_left == 0
         try:
             intake.cause = self._record.answered(result, message, self.iteration, executes=bool(normal) and not out_of_iterations)
@@ -400,7 +401,8 @@ class Turn:
         hints = _added(given, results)
         if broken_off:
             hints |= {str(place): str(one.error) for place, one in enumerate(given) if one is not None and one.code == BROKEN_OFF}
-        self._record.executed([uid for uid, _ in intake.ends], [end for _, end in intake.ends], hints)
+        executed = Executed(calls=tuple(uid for uid, _ in intake.ends), hints=hints, exits=self._exits.renamed(message.calls))
+        self._record.executed(executed, [end for _, end in intake.ends])
         self.history.commit(message, results)
         kept = self._enrichment.settle(self.history)
         if kept:
