@@ -180,6 +180,11 @@ class Control:
         elif self._errors:
             self._errors.pop(conversation, None)
 
+    def take_over_errors(self, conversation: str, errors: int) -> None:
+        """A turn goes on that had so many failures in a row."""
+        if errors:
+            self._errors[conversation] = errors
+
     def end_turn(self, conversation: str) -> None:
         for kept in (self.stops, self._turns, self._errors, self._follow_ups):
             if kept:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from callgate._json import canonical
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump
@@ -128,6 +129,11 @@ class Emission:
     def ends(self) -> list[tuple[str, int]]:
         """Each call's uid, and the position of its latest event."""
         return [(slot.flight.uid, slot.flight.last) for slot in self._slots]
+
+    @property
+    def finals(self) -> list[bytes]:
+        """Each call's final arguments as canonical JSON: approved, or at least valid; empty where they are neither."""
+        return [slot.flight.encoded or (b"" if slot.call is None else canonical(slot.call.arguments)) for slot in self._slots]
 
     async def seal(self) -> list[Outcome]:
         """Run what has not run and return every call's outcome, in emission order."""

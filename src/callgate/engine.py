@@ -26,6 +26,7 @@ from callgate._cache import MemoryCache
 from callgate._clock import Clock, SystemClock
 from callgate._conversations import Conversations
 from callgate._journal import MemoryJournal
+from callgate._json import canonical
 from callgate._limits import Limits, timeout_from_environment
 from callgate._pipeline.again import Known, Question, asked_hash, call_key, earlier_result
 from callgate._pipeline.approvals import Approvals
@@ -230,6 +231,14 @@ class Engine:
             return validate(resolved, flight.scope, coerce=self._coerce)
         except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, name)
+
+    def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
+        """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
+        try:
+            resolved = resolve(parse(raw, "", self.limits, repair=self._repair), self.tools, scope)
+            return resolved.tool.name, canonical(validate(resolved, scope, coerce=self._coerce).arguments)
+        except (CallFailed, CallAborted):
+            return None
 
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
         """The second half: a valid call to its outcome, at most once."""

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Limits, SqliteJournal, Tool, tool
-from callgate.agent import Agent, RunResult, Settings
+from callgate.agent import Agent, ContextRestarts, RunResult, Settings
+from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, ToolMessage
 from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Allow, Ask, Verdict
 from callgate.route import ValidatedCall
-from tests.agent.scripts import Answer, Script, call, says
+from tests.agent.scripts import Answer, Script, call, says, tool_texts
 
 
 class Asks:
@@ -188,3 +189,70 @@ async def test_an_exit_call_with_an_almost_right_name_is_the_same_signal_afterwa
     run = Run(tmp_path, both, says("Done."), exit_tools=[ToolSpec(name="report-back")])
     result = await run.waits_and_goes_on(elsewhere)
     assert [(one.name, one.said, one.arguments) for one in result.signals] == [("report-back", "Report_Back", {"how": "well"})]
+
+
+# What a run has counted
+
+
+LOOK = [says(call("look", text, id=f"{number}")) for number, text in enumerate(['{"what":"a","depth":1}', '{"depth": 1, "what": "a"}'])]
+PAY = says(call("pay", {"to": "ann"}, id="p"))
+
+
+@here_and_elsewhere
+async def test_a_model_that_goes_round_in_circles_does_so_after_a_wait_too(elsewhere: bool, tmp_path: Path) -> None:
+    """What the guard has counted is on record: the third call is refused and the fourth ends the turn, before and after alike."""
+    run = Run(tmp_path, *LOOK, PAY, *LOOK, stuck=StuckLimits(hint=2, refuse=3, stop=4))
+    result = await run.waits_and_goes_on(elsewhere)
+    assert run.shop.done == ["look a", "look a", "pay ann"]
+    assert (result.turn_status, [one.code for one in result.results[-2:]]) == ("error", ["stuck_loop"] * 2)
+
+
+@here_and_elsewhere
+async def test_failures_in_a_row_are_counted_over_a_wait(elsewhere: bool, tmp_path: Path) -> None:
+    """ACCEPTANCE A6: two failures before the wait, a denial and one more after it."""
+    fails = says(call("fail"))
+    run = Run(tmp_path, fails, fails, PAY, fails, fails, settings=Settings(rules=LoopRules(errors_in_a_row=4)))
+    result = await run.waits_and_goes_on(elsewhere, allow=False)
+    assert (result.turn_status, result.reason[:24], len(run.model.requests)) == ("error", "4 calls in a row failed;", 4)
+
+
+@here_and_elsewhere
+async def test_the_dangerous_calls_of_a_tick_are_counted_over_a_wait(elsewhere: bool, tmp_path: Path) -> None:
+    """ACCEPTANCE C41: one dangerous call in a tick, whoever goes on with it."""
+    blast = [says(call("blast", {"what": what})) for what in "ab"]
+    run = Run(tmp_path, blast[0], PAY, blast[1], says("Done."), limits=Limits(dangerous_per_tick=1))
+    result = await run.waits_and_goes_on(elsewhere)
+    assert run.shop.done == ["blast a", "pay ann"]
+    assert [one.failure_class for one in result.results] == [None, None, "dangerous_limit"]
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["for the turn", "kept in the history"])
+@here_and_elsewhere
+async def test_what_calls_have_added_to_the_context_is_there_after_a_wait(elsewhere: bool, keep: bool, tmp_path: Path) -> None:
+    """ACCEPTANCE A44, A48: shown to the model again, and each kind once in a turn, also in another process."""
+
+    @tool(effect="none")
+    async def picture(of: str) -> dict[str, object]:
+        """Look at a picture."""
+        return {"type": "context_restart_picture", "enhanced_context_item": f"A picture of {of}."}
+
+    def engine() -> Engine:
+        path = tmp_path / "journal.db"
+        return Engine([picture, *shop.tools()], policies=[Asks("pay")], restart=ContextRestarts(keep=keep), journal=SqliteJournal(path))
+
+    shop = Shop()
+    model = Script(says(call("picture", {"of": "cats"})), PAY, says(call("picture", {"of": "dogs"})), says("Done."))
+    first = engine()
+    waiting = await Agent(model, first).run("Go.", conversation="c")
+    assert waiting.pending is not None
+    if elsewhere:
+        await first.close()
+        first = engine()
+    first.answer(waiting.pending.approvals[0].approval_id, allow=True)
+    result = await Agent(model, first).resume(waiting.run if elsewhere else waiting)
+    await first.close()
+    assert (result.status, shop.done) == ("completed", ["pay ann"])
+    for seen in model.seen[1:]:
+        assert str(seen).count("A picture of cats.") == 1
+    assert "A picture of dogs." in "".join(tool_texts(model.seen[3]))
+    assert [one.name for one in result.results] == ["pay", "picture"]

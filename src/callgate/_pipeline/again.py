@@ -257,7 +257,10 @@ class Reading:
                 case "call.received":
                     state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
                 case "call.started":
-                    self._open[event.call] = started = _started(event.body)
+                    again, started = event.call in self._open, _started(event.body)
+                    self._open[event.call] = started
+                    if started.tick and not again:
+                        state.dangerous[started.tick] = state.dangerous.get(started.tick, 0) + 1
                     state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
                 case "call.completed" if event.call in self._open:
                     self._finished(self._open.pop(event.call), decode_result(event.body))

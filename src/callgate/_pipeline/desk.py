@@ -196,12 +196,14 @@ class Desk:
             slots = self._slots[tool.identity] = Slots(tool.parallel, self._all_slots)
         return slots
 
-    def take_dangerous(self, call: ValidatedCall) -> None:
-        """Count a dangerous call that is about to start; refuses where others came first."""
-        if self._limits.dangerous_per_tick is not None:
-            self.check_limits(call)
-            ticks = self.state(call.scope.run).dangerous
-            ticks[_tick(call.scope)] = ticks.get(_tick(call.scope), 0) + 1
+    def take_dangerous(self, call: ValidatedCall) -> str:
+        """Count a dangerous call that is about to start, and return its tick; refuses where others came first."""
+        if self._limits.dangerous_per_tick is None:
+            return ""
+        self.check_limits(call)
+        tick, ticks = _tick(call.scope), self.state(call.scope.run).dangerous
+        ticks[tick] = ticks.get(tick, 0) + 1
+        return tick
 
     def context(self, flight: Flight, approved: ApprovedCall) -> ToolContext:
         scope = flight.scope

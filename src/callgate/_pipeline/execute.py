@@ -71,7 +71,7 @@ class Executor:
                 if happened is not None:
                     return happened
             if tool.category == "dangerous":
-                self._desk.take_dangerous(approved.call)
+                flight.tick = self._desk.take_dangerous(approved.call)
             ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))
         finally:
             if flight.held is not None:

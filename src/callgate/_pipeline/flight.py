@@ -53,6 +53,10 @@ class Flight(Struct, kw_only=True, eq=False):
     """Asked between approval and start, and waited for where it says so: the emission's say."""
     held: Slots | None = None
     """Where this call holds a slot while its tool runs."""
+    encoded: bytes = b""
+    """The final arguments as canonical JSON, once the call is approved."""
+    tick: str = ""
+    """The tick whose dangerous calls this one counts among; empty where they are not counted."""
     _progressed: int = 0
     started: bool = False
     """Whether the tool's code may have been entered."""
@@ -97,6 +101,7 @@ class Flight(Struct, kw_only=True, eq=False):
 
     def approved(self, approved: ApprovedCall) -> None:
         call, tool = approved.call, approved.call.tool
+        self.encoded = approved.encoded
         self.write("call.verdict", Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval))
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int:
@@ -106,6 +111,8 @@ class Flight(Struct, kw_only=True, eq=False):
         )
         if tool.effect != "none":
             body = replace(body, arguments_hash=arguments_hash(approved.encoded))
+        if self.tick:
+            body = replace(body, tick=self.tick)
         self.doubtful = False
         self._made = None
         if self.unfinished is not None:

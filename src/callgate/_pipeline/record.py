@@ -148,6 +148,8 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Of the final arguments; set where the call has effects."""
     asked_hash: str = ""
     """Of the arguments as they were handed in; set where the call has a key by which it is known again."""
+    tick: str = ""
+    """The tick whose dangerous calls this one counts among; empty where they are not counted."""
 
     def encode(self) -> bytes:
         return canonical(replace(self, timeout_s=round(self.timeout_s, 3)))

@@ -45,10 +45,10 @@ class Exits:
 
     def renamed(self, calls: Iterable[ToolCall]) -> dict[str, str]:
         """Which exit tools are meant, by the call's place, where the name was only almost right."""
-        meant = (
-            {str(place): self.meant(call.name) for place, call in enumerate(calls) if call.name not in self._names} if self._names else {}
-        )
-        return {place: name for place, name in meant.items() if name is not None}
+        if not self._names:
+            return {}
+        meant = ((place, call.name, self.meant(call.name)) for place, call in enumerate(calls))
+        return {str(place): name for place, written, name in meant if name is not None and name != written}
 
 
 def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:

@@ -6,7 +6,7 @@ fails takes back what it started. Knows no history and no budgets' meaning, only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, cast
 
 from msgspec import Struct
@@ -46,6 +46,8 @@ class LeftOpen(Struct, frozen=True, kw_only=True):
     unfinished: Unfinished | None = None
     refusal: CallFailed | None = None
     """Why it is not started (again)."""
+    final: bytes = b""
+    """Its final arguments, where it has ended."""
 
     @property
     def over(self) -> bool:
@@ -86,6 +88,7 @@ class Intake:
         "_spoiled",
         "cause",
         "ends",
+        "finals",
         "signals",
     )
 
@@ -121,6 +124,8 @@ class Intake:
         """The position of the event that causes the calls which are handed in next."""
         self.ends: list[tuple[str, int]] = []
         """For each of the message's calls, once they have ended: its uid (empty for exit calls) and the position of its end."""
+        self.finals: list[bytes] = []
+        """The final arguments of each, as canonical JSON; empty where it has none."""
 
     def see(self, event: ModelEvent) -> None:
         """Take what concerns calls; hand on what is sealed, in the message's order."""
@@ -145,10 +150,10 @@ class Intake:
         for position in range(self._next, len(calls)):
             self._add(calls[position], closed[position])
         self._reserved = 0
-        ended = iter(await self._emission.seal() if self._emission is not None else ())
-        ends = iter(self._emission.ends if self._emission is not None else ())
+        ended, ends, finals = await self._ended()
         exits = [self._is_exit(call) for call in calls]
         self.ends = [_NOWHERE if left else next(ends, _NOWHERE) for left in exits]
+        self.finals = [b"" if left else next(finals, b"") for left in exits]
         return [None if left else next(ended, None) for left in exits]
 
     async def take_up(self, calls: tuple[ToolCall, ...], closed: tuple[Closed, ...], left: Mapping[int, LeftOpen]) -> list[Outcome | None]:
@@ -168,15 +173,22 @@ class Intake:
             if not known.over:
                 self._emit(call, closed[place], known, occurrence)
         self._reserved = 0
-        ended = iter(await self._emission.seal() if self._emission is not None else ())
-        ends = iter(self._emission.ends if self._emission is not None else ())
+        ended, ends, finals = await self._ended()
         outcomes: list[Outcome | None] = []
         for place, call in enumerate(calls):
             known = left.get(place, _NEW)
             fresh = not self._is_exit(call) and not known.over
             self.ends.append(next(ends, _NOWHERE) if fresh else (known.uid, known.position))
+            self.finals.append(next(finals, b"") if fresh else known.final)
             outcomes.append(next(ended, None) if fresh else known.outcome)
         return outcomes
+
+    async def _ended(self) -> tuple[Iterator[Outcome], Iterator[tuple[str, int]], Iterator[bytes]]:
+        """The outcomes of the calls that were handed in, where their ends are, and their final arguments."""
+        if self._emission is None:
+            return iter(()), iter(()), iter(())
+        outcomes = await self._emission.seal()
+        return iter(outcomes), iter(self._emission.ends), iter(self._emission.finals)
 
     def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
         """What the exit calls of a message say whose other calls do not run."""

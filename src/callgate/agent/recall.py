@@ -13,15 +13,17 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from callgate._json import canonical, decode
 from callgate._pipeline.record import clean, decode_reason, decode_result
 from callgate._pipeline.unfinished import Unfinished, unfinished_calls
 from callgate.agent.exits import as_signal
 from callgate.agent.history import History
 from callgate.agent.intake import BROKEN_OFF
 from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
+from callgate.agent.restart import Added
 from callgate.agent.results import Beside, Pending, Signal, Spent
 from callgate.agent.settings import Prices
-from callgate.calls import Suspended, Text, ToolResult
+from callgate.calls import Part, Suspended, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
@@ -60,6 +62,10 @@ class OpenMessage(Struct, kw_only=True):
         return self.body.status == "waiting"
 
 
+Round = tuple[Sequence[ToolCall], Sequence[ToolResult | None], Sequence[bytes]]
+"""The calls of one message, their results before the loop added anything, and their final arguments as canonical JSON."""
+
+
 class Recalled(Struct, kw_only=True):
     """One run, up to its last event."""
 
@@ -83,6 +89,15 @@ class Recalled(Struct, kw_only=True):
     ends: dict[str, Event] = field(default_factory=dict)
     """The end of each call, by uid."""
     unfinished: dict[str, Unfinished] = field(default_factory=dict)
+    finals: dict[str, bytes] = field(default_factory=dict)
+    """The final arguments of each call that was approved, by uid."""
+    told: list[Round] = field(default_factory=list)
+    errors: int = 0
+    """Failed calls since the last success or restart."""
+    added: list[Part] = field(default_factory=list)
+    """What calls have added to the context of the turn."""
+    restarted: set[str] = field(default_factory=set)
+    """Which kinds of context have been added."""
     last: int = 0
     """The position of its latest event of the loop."""
     wall_ns: int = 0
@@ -238,6 +253,8 @@ class _Reading:
     def _call(self, run: Recalled, event: Event) -> None:
         if event.kind in TERMINAL:
             run.ends[event.call] = event
+        elif event.kind == "call.verdict":
+            run.finals[event.call] = _final(event)
         elif event.kind == "call.received" and event.parents and event.parents[0] in self._causes:
             self._handed_in.append(event.call)
 
@@ -267,12 +284,17 @@ class _Reading:
             return
         opened, run.open = run.open, None
         calls = opened.message.calls
+        given: list[ToolResult | None] = []
         results: list[ToolResult | None] = []
         for place, (call, uid) in enumerate(zip(calls, executed.calls, strict=False)):
             if not uid:
                 run.signals.append(as_signal(call, opened.body.iteration, executed.exits.get(str(place), "")))
+            given.append(_result(call, run.ends.get(uid), ""))
             results.append(_result(call, run.ends.get(uid), executed.hints.get(str(place), "")))
         run.history.commit(opened.message, results)
+        run.told.append((calls[: len(given)], given, [run.finals.get(uid, b"") for uid in executed.calls]))
+        _count(run, [run.ends.get(uid) for uid in executed.calls], results)
+        _enrich(run, executed.added)
         answered = [result for result in results if result is not None]
         run.results += answered
         run.calls += sum(result.code not in ("budget_exhausted", "stuck_loop") for result in answered)
@@ -280,6 +302,26 @@ class _Reading:
         run.iteration = opened.body.iteration + 1
         beside = replace(opened.beside, results=(*opened.beside.results, *answered))
         run.pending = _pending(opened.body, calls, [run.ends.get(uid) for uid in executed.calls], run.began, beside)
+
+
+def _final(event: Event) -> bytes:
+    arguments = decode(event.body).get("arguments")
+    return canonical(arguments) if isinstance(arguments, dict) else b""
+
+
+def _count(run: Recalled, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
+    for end, result in zip(ends, results, strict=False):
+        if result is not None:
+            run.errors = 0 if result.success else run.errors + 1
+        elif end is not None and end.kind == "call.restarted":
+            run.errors = 0
+
+
+def _enrich(run: Recalled, added: Added | None) -> None:
+    if added is None:
+        return
+    run.restarted |= set(added.kinds)
+    run.added += added.parts
 
 
 def _listed(event: Event) -> Sequence[object]:

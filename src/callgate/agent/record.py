@@ -18,6 +18,7 @@ from callgate._json import canonical, decode
 from callgate._pipeline.record import clean, valid_text
 from callgate._redact import Redactor
 from callgate.agent.exposed import Exposed
+from callgate.agent.restart import Added
 from callgate.agent.results import RunResult
 from callgate.agent.settings import Settings
 from callgate.agent.shown import Shown, as_json
@@ -148,6 +149,8 @@ class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What the loop added to the result of a call, by the call's place."""
     exits: Mapping[str, str] = {}
     """Which exit tool a call was taken for, by the call's place, where its name was only almost right."""
+    added: Added | None = None
+    """What the calls have added to the context, instead of results."""
 
 
 class Said(Struct, frozen=True, kw_only=True, omit_defaults=True):

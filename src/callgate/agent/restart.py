@@ -1,8 +1,8 @@
 """Results that enrich the context instead of the history: what such a call brings is shown to the model from the next pass on.
 
 The handler that an engine is given as `restart`. It decides by the data alone whether a call is a restart; which turn the item goes to it
-knows from where it runs. Large items wait in a stash with few places and a short life, so that none stays in a record or a log. Knows no
-model and no tool.
+knows from where it runs. Large items wait in a stash with few places and a short life, so that none is part of a result. Knows no model and
+no tool.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
+from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
 from callgate._json import json_text
@@ -24,11 +25,20 @@ from callgate.calls import Part, Text
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
 
-__all__ = ["PREFIX", "ContextRestarts", "Enrichment"]
+__all__ = ["PREFIX", "Added", "ContextRestarts", "Enrichment"]
 
 log = logging.getLogger("callgate")
 
 PREFIX = "context_restart_"
+
+
+class Added(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the calls of one message have added to the context, for the record."""
+
+    parts: tuple[Part, ...] = ()
+    """For the turn; what the conversation keeps is a message of its own."""
+    kinds: tuple[str, ...] = ()
+    """Which may not add anything again in this turn."""
 
 
 class Enrichment:
@@ -62,6 +72,15 @@ class Enrichment:
             kept, self.parts = self.parts, ()
         self._settled = (self.parts, self.disabled)
         return kept
+
+    @property
+    def news(self) -> Added | None:
+        """What the present message's calls have added; None if nothing."""
+        parts, disabled = self._settled
+        if self.disabled == disabled:
+            return None
+        kept = self.owner is not None and self.owner.keep
+        return Added(parts=() if kept else self.parts[len(parts) :], kinds=tuple(sorted(self.disabled - disabled)))
 
     def add(self, suffix: str, parts: tuple[Part, ...]) -> None:
         self.disabled |= {suffix}

@@ -12,7 +12,7 @@ from callgate.calls import Part, Scope, Suspended, ToolResult
 from callgate.decide import RunStatus, TurnStatus
 from callgate.messages import AssistantMessage, Message
 
-__all__ = ["Beside", "Pending", "RunResult", "Signal", "Spent"]
+__all__ = ["Beside", "Pending", "Repeat", "RunResult", "Signal", "Spent"]
 
 
 class Signal(Struct, frozen=True, kw_only=True):
@@ -42,6 +42,17 @@ class Spent(Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     cost: float = 0.0
     wall_s: float = 0.0
+
+
+class Repeat(Struct, frozen=True, kw_only=True):
+    """A call that was made with these final arguments, and how often in a row it gave the same result."""
+
+    tool: str
+    arguments: bytes
+    """Canonical JSON; as the model wrote them where they were not valid."""
+    said: tuple[str, str | None, str] | None
+    """The result as the model saw it: status, code, text."""
+    times: int
 
 
 class Beside(Struct, frozen=True, kw_only=True):
@@ -75,6 +86,10 @@ class Pending(Struct, frozen=True, kw_only=True):
     beside: Beside = Beside()
     texts: tuple[str, ...] = ()
     """The visible text of each of the run's messages so far, where it is not on record."""
+    repeats: tuple[Repeat, ...] = ()
+    """Which calls the run has repeated, and how often."""
+    errors: int = 0
+    """Failed calls since the last success."""
 
 
 class RunResult(Struct, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from callgate._pipeline.record import decode_result
 from callgate._pipeline.unfinished import Unfinished, why_unknown
 from callgate.agent.exits import Exits
 from callgate.agent.intake import LeftOpen
-from callgate.agent.recall import OpenMessage, Recalled, broken_off, interrupted, question_of
-from callgate.agent.results import Pending, RunResult, Signal, Spent
+from callgate.agent.recall import OpenMessage, Recalled, Round, broken_off, interrupted, question_of
+from callgate.agent.results import Pending, Repeat, RunResult, Signal, Spent
 from callgate.agent.settings import Prices
-from callgate.calls import Answered, Outcome, Restarted, ToolResult
+from callgate.calls import Answered, Outcome, Part, Restarted, ToolResult
 from callgate.errors import CallDenied, CallFailed, CallNotStarted
 from callgate.events import Event
 from callgate.messages import ToolCall
@@ -45,12 +45,34 @@ class GoesOn(Struct, frozen=True, kw_only=True):
     """The message whose calls were under way when the run was cut off."""
     left: Mapping[int, LeftOpen] = {}
     """What the record says of its calls, by place."""
+    rounds: tuple[Round, ...] = ()
+    """The calls it has made, with their results and final arguments, as the record has them."""
+    repeats: tuple[Repeat, ...] = ()
+    """The same, where it is not read from the record."""
+    errors: int = 0
+    """Failed calls since the last success."""
+    added: tuple[Part, ...] = ()
+    """What calls have added to the context."""
+    restarted: frozenset[str] = frozenset()
+    """Which kinds of it may not be added again."""
 
     @classmethod
     def of(cls, run: RunResult) -> GoesOn:
         """Where a run that waits for a human goes on."""
-        texts = run.pending.texts if run.pending is not None else ()
-        return cls(spent=run.spent, signals=run.signals, results=run.results, texts=texts, pending=run.pending)
+        pending = run.pending
+        if pending is None:
+            return cls(spent=run.spent, signals=run.signals, results=run.results)
+        return cls(
+            spent=run.spent,
+            signals=run.signals,
+            results=run.results,
+            texts=pending.texts,
+            pending=pending,
+            repeats=pending.repeats,
+            errors=pending.errors,
+            added=pending.added,
+            restarted=pending.restarted,
+        )
 
     @classmethod
     def recorded(cls, run: Recalled, exits: Exits, prices: Prices | None) -> GoesOn:
@@ -65,6 +87,10 @@ class GoesOn(Struct, frozen=True, kw_only=True):
             pending=run.pending,
             open=run.open,
             left=_left_open(run, exits),
+            rounds=tuple(run.told),
+            errors=run.errors,
+            added=tuple(run.added),
+            restarted=frozenset(run.restarted),
         )
 
 
@@ -80,7 +106,7 @@ def _left_open(run: Recalled, exits: Exits) -> dict[int, LeftOpen]:
         uid, lost = next(uids, ""), place in run.open.body.lost
         end, unfinished = run.ends.get(uid), run.unfinished.get(uid)
         if end is not None:
-            left[place] = LeftOpen(uid=uid, position=end.position, outcome=_outcome(call, end))
+            left[place] = LeftOpen(uid=uid, position=end.position, outcome=_outcome(call, end), final=run.finals.get(uid, b""))
         elif unfinished is not None:
             left[place] = LeftOpen(uid=uid, unfinished=unfinished, refusal=_lost(call, unfinished) if lost else None)
         elif lost:

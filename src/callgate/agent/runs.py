@@ -25,9 +25,10 @@ from callgate.agent.deadline import in_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.exits import Exits
 from callgate.agent.history import History
+from callgate.agent.intake import raw_call
 from callgate.agent.record import Began, Phase, RunRecord
 from callgate.agent.restart import ContextRestarts, Enrichment
-from callgate.agent.results import Pending, RunResult
+from callgate.agent.results import RunResult
 from callgate.agent.settings import Settings
 from callgate.agent.stuck import StuckGuard, StuckLimits
 from callgate.agent.turn import Turn
@@ -36,7 +37,7 @@ from callgate.decide import RUN_STATUS, Ending
 from callgate.engine import Engine
 from callgate.errors import CallgateError, RecordFailed, UsageError
 from callgate.events import Event, Progress
-from callgate.messages import Message, UserMessage
+from callgate.messages import Message, ToolCall, UserMessage
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.stream import StreamLimits
@@ -143,6 +144,8 @@ class Runs:
     ) -> RunResult:
         if not place.queued:
             self.engine.control.end_turn(scope.conversation)
+        if goes_on is not None:
+            self.engine.control.take_over_errors(scope.conversation, goes_on.errors)
         deaf = self._listen(scope, on_event) if on_event is not None else None
         record = RunRecord(self.engine, scope.run, phase)
         turn = self._turn(place, history, exposure.scope(scope) if exposure is not None else scope, on_event, exposure, record, goes_on)
@@ -248,9 +251,9 @@ class Runs:
             exits=self._exit_calls(),
             head=partial(self._head, len(tools) > len(self._exits)) if self._bios or self._instructions else None,
             tell=on_event,
-            guard=StuckGuard(self._stuck) if self._stuck is not None else None,
+            guard=self._guard(scope, goes_on),
             exposure=exposure,
-            enrichment=self._enrichment(goes_on.pending if goes_on else None),
+            enrichment=self._enrichment(goes_on),
             compactor=self._compactor(scope.conversation),
         )
         if goes_on is not None:
@@ -304,9 +307,20 @@ class Runs:
             self._deliberation = Deliberation(deliberate or Deliberate(active=False), self.engine.tools)
         return self._deliberation
 
-    def _enrichment(self, pending: Pending | None) -> Enrichment:
+    def _enrichment(self, goes_on: GoesOn | None) -> Enrichment:
         owner = self.engine.restart if isinstance(self.engine.restart, ContextRestarts) else None
-        return Enrichment(owner, pending.added, pending.restarted) if pending is not None else Enrichment(owner)
+        return Enrichment(owner, goes_on.added, goes_on.restarted) if goes_on is not None else Enrichment(owner)
+
+    def _guard(self, scope: Scope, goes_on: GoesOn | None) -> StuckGuard | None:
+        if self._stuck is None:
+            return None
+        guard = StuckGuard(self._stuck, partial(self._asked, scope), goes_on.repeats if goes_on is not None else ())
+        for calls, results, finals in goes_on.rounds if goes_on is not None else ():
+            guard.told(calls, results, finals)
+        return guard
+
+    def _asked(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:
+        return self.engine.asked(raw_call(call, "sealed", self.model.provider), scope)
 
     def _compactor(self, conversation: str) -> Compactor | None:
         if self._compaction is None:

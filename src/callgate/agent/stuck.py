@@ -1,16 +1,19 @@
 """Notice a model that goes round in circles: the same call with the same result, again and again, alone or in turns with another.
 
-First the result carries a hint, then the call is refused, then the turn ends. A call whose result changes is progress and starts anew.
+First the result carries a hint, then the call is refused, then the turn ends. A call whose result changes is progress and starts anew. Two
+calls are the same where their tool gets the same arguments, however the model writes them. What was counted survives a wait for a human.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._json import canonical, decode
+from callgate.agent.results import Repeat
 from callgate.calls import Text, ToolResult
 from callgate.errors import CallDenied
 from callgate.messages import ToolCall
@@ -31,64 +34,96 @@ class StuckLimits(Struct, frozen=True, kw_only=True):
     """Different calls that are kept in mind, the oldest going first."""
 
 
-_Asked = tuple[str, str]
-"""A call: name and arguments, as the model wrote them."""
-_Said = tuple[str, str | None, str]
-"""A result as the model sees it: status, code, text."""
-
-
-class _Seen:
-    __slots__ = ("said", "times")
-
-    def __init__(self) -> None:
-        self.said: _Said | None = None
-        self.times = 0
+_Asked = tuple[str, bytes]
+"""A call: the tool's name, and the final arguments as canonical JSON."""
+_REFUSED = "stuck_loop"
 
 
 class StuckGuard:
-    """What one turn has asked for, and whether anything came of it."""
+    """What one turn has asked for, and whether anything came of it.
 
-    def __init__(self, limits: StuckLimits) -> None:
+    Args:
+        limits: When what happens.
+        asked: What a call asks for that has not been made; None where it is not valid. Only called once a refusal is near.
+        before: What was counted before the turn waited.
+    """
+
+    def __init__(self, limits: StuckLimits, asked: Callable[[ToolCall], _Asked | None], before: Sequence[Repeat] = ()) -> None:
         self._limits = limits
-        self._seen: OrderedDict[_Asked, _Seen] = OrderedDict()
+        self._asked = asked
+        self._seen: OrderedDict[_Asked, Repeat] = OrderedDict(((one.tool, one.arguments), one) for one in before)
+        self._most = max((one.times for one in before), default=0)
         self.gave_up = ""
         """Why the turn should end; empty while it need not."""
+        for one in before:
+            self._give_up(one)
+
+    @property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """What was counted so far, the oldest first."""
+        return tuple(self._seen.values())
 
     def refusal(self, call: ToolCall) -> CallDenied | None:
         """Why this call is not run: it has been, with the same result, too often."""
-        seen = self._seen.get((call.name, call.arguments))
+        if self._most < self._limits.refuse - 1:
+            return None
+        seen = self._seen.get(self._of(call))
         if seen is None or seen.times < self._limits.refuse - 1:
             return None
         return CallDenied(
-            f"It was not run: {call.name} has been called {seen.times} times with these arguments, and the result was the same each time."
+            f"It was not run: {seen.tool} has been called {seen.times} times with these arguments, and the result was the same each time."
             " Use that result, call it with other arguments, or answer.",
-            code="stuck_loop",
+            code=_REFUSED,
         )
 
-    def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None]) -> list[ToolResult | None]:
-        """Take note of a message's results; returns them, with a hint where one is due."""
-        return [None if result is None else self._note(call, result) for call, result in zip(calls, results, strict=True)]
+    def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> list[ToolResult | None]:
+        """Take note of a message's results; returns them, with a hint where one is due.
 
-    def _note(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        asked = (call.name, call.arguments)
-        seen = self._seen.get(asked)
-        if seen is None:
-            seen = self._seen[asked] = _Seen()
-            if len(self._seen) > self._limits.remembered:
-                self._seen.popitem(last=False)
-        else:
-            self._seen.move_to_end(asked)
-        if result.code != "stuck_loop":
-            said = (result.status, result.code, result.text)
-            seen.times = seen.times if seen.said == said else 0
-            seen.said = said
-        seen.times += 1
-        if seen.times >= self._limits.stop:
-            self.gave_up = f"{call.name} was called {seen.times} times with the same arguments and the same result; the turn gets nowhere."
-        if seen.times < self._limits.hint or result.code == "stuck_loop":
+        Args:
+            calls: The message's.
+            results: One for each; None for one that has none.
+            finals: The arguments that each tool got, as canonical JSON; empty where it got none.
+        """
+        return [
+            None if result is None else self._note(self._made(call, result, final), result)
+            for call, result, final in zip(calls, results, finals, strict=True)
+        ]
+
+    def _made(self, call: ToolCall, result: ToolResult, final: bytes) -> _Asked:
+        if result.code == _REFUSED:
+            return self._of(call)
+        return (result.name, final) if final else _as_written(call)
+
+    def _of(self, call: ToolCall) -> _Asked:
+        return self._asked(call) or _as_written(call)
+
+    def _note(self, asked: _Asked, result: ToolResult) -> ToolResult:
+        before = self._seen.pop(asked, None)
+        said, times = (before.said, before.times) if before is not None else (None, 0)
+        if result.code != _REFUSED:
+            now = (result.status, result.code, result.text)
+            said, times = now, times if said == now else 0
+        seen = self._seen[asked] = Repeat(tool=asked[0], arguments=asked[1], said=said, times=times + 1)
+        self._most = max(self._most, seen.times)
+        if len(self._seen) > self._limits.remembered:
+            self._seen.popitem(last=False)
+        self._give_up(seen)
+        if seen.times < self._limits.hint or result.code == _REFUSED:
             return result
-        hint = f"This is the {_ordinal(seen.times)} time that {call.name} was called with these arguments, and the result is the same."
+        hint = f"This is the {_ordinal(seen.times)} time that {seen.tool} was called with these arguments, and the result is the same."
         return replace(result, content=(*result.content, Text(text=f"{hint} Calling it again will not change that.")))
+
+    def _give_up(self, seen: Repeat) -> None:
+        if seen.times >= self._limits.stop:
+            self.gave_up = f"{seen.tool} was called {seen.times} times with the same arguments and the same result; the turn gets nowhere."
+
+
+def _as_written(call: ToolCall) -> _Asked:
+    """A call that no tool takes: the same JSON is the same call, and the same text where it is no JSON."""
+    try:
+        return call.name, canonical(decode(call.arguments))
+    except (ValueError, RecursionError):
+        return call.name, call.arguments.encode("utf-8", "surrogatepass")
 
 
 def _ordinal(number: int) -> str:

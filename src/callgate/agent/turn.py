@@ -397,11 +397,13 @@ class Turn:
         """
         given = results = results_of(outcomes)
         if self._guard is not None:
-            results = self._guard.told(message.calls, results)
+            results = self._guard.told(message.calls, results, intake.finals)
         hints = _added(given, results)
         if broken_off:
             hints |= {str(place): str(one.error) for place, one in enumerate(given) if one is not None and one.code == BROKEN_OFF}
-        executed = Executed(calls=tuple(uid for uid, _ in intake.ends), hints=hints, exits=self._exits.renamed(message.calls))
+        executed = Executed(
+            calls=tuple(uid for uid, _ in intake.ends), hints=hints, exits=self._exits.renamed(message.calls), added=self._enrichment.news
+        )
         self._record.executed(executed, [end for _, end in intake.ends])
         self.history.commit(message, results)
         kept = self._enrichment.settle(self.history)
@@ -447,6 +449,8 @@ class Turn:
             restarted=self._enrichment.disabled,
             beside=beside,
             texts=tuple(self.texts),
+            repeats=self._guard.repeats if self._guard is not None else (),
+            errors=self._engine.control.errors_in_a_row(self._scope.conversation),
         )
         return Ending("waiting", "; ".join(one.question for one in self.pending.approvals))
 
