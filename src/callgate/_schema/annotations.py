@@ -6,6 +6,7 @@ already is not converted at all. Knows annotations, not functions.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import inspect
 import pathlib
@@ -21,7 +22,7 @@ import msgspec
 from callgate._schema.walk import Schema
 from callgate.errors import UsageError
 
-__all__ = ["Convert", "converter", "is_plain", "namespace_of", "schemas_of", "uses_pydantic"]
+__all__ = ["Convert", "converter", "from_text", "is_plain", "namespace_of", "schema_hook", "schemas_of", "uses_pydantic"]
 
 Convert = Callable[[object], object]
 
@@ -44,10 +45,13 @@ def is_plain(kind: Any) -> bool:
 
 
 def uses_pydantic(kind: Any) -> bool:
-    """Whether the annotation says something that only pydantic understands."""
-    stack = [kind]
+    """Whether the annotation, or a field of a dataclass or TypedDict in it, says something that only pydantic understands."""
+    stack, seen = [kind], set()
     while stack:
         one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
         if get_origin(one) is Annotated:
             inner, *metadata = get_args(one)
             if any(type(item).__module__.split(".")[0] in ("pydantic", "annotated_types") for item in metadata):
@@ -57,7 +61,18 @@ def uses_pydantic(kind: Any) -> bool:
             stack += get_args(one)
         if hasattr(one, "__get_pydantic_core_schema__") or hasattr(one, "__pydantic_core_schema__"):
             return True
+        stack += _fields_of(one)
     return False
+
+
+def _fields_of(kind: Any) -> list[Any]:
+    """The types of a dataclass's or TypedDict's fields, as far as they can be told."""
+    if not (dataclasses.is_dataclass(kind) or hasattr(kind, "__total__")):  # a TypedDict, be it of typing or of its extensions
+        return []
+    try:
+        return list(typing.get_type_hints(kind, include_extras=True).values())
+    except (NameError, TypeError):  # whoever makes the schema says what is wrong with them
+        return []
 
 
 def schemas_of(kinds: Mapping[str, Any], where: str, *, output: bool = False) -> tuple[dict[str, Schema], Schema]:
@@ -82,7 +97,7 @@ def _by_msgspec(kinds: Mapping[str, Any], where: str) -> tuple[dict[str, Schema]
     rest = {name: kind for name, kind in kinds.items() if name not in made}
     for name, kind in rest.items():
         try:
-            msgspec.json.schema(kind, schema_hook=_hook)
+            msgspec.json.schema(kind, schema_hook=schema_hook)
         except Exception as error:
             cause = str(error).splitlines()[0][:200]
             raise UsageError(
@@ -90,7 +105,7 @@ def _by_msgspec(kinds: Mapping[str, Any], where: str) -> tuple[dict[str, Schema]
                 " Take a standard type, a dataclass, a TypedDict or a pydantic model, or give the tool its parameters.",
                 code="schema_refused",
             ) from error
-    found, defs = msgspec.json.schema_components(rest.values(), schema_hook=_hook, ref_template="#/$defs/{name}")
+    found, defs = msgspec.json.schema_components(rest.values(), schema_hook=schema_hook, ref_template="#/$defs/{name}")
     return {**made, **dict(zip(rest, found, strict=True))}, dict(defs)
 
 
@@ -122,16 +137,18 @@ def converter(kind: Any, where: str) -> Convert | None:
     if uses_pydantic(kind):
         adapter = _pydantic(where).TypeAdapter(kind)
         return lambda value: adapter.validate_json(msgspec.json.encode(value), strict=True)
-    return lambda value: msgspec.convert(value, kind, strict=True, dec_hook=_from_text)
+    return lambda value: msgspec.convert(value, kind, strict=True, dec_hook=from_text)
 
 
-def _hook(kind: type) -> Schema:
+def schema_hook(kind: type) -> Schema:
+    """Describe what msgspec does not know."""
     if isinstance(kind, type) and issubclass(kind, pathlib.PurePath):
         return {"type": "string", "format": "path"}
     raise NotImplementedError
 
 
-def _from_text(kind: type, value: object) -> object:
+def from_text(kind: type, value: object) -> object:
+    """Make what msgspec does not know."""
     if isinstance(kind, type) and issubclass(kind, pathlib.PurePath) and isinstance(value, str):
         return kind(value)
     raise NotImplementedError(f"{kind} cannot be made of {type(value).__name__}")

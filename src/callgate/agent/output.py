@@ -1,15 +1,18 @@
 """The answer as a type: its JSON Schema for the model, and the value from the model's text.
 
-Strict: what does not fit is told to the model with every path, never bent into shape.
+Strict: what does not fit is told to the model with every path, never bent into shape. Types that use pydantic, wherever in them, are read
+by pydantic, all others by msgspec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
+from callgate._schema.annotations import from_text, schema_hook, uses_pydantic
 from callgate.errors import UsageError
 
 __all__ = ["OutputInvalid", "OutputType"]
@@ -25,19 +28,22 @@ class OutputType:
     """One type that answers may be asked for in.
 
     Args:
-        kind: A type that msgspec can describe (Struct, dataclass, TypedDict, list, int ...), or a pydantic model.
+        kind: A standard type, a dataclass, a TypedDict, a Struct or a pydantic model, or what is made of them: `list[Model]`,
+            `Model | None`, a dataclass with such a field. Structs and pydantic models do not go into one type.
 
     Raises:
         UsageError: The type has no JSON Schema.
     """
 
     def __init__(self, kind: Any) -> None:
-        self._kind = kind
-        self._pydantic = callable(getattr(kind, "model_validate_json", None))
         try:
-            schema = kind.model_json_schema() if self._pydantic else msgspec.json.schema(kind)
-        except TypeError as error:
-            raise UsageError(f"Agent(output={kind!r}) cannot be described to a model: {error}. Use a dataclass or a Struct.") from error
+            schema, self._read = (_by_pydantic if uses_pydantic(kind) else _by_msgspec)(kind)
+        except Exception as error:
+            raise UsageError(
+                f"Agent(output={_shown(kind)}) cannot be described to a model ({_cause(error)}). Take standard types, dataclasses and"
+                " TypedDicts, with Structs or with pydantic models in them, but not with both.",
+                code="schema_refused",
+            ) from error
         self.schema = cast("Mapping[str, object]", schema)
 
     def read(self, text: str) -> Any:
@@ -46,11 +52,34 @@ class OutputType:
         Raises:
             OutputInvalid: It is none of this type.
         """
-        inside = _unfenced(text.strip())
         try:
-            return self._kind.model_validate_json(inside, strict=True) if self._pydantic else msgspec.json.decode(inside, type=self._kind)
+            return self._read(_unfenced(text.strip()))
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise OutputInvalid(f"Your answer is not what was asked for: {error}. Answer again, with nothing but the JSON.") from error
+
+
+_Read = Callable[[str], Any]
+
+
+def _by_pydantic(kind: Any) -> tuple[dict[str, Any], _Read]:
+    import pydantic
+
+    adapter = pydantic.TypeAdapter(kind)
+    return adapter.json_schema(), partial(adapter.validate_json, strict=True)
+
+
+def _by_msgspec(kind: Any) -> tuple[dict[str, Any], _Read]:
+    return msgspec.json.schema(kind, schema_hook=schema_hook), msgspec.json.Decoder(kind, dec_hook=from_text).decode
+
+
+def _cause(error: Exception) -> str:
+    """The line of a library's error that names the type: pydantic's first, msgspec's last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[0 if type(error).__module__.startswith("pydantic") else -1].partition(". ")[0][:200].rstrip(".")
+
+
+def _shown(kind: Any) -> str:
+    return kind.__qualname__ if isinstance(kind, type) and not getattr(kind, "__args__", ()) else str(kind)[:100]
 
 
 def _unfenced(text: str) -> str:
