@@ -217,6 +217,7 @@ def test_bare_text_is_the_value_of_a_tools_only_parameter(text: str, meant: tupl
         assert calls_in(read_text(text[:end], RUN, partial=True)) in ([], [meant])
 
 
+SEARCH = '{"name": "search", "arguments": {"query": "x"}}'
 NO_CALLS = {
     "a sentence": 'To call it, write {"tool": "search", "parameters": {"query": "x"}} and wait.',
     "a sentence that begins so": '{"tool": "search", "parameters": {"query": "x"}} is what you write.',
@@ -246,6 +247,19 @@ NO_CALLS = {
     "XML of others": '<function name="dance"><param name="how">well</param></function>',
     "XML without an end": '<function name="search"><param name="query">x</param>',
     "XML that does not fit": '<function name="search"><param name="colour">red</param></function>',
+    "a line in quotes": f'You would write:\n"{SEARCH}"\nThat is all.',
+    "a line in other quotes": f"You would write:\n\u201c{SEARCH}\u201d\nThat is all.",
+    "a line in backticks": f"You would write:\n`{SEARCH}`\nThat is all.",
+    "a quotation": f"They wrote:\n> {SEARCH}\n\nThat is all.",
+    "a quotation of several lines": f'They wrote:\n>{{"name": "search",\n> "arguments": {{}}}}\n> <tool_call>{SEARCH}</tool_call>',
+    "a quotation of marks": f"They wrote:\n> <tool_call>{SEARCH}</tool_call>\nThat is all.",
+    "lines between quotes": f'The prompt says\n"""\n{SEARCH}\n"""\nand no more.',
+    "an example": f"For example:\n{SEARCH}\n\nThat would look for x.",
+    "an example in code": f"Here is an example of a call:\n\n    {SEARCH}\n\nThat would look for x.",
+    "an example in a fence": f"**Example:**\n```json\n{SEARCH}\n```\nThat would look for x.",
+    "two examples": f"Some examples:\n{SEARCH}\n\n{SEARCH}",
+    "an example over lines": 'To look for x, for instance, write:\n{\n  "name": "search",\n  "arguments": {"query": "x"}\n}',
+    "an example in another language": f"Zum Beispiel:\n{SEARCH}",
 }
 
 
@@ -262,6 +276,33 @@ def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one
     assert calls_in(read_text('{"name": "f", "parameters": {"a": 1}}', NOBODY_SAID)) == [("f", {"a": 1})]
     assert read_text('{"action": "f", "input": {"a": 1}}', NOBODY_SAID).calls == ()
     assert read_text('{"name": "Ann", "age": 3}', NOBODY_SAID).calls == ()
+
+
+@pytest.mark.parametrize("hint", [None, "bare-json", "json-in-text"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I look for an example:\n\nNow I call it:\n{SEARCH}",
+        f"For example, x. I will look for it now:\n{SEARCH}",
+        f"Let me run an example query:\n{SEARCH}",
+        f"Let me create the example file:\n```json\n{SEARCH}\n```",
+        f"As they wrote:\n> What is x?\n\nI look:\n{SEARCH}",
+        f'They wrote "what is x".\n{SEARCH}',
+        f'"""\nWhat is x?\n"""\n{SEARCH}',
+        f"For example:\n- x\nI look.\n{SEARCH}",
+        f"Example:\n<think>No.</think>{SEARCH}",
+    ],
+)
+def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) -> None:
+    """Only a line that announces an example makes one of what follows, and a line of prose ends that."""
+    assert calls_in(read_text(text, TOOLS, dialect=hint)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("hint", ["bare-json", "json-in-text", "fenced-json"])
+@pytest.mark.parametrize("kind", ["a quotation", "lines between quotes", "an example", "an example in a fence", "two examples"])
+def test_a_hint_makes_no_call_of_an_example(kind: str, hint: str) -> None:
+    """A hint says how calls are written, not that everything written so is one."""
+    assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()
 
 
 def test_a_call_may_follow_a_sentence() -> None:

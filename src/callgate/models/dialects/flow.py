@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from callgate.models.dialects.lines import Lines
 from callgate.models.dialects.parts import Found, Part, Shown, Thought
 
 __all__ = ["Flow"]
@@ -33,6 +34,7 @@ class Flow:
         """Whether nothing but white space has come since the last mark or call."""
         self.empty = True
         """Whether nothing was shown or called so far, but white space."""
+        self._lines = Lines()
         self._tail = ""
         self._out: list[Part] = []
         self._held: list[Part] = []
@@ -46,6 +48,7 @@ class Flow:
         self.blank = (bool(line) or self.blank) and not last.strip()
         self.in_code = (not line and self.in_code) != bool(last.count("`") % 2)
         self._tail = (self._tail + text)[-2:]
+        self._lines.text(text)
         if self.after_mark and not self.thinking:
             text = text.lstrip()
         self.after_mark = self.after_mark and not text.strip()
@@ -56,6 +59,7 @@ class Flow:
     def mark(self) -> None:
         """A mark or a call stood here: what follows starts a line."""
         self._join()
+        self._lines.mark()
         self.blank, self.in_code, self.after_mark, self._tail = True, False, True, ""
 
     def turn(self, *, thinking: bool) -> None:
@@ -102,8 +106,12 @@ class Flow:
         return (self.blank and not between.strip()) or _SENTENCE.search((self._tail + between)[-2:]) is not None
 
     def quotes(self) -> bool:
-        """Whether an opening quote stands directly before."""
-        return self._tail[-1:] in _QUOTES and not self.blank
+        """Whether this is quoted: an opening quote stands directly before, or the line is of somebody who is quoted."""
+        return (self._tail[-1:] in _QUOTES and not self.blank) or self._lines.quoted
+
+    def shows(self) -> bool:
+        """Whether what stands here as it is would only be shown: as an example, or between lines of quotes."""
+        return self.blank and self._lines.shows
 
     def spaced(self) -> bool:
         """Whether a space stands directly before."""

@@ -264,6 +264,8 @@ class TextReader:
         """Whether a dialect may be tried here."""
         if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
             return False
+        if dialect.unmarked and self._flow.shows():
+            return False
         return not dialect.bare or (self._flow.starts() and not self._answered and not self._closers)
 
     def _try(self, dialect: Dialect, opener: str) -> Wait[bool]:

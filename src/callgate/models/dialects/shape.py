@@ -43,3 +43,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """Its markers that say nothing and are not shown."""
     thoughts: tuple[tuple[str, str], ...] = ()
     """What opens and what closes a thought."""
+
+    @property
+    def unmarked(self) -> bool:
+        """Whether its openers are ordinary text, wherever they count."""
+        return self.bare or self.by_hint or self.read_hinted is not None
