@@ -16,6 +16,7 @@ from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall
 from callgate.models.wire import codec, known_apis
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
+from callgate.models.wire.turns import in_place
 from callgate.tools import Tool
 from tests.agent.scripts import Script, call, says
 from tests.agent.test_turn import Board
@@ -141,3 +142,38 @@ def test_what_is_committed_is_always_valid(turns: list[tuple[list[str], list[boo
         results = [ToolResult(id=one, uid="u", name="f", status="ok") if keep else None for one, keep in zip(ids, had, strict=False)]
         history.commit(AssistantMessage(parts=calls), results)
     check_valid(history.messages)
+
+
+MANY = 60_000
+"""Calls that all have one id: were each looked for among all that came before, no test would see the end of it."""
+
+
+def same_ids() -> list[Message]:
+    calls = tuple(ToolCall(id="c", name="look", arguments="{}") for _ in range(MANY))
+    return [AssistantMessage(parts=calls), *(ToolMessage(call_id="c", name="look") for _ in calls)]
+
+
+def test_ids_are_told_apart_in_the_time_that_it_takes_to_read_them() -> None:
+    """Some servers give every call one id; a long conversation with them is written and mended all the same."""
+    for mended in (mend(same_ids())[0], in_place(same_ids())):
+        asked, *answers = mended
+        assert isinstance(asked, AssistantMessage)
+        ids = [call.id for call in asked.calls]
+        assert len(set(ids)) == MANY
+        assert [answer.call_id for answer in answers if isinstance(answer, ToolMessage)] == ids
+
+
+def test_a_number_that_somebody_has_used_is_passed_over() -> None:
+    ids = ["c", "c_2", "c", "c", "c-2", "c"]
+    messages: list[Message] = [AssistantMessage(parts=tuple(ToolCall(id=one, name="look", arguments="{}") for one in ids))]
+    (asked, *_), (written, *_) = mend(messages)[0], in_place(messages)
+    assert isinstance(asked, AssistantMessage)
+    assert isinstance(written, AssistantMessage)
+    assert [call.id for call in asked.calls] == ["c", "c_2", "c-2", "c-3", "c-2-2", "c-4"]
+    assert [call.id for call in written.calls] == ["c", "c_2", "c_3", "c_4", "c-2", "c_5"]
+
+
+def test_a_result_that_is_there_twice_is_told_once_more_as_text() -> None:
+    result = ToolMessage(call_id="c", name="look", content=(Text(text="seen"),))
+    placed = in_place([AssistantMessage(parts=(ToolCall(id="c", name="look", arguments="{}"),)), result, UserMessage("So?"), result])
+    assert [type(message) for message in placed] == [AssistantMessage, ToolMessage, UserMessage, UserMessage]

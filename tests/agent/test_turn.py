@@ -21,7 +21,7 @@ from callgate.models.events import Usage
 from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Allow, Ask, Deny, Verdict
 from callgate.route import ValidatedCall
-from tests.agent.scripts import Gate, Script, call, ends, says, tool_texts
+from tests.agent.scripts import Answer, Gate, Script, call, ends, says, tool_texts
 
 
 class Board:
@@ -438,6 +438,15 @@ async def test_a_long_turn_is_noticed_once(board: Board) -> None:
         await agent.run("Go.", on_event=events.append)
     assert [event.kind for event in events if isinstance(event, Notice)] == ["long_turn"]
     assert isinstance(events[-1], RunEnded)
+
+
+async def test_a_long_turn_is_noticed_once_also_where_its_model_pauses_and_says_nothing(board: Board) -> None:
+    events: list[AgentEvent] = []
+    answers: list[Answer] = [LOOK, says("Wait.", reason="pause"), [ends()], says("Wait.", reason="pause"), LOOK, says("Done.")]
+    settings = Settings(soft_warn=1, empty_retries=1, empty_retry_s=0.0)
+    async with Agent(Script(*answers), tools=board.tools(), settings=settings) as agent:
+        assert (await agent.run("Go.", on_event=events.append)).status == "completed"
+    assert sum(isinstance(event, Notice) and event.kind == "long_turn" for event in events) == 1
 
 
 async def test_a_read_starts_while_the_message_still_streams(board: Board) -> None:

@@ -6,6 +6,7 @@ wrong place or twice. Every change is told; what is valid comes out as it was.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -24,14 +25,14 @@ def mend(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
     notes: list[str] = []
     results = _first_results(work, notes)
     mended: list[Message] = []
-    taken: set[str] = set()
+    ids = _Ids()
     for message in work:
         if isinstance(message, ToolMessage):
             continue
         if not isinstance(message, AssistantMessage):
             mended.append(message)
             continue
-        renamed, answers = _paired(message, results, taken, notes)
+        renamed, answers = _paired(message, results, ids, notes)
         if renamed.parts:
             mended += [renamed, *answers]
         else:
@@ -42,16 +43,16 @@ def mend(messages: Iterable[Message]) -> tuple[list[Message], list[str]]:
     return mended, notes
 
 
-def _first_results(messages: list[Message], notes: list[str]) -> dict[str, list[ToolMessage]]:
+def _first_results(messages: list[Message], notes: list[str]) -> dict[str, deque[ToolMessage]]:
     """The results by call id, in order; a second one is kept only if as many calls have that id."""
     wanted: dict[str, int] = {}
     for message in messages:
         for call in message.calls if isinstance(message, AssistantMessage) else ():
             wanted[call.id] = wanted.get(call.id, 0) + 1
-    found: dict[str, list[ToolMessage]] = {}
+    found: dict[str, deque[ToolMessage]] = {}
     for message in messages:
         if isinstance(message, ToolMessage):
-            queue = found.setdefault(message.call_id, [])
+            queue = found.setdefault(message.call_id, deque())
             if message.call_id in wanted and len(queue) >= wanted[message.call_id]:
                 notes.append(f"A second result for '{message.call_id}' was left out.")
             else:
@@ -60,7 +61,7 @@ def _first_results(messages: list[Message], notes: list[str]) -> dict[str, list[
 
 
 def _paired(
-    message: AssistantMessage, results: dict[str, list[ToolMessage]], taken: set[str], notes: list[str]
+    message: AssistantMessage, results: dict[str, deque[ToolMessage]], ids: _Ids, notes: list[str]
 ) -> tuple[AssistantMessage, list[ToolMessage]]:
     answers: list[ToolMessage] = []
     parts: list[object] = []
@@ -70,23 +71,32 @@ def _paired(
                 parts.append(part)
             continue
         queue = results.get(part.id)
-        answer = queue.pop(0) if queue else None
+        answer = queue.popleft() if queue else None
         if answer is None:
             notes.append(f"The call '{part.id}' of {part.name} had no result; one was added that says so.")
             answer = ToolMessage(call_id=part.id, name=part.name, content=(Text(text=_LOST),), is_error=True)
-        call = _unique(part, taken, notes)
+        call = ids.unique(part, notes)
         parts.append(call)
         answers.append(answer if call is part else replace(answer, call_id=call.id))
     unchanged = len(parts) == len(message.parts) and all(a is b for a, b in zip(parts, message.parts, strict=True))
     return message if unchanged else replace(message, parts=tuple(parts)), answers
 
 
-def _unique(call: ToolCall, taken: set[str], notes: list[str]) -> ToolCall:
-    name, number = call.id or "call", 1
-    while (call_id := name if number == 1 else f"{name}-{number}") in taken:
-        number += 1
-    taken.add(call_id)
-    if call_id == call.id:
-        return call
-    notes.append(f"The call id '{call.id}' was not unique; one call is now '{call_id}'.")
-    return replace(call, id=call_id)
+class _Ids:
+    """The ids that the mended conversation has so far."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """The number that an id which came before is tried with next."""
+
+    def unique(self, call: ToolCall, notes: list[str]) -> ToolCall:
+        name = call_id = call.id or "call"
+        while call_id in self._taken:
+            number = self._numbers.get(name, 2)
+            self._numbers[name], call_id = number + 1, f"{name}-{number}"
+        self._taken.add(call_id)
+        if call_id == call.id:
+            return call
+        notes.append(f"The call id '{call.id}' was not unique; one call is now '{call_id}'.")
+        return replace(call, id=call_id)

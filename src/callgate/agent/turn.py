@@ -152,6 +152,7 @@ class Turn:
         self._record = record
         self._empty = 0
         self._pauses = 0
+        self._warned = False
         self._intake: Intake | None = None
 
     async def run(self) -> Ending:
@@ -224,7 +225,8 @@ class Turn:
         over = self.account.over()
         if over is not None:
             return Ending("budget_exhausted", over)
-        if self.iteration == self._settings.soft_warn and self._tell is not None:
+        if self.iteration == self._settings.soft_warn and self._tell is not None and not self._warned:
+            self._warned = True
             self._tell(Notice("long_turn", f"The turn has taken {self.iteration} rounds of tools and goes on."))
         return None
 

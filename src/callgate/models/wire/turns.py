@@ -6,8 +6,8 @@ a user who spoke in between, by somebody's own bookkeeping. Must not know how a 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from itertools import chain, count
 
 from msgspec.structs import replace
 
@@ -25,8 +25,9 @@ def in_place(messages: Sequence[Message]) -> list[Message]:
     A result that was never recorded is said to be missing; a result of no call is told as the user's text. No two calls have one id: some
     servers number theirs anew in every answer.
     """
+    messages = list(messages)
     placed: list[Message] = []
-    seen: set[str] = set()
+    ids = _Ids()
     at = 0
     while at < len(messages):
         message = messages[at]
@@ -39,9 +40,9 @@ def in_place(messages: Sequence[Message]) -> list[Message]:
             continue
         between = _until_next(messages, at)
         at += len(between)
-        results = _results(message.calls, between)
-        placed += _told_apart(message, results, seen)
-        placed += [_told(other) if isinstance(other, ToolMessage) else other for other in between]
+        results, others = _results(message.calls, between)
+        placed += _told_apart(message, results, ids)
+        placed += [_told(other) if isinstance(other, ToolMessage) else other for other in others]
     return placed
 
 
@@ -51,32 +52,47 @@ def _until_next(messages: Sequence[Message], at: int) -> list[Message]:
     return list(messages[at:end])
 
 
-def _results(calls: Sequence[ToolCall], between: list[Message]) -> list[ToolMessage]:
-    """A result for each of the calls; those that stood in `between` are taken out of it."""
+def _results(calls: Sequence[ToolCall], between: Sequence[Message]) -> tuple[list[ToolMessage], list[Message]]:
+    """A result for each of the calls, and what else stood in `between`."""
+    waiting: dict[str, deque[tuple[int, ToolMessage]]] = {}
+    for place, message in enumerate(between):
+        if isinstance(message, ToolMessage):
+            waiting.setdefault(message.call_id, deque()).append((place, message))
     results: list[ToolMessage] = []
+    taken: set[int] = set()
     for call in calls:
-        found = next((message for message in between if isinstance(message, ToolMessage) and message.call_id == call.id), None)
-        if found is not None:
-            between.remove(found)
-        results.append(found or _missing(call))
-    return results
+        place, result = waiting[call.id].popleft() if waiting.get(call.id) else (-1, _missing(call))
+        taken.add(place)
+        results.append(result)
+    return results, [message for place, message in enumerate(between) if place not in taken]
 
 
-def _told_apart(message: AssistantMessage, results: Sequence[ToolMessage], seen: set[str]) -> list[Message]:
+def _told_apart(message: AssistantMessage, results: Sequence[ToolMessage], ids: _Ids) -> list[Message]:
     """The message and its results, with other ids for calls whose ids have been used before."""
-    ids = [_fresh(call.id, seen) for call in message.calls]
-    if ids == [call.id for call in message.calls]:
+    fresh = [ids.fresh(call.id) for call in message.calls]
+    if fresh == [call.id for call in message.calls]:
         return [message, *results]
-    rest = iter(ids)
+    rest = iter(fresh)
     parts = tuple(replace(part, id=next(rest)) if isinstance(part, ToolCall) else part for part in message.parts)
-    return [replace(message, parts=parts), *(replace(result, call_id=call_id) for result, call_id in zip(results, ids, strict=True))]
+    return [replace(message, parts=parts), *(replace(result, call_id=call_id) for result, call_id in zip(results, fresh, strict=True))]
 
 
-def _fresh(call_id: str, seen: set[str]) -> str:
-    """The id, or the first like it that is free."""
-    found = next(name for name in chain((call_id,), (f"{call_id}_{number}" for number in count(2))) if name not in seen)
-    seen.add(found)
-    return found
+class _Ids:
+    """The ids that a conversation has so far."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """The number that an id which came before is tried with next."""
+
+    def fresh(self, call_id: str) -> str:
+        """The id, or the first like it that is free."""
+        found = call_id
+        while found in self._seen:
+            number = self._numbers.get(call_id, 2)
+            self._numbers[call_id], found = number + 1, f"{call_id}_{number}"
+        self._seen.add(found)
+        return found
 
 
 def _missing(call: ToolCall) -> ToolMessage:
