@@ -21,7 +21,7 @@ def test_the_table_holds_the_providers_that_people_use() -> None:
     assert set(PROVIDERS) == {
         *("openai", "openai-responses", "anthropic", "gemini", "ollama", "mistral", "groq", "deepseek", "openrouter", "together"),
         *("fireworks", "xai", "cerebras", "nvidia", "huggingface", "perplexity", "moonshot", "zai", "lmstudio", "vllm", "llamacpp"),
-        "openai-compatible",
+        *("cohere", "bedrock", "openai-compatible"),
     }
     for provider in PROVIDERS.values():
         assert provider.base_url.startswith("https://") == provider.key_needed

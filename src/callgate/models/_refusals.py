@@ -37,10 +37,10 @@ class Hidden:
         self._values = tuple(sorted({value for value in values if len(value) >= 4}, key=len, reverse=True))
 
     @classmethod
-    def of_headers(cls, headers: Mapping[str, str]) -> Hidden:
-        """The values of those headers that carry credentials, with and without their scheme."""
+    def of_headers(cls, headers: Mapping[str, str], more: Iterable[str] = ()) -> Hidden:
+        """The values of those headers that carry credentials, with and without their scheme; and `more`."""
         secret = [value for name, value in headers.items() if _SECRET_NAMES.search(name)]
-        return cls([*secret, *(value.partition(" ")[2] for value in secret)])
+        return cls([*more, *secret, *(value.partition(" ")[2] for value in secret)])
 
     def redact(self, text: str) -> str:
         for value in self._values:

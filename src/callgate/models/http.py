@@ -43,6 +43,8 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     method: str = "POST"
     hidden: Hidden
     """What must not be shown of it."""
+    sign: Callable[[Outgoing], Mapping[str, str]] | None = None
+    """Headers that are made anew for each attempt: a signature is good for some minutes only."""
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.shown}, {len(self.body)} bytes>"
@@ -208,12 +210,13 @@ class Transport:
 
     async def _attempt(self, request: Outgoing, watch: Watch, beat: Callable[[], None]) -> Answer:
         client = self._ready()
+        signature = request.sign(request) if request.sign is not None else {}
         try:
             outgoing = client.build_request(
                 request.method,
                 request.url,
                 content=request.body,
-                headers={"accept-encoding": "gzip", **request.headers},
+                headers={"accept-encoding": "gzip", **request.headers, **signature},
                 timeout=_httpx().Timeout(None, connect=self.timeouts.connect_s),
             )
             response = await watch.headers(lambda: client.send(outgoing, stream=True, follow_redirects=False))

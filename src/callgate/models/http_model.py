@@ -7,6 +7,7 @@ answer at all is raised. Knows no provider by name.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -20,7 +21,18 @@ from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
 
-__all__ = ["HttpModel"]
+__all__ = ["HttpModel", "Signer"]
+
+
+class Signer(Protocol):
+    """Proves who asks, attempt by attempt."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown."""
+        ...
+
+    def __call__(self, request: Outgoing) -> Mapping[str, str]: ...
 
 
 class HttpModel:
@@ -36,6 +48,7 @@ class HttpModel:
         quirks: What this server wants differently, for the codec.
         native_tools: Whether calls travel in the API's own form.
         key_name: The environment variable of the key, for errors.
+        signer: Makes the headers that prove who asks, where no fixed one does.
     """
 
     def __init__(
@@ -50,6 +63,7 @@ class HttpModel:
         quirks: Mapping[str, object] = {},
         native_tools: bool = True,
         key_name: str = "",
+        signer: Signer | None = None,
     ) -> None:
         self.provider = provider
         self.name = name
@@ -61,7 +75,8 @@ class HttpModel:
         self._headers |= {name.lower(): value for name, value in headers.items()}
         self._quirks = quirks
         self._key_name = key_name
-        self._hidden = Hidden.of_headers(headers)
+        self._signer = signer
+        self._hidden = Hidden.of_headers(headers, signer.secrets if signer is not None else ())
 
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.name}>"
@@ -119,6 +134,7 @@ class HttpModel:
             headers={**written.headers, **self._headers},
             method=written.method,
             hidden=self._hidden,
+            sign=self._signer,
         )
 
     def _decoder(self) -> Decoder:

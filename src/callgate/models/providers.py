@@ -14,10 +14,12 @@ from msgspec import Struct
 
 from callgate.errors import UsageError
 from callgate.models.http import Retries, Timeouts, Transport
-from callgate.models.http_model import HttpModel
+from callgate.models.http_model import HttpModel, Signer
 
 if TYPE_CHECKING:
     import httpx2
+
+    from callgate.models._sigv4 import AwsKeys
 
 __all__ = ["PROVIDERS", "Provider", "model"]
 
@@ -33,6 +35,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     """The path that belongs to the base URL, where people give the URL with it and without it."""
     key_name: str = ""
     """The environment variable of the key."""
+    signs: bool = False
+    """Whether AWS keys do instead of a key: requests are then signed with them."""
     key_needed: bool = True
     auth: Literal["bearer", "x-api-key", "x-goog-api-key"] = "bearer"
     """How the key travels: always in a header, since addresses end up in logs."""
@@ -94,6 +98,14 @@ PROVIDERS: Mapping[str, Provider] = {
         _hosted("cerebras", "https://api.cerebras.ai/v1"),
         _hosted("nvidia", "https://integrate.api.nvidia.com/v1", _OLD),
         _hosted("huggingface", "https://router.huggingface.co/v1", _OLD, key_name="HF_TOKEN"),
+        Provider(name="cohere", api="cohere.chat", base_url="https://api.cohere.com", key_name="COHERE_API_KEY"),
+        Provider(
+            name="bedrock",
+            api="bedrock.converse",
+            base_url="https://bedrock-runtime.{region}.amazonaws.com",
+            key_name="AWS_BEARER_TOKEN_BEDROCK",
+            signs=True,
+        ),
         _hosted("perplexity", "https://api.perplexity.ai", _QUIET),
         _hosted("moonshot", "https://api.moonshot.ai/v1", _THINKING),
         _hosted("zai", "https://api.z.ai/api/paas/v4", _THINKING),
@@ -104,7 +116,7 @@ PROVIDERS: Mapping[str, Provider] = {
         _own("openai-compatible", "", _OLD),
     )
 }
-"""By name. Bedrock is not among them: its requests are signed, and nothing here signs."""
+"""By name."""
 
 
 def model(
@@ -138,10 +150,12 @@ def model(
         UsageError: There is no such provider, its key is missing or cannot be sent, or it has no base URL.
     """
     provider, said = _provider(name)
-    url = base_url or environ.get(provider.base_url_name, "") or provider.base_url
+    keys = _aws_keys(provider, api_key, environ)
+    key = "" if keys is not None else _key(provider, api_key, environ)
+    url = base_url or environ.get(provider.base_url_name, "") or _of_region(provider, environ)
     if not url:
         raise UsageError(f"'{provider.name}' has no address of its own. Give base_url, or set {provider.base_url_name}.")
-    key = _key(provider, api_key, environ)
+    signer = _signer(keys, environ, url) if keys is not None else None
     return HttpModel(
         provider.name,
         said,
@@ -151,7 +165,8 @@ def model(
         headers={**provider.headers, **_authorisation(provider, key), **headers},
         quirks={**provider.quirks, **quirks},
         native_tools=native_tools,
-        key_name=provider.key_name,
+        key_name=provider.key_name if signer is None else "AWS_ACCESS_KEY_ID",
+        signer=signer,
     )
 
 
@@ -168,10 +183,34 @@ def _provider(name: str) -> tuple[Provider, str]:
     return provider, said.strip()
 
 
+def _of_region(provider: Provider, environ: Mapping[str, str]) -> str:
+    if "{region}" not in provider.base_url:
+        return provider.base_url
+    from callgate.models._aws import region_from
+
+    return provider.base_url.format(region=region_from(environ))
+
+
+def _aws_keys(provider: Provider, api_key: str | None, environ: Mapping[str, str]) -> AwsKeys | None:
+    """What to sign with; None where a key does, which goes before."""
+    if not provider.signs or api_key is not None or environ.get(provider.key_name, "").strip():
+        return None
+    from callgate.models._aws import keys_from
+
+    return keys_from(environ)
+
+
+def _signer(keys: AwsKeys, environ: Mapping[str, str], url: str) -> Signer:
+    from callgate.models._aws import AwsSigner, region_from
+
+    return AwsSigner(keys, region_from(environ, url))
+
+
 def _key(provider: Provider, given: str | None, environ: Mapping[str, str]) -> str:
     key = (environ.get(provider.key_name, "") if given is None else given).strip()
     if not key and provider.key_needed:
-        raise UsageError(f"'{provider.name}' needs a key. Set {provider.key_name}, or give api_key.")
+        keys = ", AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY" if provider.signs else ""
+        raise UsageError(f"'{provider.name}' needs a key. Set {provider.key_name}{keys}, or give api_key.")
     if not (key.isascii() and (not key or key.isprintable())):
         raise UsageError(f"The key of '{provider.name}' has characters that no header can hold. Copy it into {provider.key_name} again.")
     return key
