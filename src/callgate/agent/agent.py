@@ -20,8 +20,9 @@ from callgate._runners.guard import Guards
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
 from callgate.agent.history import History
+from callgate.agent.parts import Mode, Start
 from callgate.agent.results import RunResult
-from callgate.agent.runs import Mode, Runs
+from callgate.agent.runs import Runs, Wish
 from callgate.agent.settings import PRESETS, PresetName, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.calls import Scope
@@ -168,8 +169,15 @@ class Agent(Runs):
         Raises:
             UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), or too many turns wait.
         """
-        mode = Mode(deliberate, tuple(expose))
-        return await self._in_turn(task, conversation, history, scope, trigger, reflect, on_event, mode, first=False)
+        wish = Wish(
+            conversation=conversation,
+            history=history,
+            trigger=trigger,
+            reflect=reflect,
+            on_event=on_event,
+            mode=Mode(deliberate, tuple(expose)),
+        )
+        return await self._in_turn(task, wish, scope)
 
     async def follow_up(
         self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
@@ -182,7 +190,7 @@ class Agent(Runs):
         self.conversations.refuse_inside(conversation)
         if self.conversations.may_interrupt(conversation):
             self.engine.control.follow_up(conversation)
-        return await self._in_turn(task, conversation, None, scope, trigger, False, None, Mode(), first=True)
+        return await self._in_turn(task, Wish(conversation=conversation, trigger=trigger, first=True), scope)
 
     async def resume(
         self, run: RunResult | str, *, extra: object = None, on_event: Callable[[AgentEvent], None] | None = None
@@ -217,7 +225,8 @@ class Agent(Runs):
                 host = run.pending.scope.extra if extra is None else extra
                 scope = replace(run.pending.scope, run=run.run, conversation=run.conversation, extra=host)
                 exposure = self._planner().resumed(run.pending.exposed, leaves_trace=run.conversation != run.run)
-                return await self._run(place, history, scope, on_event, exposure, goes_on=GoesOn.of(run))
+                start = Start(place=place, history=history, scope=scope, on_event=on_event, exposure=exposure, goes_on=GoesOn.of(run))
+                return await self._run(start)
 
     def _has_gone_on(self, run: RunResult) -> bool:
         """Whether the run was resumed after it came to this."""
@@ -244,7 +253,16 @@ class Agent(Runs):
                 self._remember(scope.conversation, history)
             exposure = self._planner().resumed(began.exposed, leaves_trace=trace)
             goes_on = GoesOn.recorded(recalled, self._exit_calls(), self.settings.prices)
-            return await self._run(place, history, scope, on_event, exposure, goes_on=goes_on, phase=began.phase)
+            start = Start(
+                place=place,
+                history=history,
+                scope=scope,
+                on_event=on_event,
+                exposure=exposure,
+                phase=began.phase,
+                goes_on=goes_on,
+            )
+            return await self._run(start)
 
     def _later(self, conversation: str, recalled: Recalled) -> History:
         """The conversation as this agent remembers it, if it has gone on since; else as the record has it."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 from callgate._pipeline.again import Question
 from callgate._pipeline.record import decode_result
 from callgate._pipeline.unfinished import Unfinished, why_unknown
+from callgate.agent.course import Course
 from callgate.agent.exits import Exits
 from callgate.agent.intake import LeftOpen
 from callgate.agent.recall import OpenMessage, Recalled, Round, broken_off, interrupted, question_of
@@ -55,6 +56,10 @@ class GoesOn(Struct, frozen=True, kw_only=True):
     """What calls have added to the context."""
     restarted: frozenset[str] = frozenset()
     """Which kinds of it may not be added again."""
+
+    def course(self) -> Course:
+        """How far its turn has come."""
+        return Course(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
 
     @classmethod
     def of(cls, run: RunResult) -> GoesOn:

@@ -10,73 +10,53 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._conversations import Conversations, Place
+from callgate._conversations import Conversations
 from callgate._json import decode
-from callgate._runners.guard import Guards
 from callgate._signals import is_own_failure
-from callgate.agent.account import Account
 from callgate.agent.deadline import in_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
-from callgate.agent.exits import Exits
 from callgate.agent.history import History
-from callgate.agent.intake import raw_call
-from callgate.agent.record import Began, Phase, RunRecord
-from callgate.agent.restart import ContextRestarts, Enrichment
+from callgate.agent.parts import Mode, Parts, Start
+from callgate.agent.record import Began, RunRecord
 from callgate.agent.results import RunResult
-from callgate.agent.settings import Settings
-from callgate.agent.stuck import StuckGuard, StuckLimits
 from callgate.agent.turn import Turn
 from callgate.calls import Scope
 from callgate.decide import RUN_STATUS, Ending
-from callgate.engine import Engine
 from callgate.errors import CallgateError, RecordFailed, UsageError
 from callgate.events import Event, Progress
-from callgate.messages import Message, ToolCall, UserMessage
-from callgate.models.model import Model, StreamingContext
-from callgate.models.wire.request import ModelRequest, ToolSpec
-from callgate.stream import StreamLimits
+from callgate.messages import Message, UserMessage
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
-    from callgate.agent.compaction import Compaction, Compactor
-    from callgate.agent.deliberate import Deliberate, Deliberation, Exposure
-    from callgate.agent.output import OutputType
     from callgate.agent.resume import GoesOn
 
-__all__ = ["Mode", "Runs"]
+__all__ = ["Runs", "Wish"]
 
 log = logging.getLogger("callgate")
 _MOST_CONVERSATIONS = 1_000
 
 
-class Mode(Struct, frozen=True):
-    """What a run says of deliberate mode."""
+class Wish(Struct, frozen=True, kw_only=True, eq=False):
+    """How a run is asked for."""
 
-    deliberate: bool | None = None
-    expose: tuple[str, ...] = ()
+    conversation: str = ""
+    """Empty: one of its own."""
+    history: Iterable[Message] | None = None
+    trigger: str | None = None
+    reflect: bool = False
+    on_event: Callable[[AgentEvent], None] | None = None
+    mode: Mode = Mode()
+    first: bool = False
+    """Whether it goes before the turns that wait."""
 
 
-class Runs:
+class Runs(Parts):
     """The runs of one agent; `Agent` makes what is declared here."""
 
-    model: Model
-    engine: Engine
-    settings: Settings
-    _instructions: str | Callable[[int | None], str]
-    _bios: bool
-    _exits: dict[str, ToolSpec]
-    _limits: StreamLimits
-    _stuck: StuckLimits | None
-    _output: OutputType | None
-    _deliberation: Deliberation | None
-    _compaction: Compaction | None
-    _request: ModelRequest
-    _guards: Guards
     _histories: OrderedDict[str, History]
 
     @property
@@ -84,119 +64,92 @@ class Runs:
         """The engine's, so that a conversation has one turn at a time whichever agent runs it."""
         return self.engine.conversations
 
-    async def _in_turn(
-        self,
-        task: str | UserMessage,
-        conversation: str,
-        history: Iterable[Message] | None,
-        scope: Scope,
-        trigger: str | None,
-        reflect: bool,
-        on_event: Callable[[AgentEvent], None] | None,
-        mode: Mode,
-        *,
-        first: bool,
-    ) -> RunResult:
+    async def _in_turn(self, task: str | UserMessage, wish: Wish, scope: Scope) -> RunResult:
+        """Have a run of its own, in its conversation's turn."""
         run = scope.run or f"run-{self.engine.clock.new_id()}"
-        scope = replace(scope, run=run, conversation=conversation or run, provider=self.model.provider)
+        scope = replace(scope, run=run, conversation=wish.conversation or run, provider=self.model.provider)
         message = UserMessage(task) if isinstance(task, str) else task
         if not isinstance(message, UserMessage):
             raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")
         with self.engine.at_work(run):
-            return await self._in_conversation(message, conversation, history, scope, trigger, reflect, on_event, mode, first=first)
+            return await self._in_conversation(message, wish, scope)
 
-    async def _in_conversation(
-        self,
-        message: UserMessage,
-        conversation: str,
-        history: Iterable[Message] | None,
-        scope: Scope,
-        trigger: str | None,
-        reflect: bool,
-        on_event: Callable[[AgentEvent], None] | None,
-        mode: Mode,
-        *,
-        first: bool,
-    ) -> RunResult:
-        reflect = reflect and bool(conversation)  # a conversation that nobody named is forgotten anyway
-        leaves_trace = bool(conversation) and not reflect
-        async with self.conversations.turn(scope.conversation, trigger=trigger, first=first) as place:
-            kept = History(history) if history is not None else self._remembered(conversation) or History()
+    async def _in_conversation(self, message: UserMessage, wish: Wish, scope: Scope) -> RunResult:
+        reflects = wish.reflect and bool(wish.conversation)  # a conversation that nobody named is forgotten anyway
+        leaves_trace = bool(wish.conversation) and not reflects
+        async with self.conversations.turn(scope.conversation, trigger=wish.trigger, first=wish.first) as place:
+            kept = History(wish.history) if wish.history is not None else self._remembered(wish.conversation) or History()
             if place.drained:
                 return _ended(kept, scope, Ending("stopped_by_user", place.drained))
             if leaves_trace:
-                self._remember(conversation, kept)
-            exposure = self._exposure(message, kept, scope, mode, leaves_trace=leaves_trace)
-            phase: Phase = "reflect" if reflect else "deliberate"
-            return await self._run(place, kept.fork() if reflect else kept, scope, on_event, exposure, task=message, phase=phase)
+                self._remember(wish.conversation, kept)
+            start = Start(
+                place=place,
+                history=kept.fork() if reflects else kept,
+                scope=scope,
+                on_event=wish.on_event,
+                exposure=self._exposure(message, kept, scope, wish.mode, leaves_trace=leaves_trace),
+                task=message,
+                phase="reflect" if reflects else "deliberate",
+            )
+            return await self._run(start)
 
-    async def _run(
-        self,
-        place: Place,
-        history: History,
-        scope: Scope,
-        on_event: Callable[[AgentEvent], None] | None,
-        exposure: Exposure | None,
-        *,
-        task: UserMessage | None = None,
-        phase: Phase = "deliberate",
-        goes_on: GoesOn | None = None,
-    ) -> RunResult:
-        if not place.queued:
-            self.engine.control.end_turn(scope.conversation)
-        if goes_on is not None:
-            self.engine.control.take_over_errors(scope.conversation, goes_on.errors)
-        deaf = self._listen(scope, on_event) if on_event is not None else None
-        record = RunRecord(self.engine, scope.run, phase)
-        turn = self._turn(place, history, exposure.scope(scope) if exposure is not None else scope, on_event, exposure, record, goes_on)
+    async def _run(self, start: Start) -> RunResult:
+        """Have the turn, from its first event on record to its last."""
+        control, conversation = self.engine.control, start.scope.conversation
+        if not start.place.queued:
+            control.end_turn(conversation)
+        if start.goes_on is not None:
+            control.take_over_errors(conversation, start.goes_on.errors)
+        deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
+        record = RunRecord(self.engine, start.scope.run, start.phase)
         try:
-            self._begin(record, history, scope, task, exposure, phase, goes_on)
-            async with in_time(turn.account, self.engine.clock, self.engine.control, scope.conversation):
+            result = await self._result(start, record)
+        finally:
+            control.end_turn(conversation)
+            if deaf is not None:
+                deaf()
+        result = self._end(record, start.history, result)
+        if start.on_event is not None:
+            start.on_event(RunEnded(result))
+        return result
+
+    async def _result(self, start: Start, record: RunRecord) -> RunResult:
+        """What the turn comes to; what fails it becomes its end."""
+        parts, goes_on = self._parts(start, record), start.goes_on
+        turn = Turn(parts, goes_on.course() if goes_on is not None else None)
+        try:
+            self._begin(record, start)
+            async with in_time(parts.account, self.engine.clock, self.engine.control, start.scope.conversation):
                 ending = await self._work(turn, goes_on)
-                result = await self._typed(turn, ending) if self._output is not None else turn.result(ending)
+                return await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
             log.exception("The run failed")
             said = f"{error}" if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
-            result = turn.result(Ending("error", said))
+            return turn.result(Ending("error", said))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise
-            result = turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
-        finally:
-            self.engine.control.end_turn(scope.conversation)
-            if deaf is not None:
-                deaf()
-        result = self._end(record, history, result)
-        if on_event is not None:
-            on_event(RunEnded(result))
-        return result
+            return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
 
-    def _begin(
-        self,
-        record: RunRecord,
-        history: History,
-        scope: Scope,
-        task: UserMessage | None,
-        exposure: Exposure | None,
-        phase: Phase,
-        goes_on: GoesOn | None,
-    ) -> None:
+    def _begin(self, record: RunRecord, start: Start) -> None:
         """Put on record that the run begins, or goes on, and add its task to the conversation."""
+        history, scope, goes_on, exposure = start.history, start.scope, start.goes_on, start.exposure
         known = history.recorded if goes_on is None else self._recorded(history, scope.run)
         body = Began(
-            task=task,
+            task=start.task,
             model=f"{self.model.provider}:{self.model.name}",
             tools={tool.name: tool.identity for tool in self.engine.tools},
             settings=self.settings,
             scope=replace(scope, extra=None),
-            phase=phase,
+            phase=start.phase,
             exposed=exposure.exposed if exposure is not None else None,
             exits=tuple(self._exits.values()),
             after=known if goes_on is None else 0,
             history=() if known else tuple(history.messages),
         )
-        if task is not None:
-            history.add(task)
+        if start.task is not None:
+            history.add(start.task)
         if goes_on is None or not (goes_on.last or self._has_begun(scope.run)):
             record.began(body)
         else:
@@ -224,43 +177,6 @@ class Runs:
         history.recorded = record.last
         return replace(result, recorded=record.last)
 
-    def _turn(
-        self,
-        place: Place,
-        history: History,
-        scope: Scope,
-        on_event: Callable[[AgentEvent], None] | None,
-        exposure: Exposure | None,
-        record: RunRecord,
-        goes_on: GoesOn | None,
-    ) -> Turn:
-        context = StreamingContext(scope.conversation, reply_to=place.reply_to, extra=scope.extra)
-        tools = self._specs(scope)
-        turn = Turn(
-            model=self.model,
-            engine=self.engine,
-            request=replace(self._request, tools=tools),
-            history=history,
-            scope=scope,
-            context=context,
-            settings=self.settings,
-            limits=self._limits,
-            guards=self._guards,
-            account=Account(self.settings.budget, self.settings.prices, self.engine.clock, goes_on.spent if goes_on else None),
-            record=record,
-            exits=self._exit_calls(),
-            head=partial(self._head, len(tools) > len(self._exits)) if self._bios or self._instructions else None,
-            tell=on_event,
-            guard=self._guard(scope, goes_on),
-            exposure=exposure,
-            enrichment=self._enrichment(goes_on),
-            compactor=self._compactor(scope.conversation),
-        )
-        if goes_on is not None:
-            turn.signals, turn.results, turn.texts = list(goes_on.signals), list(goes_on.results), list(goes_on.texts)
-            turn.iteration = goes_on.iteration
-        return turn
-
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
         """Read the answer as its type; one that is not goes back to the model, a few times."""
         from callgate.agent.output import OutputInvalid
@@ -278,74 +194,6 @@ class Runs:
                 turn.say(str(error))
                 ending = await turn.run()
         raise AssertionError("unreachable")
-
-    def _head(self, offers_tools: bool, left: int | None) -> str:
-        """The system text of the next pass."""
-        given = self._instructions
-        own = given(left) if callable(given) else given
-        if not self._bios:
-            return own
-        from callgate.agent.bios import bios as bios_text
-
-        has_tools = offers_tools and not (left == 0 and self.settings.when_spent == "answer")
-        exits = tuple(self._exits.values())
-        text = bios_text(at_ns=self.engine.clock.wall_ns(), left=left, name=self.model.name, exits=exits, has_tools=has_tools)
-        return f"{text}\n\n{own}" if own else text
-
-    def _exposure(self, message: UserMessage, history: History, scope: Scope, mode: Mode, *, leaves_trace: bool) -> Exposure | None:
-        if self._deliberation is None and not mode.deliberate and not mode.expose:
-            return None
-        return self._planner().begin(
-            message, history.messages, scope, active=mode.deliberate, expose=mode.expose, leaves_trace=leaves_trace
-        )
-
-    def _planner(self, deliberate: Deliberate | None = None) -> Deliberation:
-        """Deliberate mode's planner, made when it is first needed."""
-        if self._deliberation is None:
-            from callgate.agent.deliberate import Deliberate, Deliberation
-
-            self._deliberation = Deliberation(deliberate or Deliberate(active=False), self.engine.tools)
-        return self._deliberation
-
-    def _enrichment(self, goes_on: GoesOn | None) -> Enrichment:
-        owner = self.engine.restart if isinstance(self.engine.restart, ContextRestarts) else None
-        return Enrichment(owner, goes_on.added, goes_on.restarted) if goes_on is not None else Enrichment(owner)
-
-    def _guard(self, scope: Scope, goes_on: GoesOn | None) -> StuckGuard | None:
-        if self._stuck is None:
-            return None
-        guard = StuckGuard(self._stuck, partial(self._asked, scope), goes_on.repeats if goes_on is not None else ())
-        for calls, results, finals in goes_on.rounds if goes_on is not None else ():
-            guard.told(calls, results, finals)
-        return guard
-
-    def _asked(self, scope: Scope, call: ToolCall) -> tuple[str, bytes] | None:
-        return self.engine.asked(raw_call(call, "sealed", self.model.provider), scope)
-
-    def _compactor(self, conversation: str) -> Compactor | None:
-        if self._compaction is None:
-            return None
-        from callgate.agent.compaction import Compactor
-
-        return Compactor(self._compaction, self._guards, conversation)
-
-    def _specs(self, scope: Scope) -> tuple[ToolSpec, ...]:
-        """The tools that the turn offers, and the exit tools, which nothing hides."""
-        allowed = scope.allowed_tools if scope.deliberate else None
-        tools = [
-            ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source)
-            for tool in self.engine.tools
-            if allowed is None or tool.name in allowed or not allowed.isdisjoint(tool.tool.aliases)
-        ]
-        return (*tools, *self._exits.values())
-
-    def _exit_calls(self) -> Exits:
-        return Exits(self._exits, self.engine.tools)
-
-    def _check_exits(self) -> None:
-        for name in self._exits:
-            if name in self.engine.tools:
-                raise UsageError(f"'{name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")
 
     def _listen(self, scope: Scope, tell: Callable[[AgentEvent], None]) -> Callable[[], None]:
         """Tell of calls that start and of their progress."""

@@ -1,0 +1,112 @@
+"""What a turn works with, and how far it has come: the two values that its parts share.
+
+`TurnParts` is made once, by whoever runs the turn; `Course` is what the turn changes. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, overload
+
+from msgspec import Struct, field
+
+from callgate._runners.guard import Guards
+from callgate.agent.account import Account
+from callgate.agent.events import AgentEvent
+from callgate.agent.exits import Exits
+from callgate.agent.history import History
+from callgate.agent.record import RunRecord
+from callgate.agent.restart import Enrichment
+from callgate.agent.results import Pending, Signal
+from callgate.agent.settings import Settings
+from callgate.agent.stuck import StuckGuard
+from callgate.calls import Scope, ToolResult
+from callgate.engine import Engine
+from callgate.messages import Message
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.request import ModelRequest
+from callgate.stream import StreamLimits
+
+if TYPE_CHECKING:
+    from callgate.agent.compaction import Compactor
+    from callgate.agent.deliberate import Exposure
+
+__all__ = ["Conversation", "Course", "TurnParts"]
+
+
+class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
+    """What one turn of one conversation works with."""
+
+    model: Model
+    engine: Engine
+    """Runs the calls."""
+    request: ModelRequest
+    """What every pass asks for; its messages are put in by the turn."""
+    history: History
+    """The conversation; grows."""
+    scope: Scope
+    context: StreamingContext
+    """What the model streams in; tools may see it."""
+    settings: Settings
+    limits: StreamLimits
+    """On a stream's silence."""
+    guards: Guards
+    """Keep models that would not stop."""
+    account: Account
+    record: RunRecord
+    exits: Exits
+    head: Callable[[int | None], str] | None = None
+    """Makes the system text of the next pass, from the iterations that are left."""
+    tell: Callable[[AgentEvent], None] | None = None
+    """Told everything that happens."""
+    guard: StuckGuard | None = None
+    exposure: Exposure | None = None
+    """What deliberate mode offers in this turn; None where it is off."""
+    enrichment: Enrichment
+    """Takes what calls add to the context instead of the history."""
+    compactor: Compactor | None = None
+    """Makes a long history shorter."""
+
+
+class Course(Struct, kw_only=True, eq=False):
+    """How far a turn has come."""
+
+    iteration: int
+    """Of the next message."""
+    signals: list[Signal] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    pending: Pending | None = None
+
+
+class Conversation(Sequence[Message]):
+    """The history with what stands before and after it in a request, without a copy of any."""
+
+    __slots__ = ("_history", "head", "tail")
+
+    def __init__(self, head: tuple[Message, ...], history: list[Message]) -> None:
+        self.head = head
+        self.tail: tuple[Message, ...] = ()
+        self._history = history
+
+    def __len__(self) -> int:
+        return len(self.head) + len(self._history) + len(self.tail)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        if index < 0:
+            index += len(self)
+        if index < len(self.head):
+            return self.head[index]
+        index -= len(self.head)
+        return self._history[index] if index < len(self._history) else self.tail[index - len(self._history)]
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from self.head
+        yield from self._history
+        yield from self.tail

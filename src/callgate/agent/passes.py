@@ -1,0 +1,189 @@
+"""The passes of one turn: each lets the model answer once, and what happens between two of them.
+
+Whether a further pass may begin, its request, its stream, and what a message without calls means for the turn. The calls of a message are
+`settling`'s; here they are only handed to the intake while they stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from callgate._signals import AbortController, AbortSignal, settled
+from callgate.agent.course import Conversation, Course, TurnParts
+from callgate.agent.events import MessageBegan, MessageEnded, Notice
+from callgate.agent.intake import Intake
+from callgate.calls import Text
+from callgate.decide import Ending, TurnStatus
+from callgate.messages import AssistantMessage, SystemMessage
+from callgate.models.events import ModelEvent
+from callgate.models.wire.request import ModelRequest
+from callgate.stream import PassStatus, StreamResult, stream_once
+
+__all__ = ["Passes"]
+
+_DAY_S = 86_400.0
+_CUT = {"length": "the answer was cut at its length limit", "content_filter": "the answer was cut by the provider's content filter"}
+
+
+class Passes:
+    """The passes of one turn.
+
+    Args:
+        parts: What the turn works with.
+        course: How far it has come.
+    """
+
+    def __init__(self, parts: TurnParts, course: Course) -> None:
+        self._parts = parts
+        self._course = course
+        self._view = Conversation((), parts.history.messages)
+        self._request = replace(parts.request, messages=self._view)
+        self._toolless = replace(self._request, tools=(), tool_choice="none")
+        self._intake: Intake | None = None
+        self._system = ""
+        """The system text of the present pass."""
+        self._empty = 0
+        self._pauses = 0
+        self._warned = False
+
+    async def ready(self) -> Ending | None:
+        """Prepare the next pass; why there may be none. A stop or a follow-up that is pending ends the pass itself, first thing."""
+        over = self._parts.account.over()
+        if over is not None:
+            return Ending("budget_exhausted", over)
+        if self._course.iteration == self._parts.settings.soft_warn and not self._warned:
+            self._warned = True
+            self._notice(Notice("long_turn", f"The turn has taken {self._course.iteration} rounds of tools and goes on."))
+        return await self._compacted() if self._parts.compactor is not None else None
+
+    async def stream(self, intake: Intake) -> StreamResult:
+        """Let the model answer once; calls that are whole go to the intake at once."""
+        parts, iteration = self._parts, self._course.iteration
+        request = self._next_request()
+        self._intake = intake
+        intake.cause = parts.record.pass_began(iteration, parts.history.shown(), self._system, self._view.tail)
+        if parts.tell is not None:
+            parts.tell(MessageBegan(iteration))
+        result = await self._streamed(request, intake)
+        parts.account.use(result.usage)
+        if parts.tell is not None:
+            parts.tell(MessageEnded(iteration, result.status, result.reason))
+        if result.text:
+            self._course.texts.append(result.text)
+        return result
+
+    async def answered(self, result: StreamResult) -> Ending | None:
+        """What a message without calls means for the turn; None: the model is asked again."""
+        message = _kept(result)
+        self._parts.record.answered(result, message, self._course.iteration, executes=False)
+        if message is not None:
+            self._parts.history.answer(message)
+        settings = self._parts.settings
+        match result.status:
+            case "completed" if result.finish == "pause" and message is not None and self._pauses < settings.pauses:
+                self._pauses += 1
+                return None
+            case "completed":
+                return Ending("completed", _CUT.get(result.finish or "", ""))
+            case "empty_response" if self._empty < settings.empty_retries:
+                self._empty += 1
+                await self._wait_and_retry()
+                return None
+        return Ending(_STATUS[result.status], result.reason)
+
+    # Inside
+
+    def _next_request(self) -> ModelRequest:
+        parts = self._parts
+        left = parts.account.iterations_left
+        if parts.head is not None:
+            self._system = parts.head(left)
+            self._view.head = (SystemMessage(self._system),)
+        self._view.tail = parts.enrichment.tail()
+        return self._toolless if left == 0 and parts.settings.when_spent == "answer" else self._request
+
+    async def _streamed(self, request: ModelRequest, intake: Intake) -> StreamResult:
+        parts = self._parts
+        try:
+            return await stream_once(
+                parts.model,
+                request,
+                parts.context,
+                control=parts.engine.control,
+                limits=parts.limits,
+                guards=parts.guards,
+                on_event=self._see if parts.tell is not None else intake.see,
+            )
+        except BaseException:
+            await intake.drop("the model's stream failed")
+            raise
+
+    def _see(self, event: ModelEvent) -> None:
+        assert self._parts.tell is not None
+        assert self._intake is not None
+        self._parts.tell(event)
+        self._intake.see(event)
+
+    async def _compacted(self) -> Ending | None:
+        parts = self._parts
+        assert parts.compactor is not None
+        with self._interruptible() as signal:
+            sizes = await parts.compactor.before_pass(parts.history, signal)
+        if sizes is not None:
+            parts.record.compacted(parts.history.messages)
+            before, after = sizes
+            self._notice(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
+        over = parts.account.out_of_time()
+        return None if over is None else Ending("budget_exhausted", over)
+
+    async def _wait_and_retry(self) -> None:
+        """An empty answer is asked for again after a moment, unless somebody stops the turn meanwhile."""
+        self._notice(Notice("retry", "The model's answer was empty; it is asked again."))
+        wait_s = self._parts.settings.empty_retry_s
+        pause = asyncio.ensure_future(self._parts.engine.clock.sleep(wait_s))
+        try:
+            with self._interruptible() as signal:
+                await settled(pause, signal, wait_s + _DAY_S)
+        finally:
+            pause.cancel()
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[AbortSignal]:
+        """What fires when somebody ends the turn, or wants it to yield, between two passes; the next pass then says so."""
+        control, conversation = self._parts.engine.control, self._parts.scope.conversation
+        abort = AbortController()
+        waiting = control.pending(conversation) or control.pending_follow_up(conversation)
+        if waiting is not None:
+            abort.abort(waiting)
+        control.enter_pass(conversation, lambda _, reason: abort.abort(reason))
+        try:
+            yield abort.signal
+        finally:
+            control.leave_pass(conversation)
+
+    def _notice(self, notice: Notice) -> None:
+        if self._parts.tell is not None:
+            self._parts.tell(notice)
+
+
+def _kept(result: StreamResult) -> AssistantMessage | None:
+    """What the conversation keeps of a pass without calls."""
+    if result.status == "completed":
+        return result.message
+    if result.status in ("stopped_by_user", "budget_exhausted") and result.text:
+        return AssistantMessage(parts=(Text(text=result.text),))
+    return None
+
+
+_STATUS: dict[PassStatus, TurnStatus] = {
+    "error": "error",
+    "timeout": "timeout",
+    "empty_response": "empty_response",
+    "stopped_by_user": "stopped_by_user",
+    "follow_up_interrupt": "follow_up_interrupt",
+    "budget_exhausted": "budget_exhausted",
+}
