@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from callgate import Engine, Limits, SqliteJournal, Tool, tool
 from callgate.agent import Agent, ContextRestarts, RunResult, Settings
+from callgate.agent.recall import recall
 from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
@@ -16,7 +18,7 @@ from callgate.messages import AssistantMessage, ToolMessage
 from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Allow, Ask, Verdict
 from callgate.route import ValidatedCall
-from tests.agent.scripts import Answer, Script, call, says, tool_texts
+from tests.agent.scripts import Answer, Gate, Script, call, says, tool_texts
 
 
 class Asks:
@@ -145,6 +147,35 @@ async def test_a_waiting_result_that_has_been_resumed_in_part_goes_on_from_where
         result = await agent.resume(waiting)
     assert (result.text, pairs(result), shop.done) == ("Done.", (2, 2), ["pay ann", "pay bob"])
     assert [one.id for one in result.results] == ["1", "2"]
+
+
+async def test_a_run_after_a_cancelled_one_is_on_record_with_what_that_one_left(tmp_path: Path) -> None:
+    """A host may cancel a run at any moment; the next one of its conversation is told by its events all the same."""
+    gate = Gate()
+    model = Script(says("Hi."), says(call("look", {"what": "a"}, id="1")), [gate], says("Done."))
+    async with Engine(Shop().tools()) as engine:
+        agent = Agent(model, engine)
+        await agent.run("Hi.", conversation="c")
+        cut = asyncio.ensure_future(agent.run("Look.", conversation="c"))
+        await gate.reached.wait()
+        cut.cancel()
+        await asyncio.gather(cut, return_exceptions=True)
+        result = await agent.run("And?", conversation="c")
+        assert pairs(result) == (1, 1)
+        assert recall(engine.journal, engine.blobs, result.run).history.messages == list(result.messages)
+
+
+async def test_a_hint_to_a_result_without_text_is_told_as_it_was(tmp_path: Path) -> None:
+    @tool(effect="none")
+    async def quiet() -> str:
+        """Say nothing."""
+        return ""
+
+    model = Script(says(call("quiet", id="1")), says(call("quiet", id="2")), says("Done."))
+    async with Engine([quiet]) as engine:
+        result = await Agent(model, engine, stuck=StuckLimits(hint=2)).run("Go.")
+        assert "2nd time" in tool_texts(result.messages)[1]
+        assert recall(engine.journal, engine.blobs, result.run).history.messages == list(result.messages)
 
 
 # The end of a message whose calls waited

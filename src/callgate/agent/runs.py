@@ -106,6 +106,9 @@ class Runs(Parts):
         try:
             result = await self._result(start, record)
         finally:
+            start.history.recorded = (
+                record.last or start.history.recorded
+            )  # also where the run is cancelled: the next one goes on from here
             control.end_turn(conversation)
             if deaf is not None:
                 deaf()

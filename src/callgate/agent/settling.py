@@ -18,7 +18,7 @@ from callgate.agent.events import CallEnded
 from callgate.agent.intake import BROKEN_OFF, Intake, results_of
 from callgate.agent.record import Executed
 from callgate.agent.results import Beside, Pending
-from callgate.calls import Aborted, Outcome, Suspended, ToolResult
+from callgate.calls import Aborted, Outcome, Suspended, Text, ToolResult
 from callgate.decide import CallEnd, Ending, check_loop_continuation
 from callgate.errors import CallFailed
 from callgate.messages import AssistantMessage, ToolCall
@@ -158,7 +158,7 @@ class Settling:
 def _added(given: Sequence[ToolResult | None], told: Sequence[ToolResult | None]) -> dict[str, str]:
     """What the loop added to results, by the call's place."""
     return {
-        str(place): now.text[len(before.text) + 1 :] if before.text else now.text
+        str(place): "\n".join(part.text for part in now.content[len(before.content) :] if isinstance(part, Text))
         for place, (before, now) in enumerate(zip(given, told, strict=True))
         if now is not before and now is not None and before is not None
     }
