@@ -236,8 +236,9 @@ def check_record(world: World, result: RunResult) -> None:
     events = list(world.engine.journal.read(run=result.run))
     if not events:
         return  # it never began
-    if [event.kind for event in events].count("run.ended") == 1:
-        assert recall(world.engine.journal, world.engine.blobs, result.run).history.messages == list(result.messages)
+    recalled = recall(world.engine.journal, world.engine.blobs, result.run)
+    if recalled.last == result.recorded:  # nobody has gone on with it since, and it did begin
+        assert (recalled.ended, recalled.history.messages) == (result.turn_status, list(result.messages))
 
 
 def check_nothing_is_left(world: World) -> None:

@@ -149,6 +149,28 @@ async def test_a_waiting_result_that_has_been_resumed_in_part_goes_on_from_where
     assert [one.id for one in result.results] == ["1", "2"]
 
 
+@pytest.mark.parametrize("by_name", [False, True], ids=["result", "name"])
+async def test_a_kill_ends_a_resumption_that_waits_for_its_turn_and_the_question_stays(by_name: bool) -> None:
+    """Decision R26: nothing that waits in a conversation begins after a kill; what a human allowed may still be done later."""
+    gate = Gate()
+    model, shop = Script(says(call("pay", {"to": "ann"})), [gate], says("Done.")), Shop()
+    async with Engine(shop.tools(), policies=[Asks("pay")]) as engine:
+        agent = Agent(model, engine)
+        waiting = await agent.run("Go.", conversation="c")
+        assert waiting.pending is not None
+        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        other = asyncio.ensure_future(agent.run("And?", conversation="c"))
+        await gate.reached.wait()
+        resumed = asyncio.ensure_future(agent.resume(waiting.run if by_name else waiting))
+        while not agent.conversations.waiting("c"):
+            await asyncio.sleep(0)
+        agent.kill("c")
+        assert [(await one).turn_status for one in (other, resumed)] == ["stopped_by_user"] * 2
+        assert shop.done == []
+        assert (await agent.resume(waiting)).text == "Done."
+        assert shop.done == ["pay ann"]
+
+
 async def test_a_run_after_a_cancelled_one_is_on_record_with_what_that_one_left(tmp_path: Path) -> None:
     """A host may cancel a run at any moment; the next one of its conversation is told by its events all the same."""
     gate = Gate()

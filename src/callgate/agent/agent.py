@@ -246,10 +246,10 @@ class Agent(Runs):
         trace = began.phase == "deliberate" and scope.conversation != run
         async with self.conversations.turn(scope.conversation) as place:
             await self.engine.open(scope)
-            for unfinished in nobody_takes_up(recalled):
+            for unfinished in () if place.drained else nobody_takes_up(recalled):
                 self.engine.abandon(unfinished, scope, "the process that ran it ended, and its run was resumed without it")
             history = self._later(scope.conversation, recalled) if trace else recalled.history
-            if trace:
+            if trace and not place.drained:
                 self._remember(scope.conversation, history)
             exposure = self._planner().resumed(began.exposed, leaves_trace=trace)
             goes_on = GoesOn.recorded(recalled, self._exit_calls(), self.settings.prices)

@@ -6,49 +6,41 @@ it is almost right, and only one tool or exit tool can be meant, that one is mea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from callgate._json import decode
 from callgate._pipeline.resolve import almost
 from callgate.agent.results import Signal
 from callgate.messages import ToolCall
-from callgate.tools import ToolRegistry
 
 __all__ = ["Exits", "as_signal"]
 
 
 class Exits:
-    """The exit tools of one agent.
+    """The exit tools of one turn.
 
     Args:
         names: Of the exit tools.
-        tools: The others, which a name may mean as well.
+        others: Names of the tools that there are beside them, which a name may mean as well.
     """
 
-    __slots__ = ("_names", "_tools")
+    __slots__ = ("_names", "_others")
 
-    def __init__(self, names: Collection[str] = (), tools: ToolRegistry | None = None) -> None:
+    def __init__(self, names: Iterable[str] = (), others: Iterable[str] = ()) -> None:
         self._names = frozenset(names)
-        self._tools = tools
+        self._others = frozenset(others) if self._names else frozenset()
 
     def __bool__(self) -> bool:
         return bool(self._names)
 
     def meant(self, name: str) -> str | None:
         """The exit tool that a call of this name is for; None where it is for none."""
-        if name in self._names or not self._names:
-            return name if self._names else None
-        if self._tools is None or name in self._tools:
+        if name in self._names:
+            return name
+        if not self._names or name in self._others:
             return None
-        found = almost(name, [*self._names, *self._tools.names()])
+        found = almost(name, [*self._names, *self._others])
         return found if found in self._names else None
-
-    def renamed(self, calls: Iterable[ToolCall]) -> dict[str, str]:
-        """Which exit tools are meant, by the call's place, where the name was only almost right."""
-        if not self._names:
-            return {}
-        meant = ((place, call.name, self.meant(call.name)) for place, call in enumerate(calls))
-        return {str(place): name for place, written, name in meant if name is not None and name != written}
 
 
 def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:

@@ -173,7 +173,9 @@ class Parts:
         return (*tools, *self._exits.values())
 
     def _exit_calls(self) -> Exits:
-        return Exits(self._exits, self.engine.tools)
+        if not self._exits:
+            return Exits()
+        return Exits(self._exits, (name for bound in self.engine.tools for name in (bound.name, *bound.tool.aliases)))
 
     def _check_exits(self) -> None:
         for name in self._exits:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callgate._json import canonical, decode
 from callgate._pipeline.record import clean, decode_reason, decode_result
 from callgate._pipeline.unfinished import Unfinished, unfinished_calls
-from callgate.agent.exits import as_signal
+from callgate.agent.exits import Exits, as_signal
 from callgate.agent.history import History
 from callgate.agent.intake import BROKEN_OFF
 from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
@@ -275,8 +275,9 @@ class _Reading:
             beside = run.pending.beside if body.status == "waiting" and run.pending is not None else Beside(text=message.text)
             run.open, run.pending = OpenMessage(body=body, calls=[], beside=beside), None
         else:
-            exits = {tool.name for tool in run.began.exits}
-            run.signals += [as_signal(call, body.iteration) for call in message.calls if call.name in exits]
+            exits = _exits(run)
+            meant = [(call, exits.meant(call.name)) for call in message.calls]
+            run.signals += [as_signal(call, body.iteration, name) for call, name in meant if name is not None]
             run.history.answer(message)
 
     def _commit(self, run: Recalled, executed: Executed) -> None:
@@ -284,11 +285,12 @@ class _Reading:
             return
         opened, run.open = run.open, None
         calls = opened.message.calls
+        exits = _exits(run)
         given: list[ToolResult | None] = []
         results: list[ToolResult | None] = []
         for place, (call, uid) in enumerate(zip(calls, executed.calls, strict=False)):
             if not uid:
-                run.signals.append(as_signal(call, opened.body.iteration, executed.exits.get(str(place), "")))
+                run.signals.append(as_signal(call, opened.body.iteration, exits.meant(call.name) or ""))
             given.append(_result(call, run.ends.get(uid), ""))
             results.append(_result(call, run.ends.get(uid), executed.hints.get(str(place), "")))
         run.history.commit(opened.message, results)
@@ -302,6 +304,10 @@ class _Reading:
         run.iteration = opened.body.iteration + 1
         beside = replace(opened.beside, results=(*opened.beside.results, *answered))
         run.pending = _pending(opened.body, calls, [run.ends.get(uid) for uid in executed.calls], run.began, beside)
+
+
+def _exits(run: Recalled) -> Exits:
+    return Exits((tool.name for tool in run.began.exits), run.began.tools)
 
 
 def _final(event: Event) -> bytes:

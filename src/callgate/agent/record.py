@@ -147,8 +147,6 @@ class Executed(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The uid of each of the message's calls, in its order; empty for exit calls, which are never run."""
     hints: Mapping[str, str] = {}
     """What the loop added to the result of a call, by the call's place."""
-    exits: Mapping[str, str] = {}
-    """Which exit tool a call was taken for, by the call's place, where its name was only almost right."""
     added: Added | None = None
     """What the calls have added to the context, instead of results."""
 

@@ -79,23 +79,24 @@ class Runs(Parts):
         leaves_trace = bool(wish.conversation) and not reflects
         async with self.conversations.turn(scope.conversation, trigger=wish.trigger, first=wish.first) as place:
             kept = History(wish.history) if wish.history is not None else self._remembered(wish.conversation) or History()
-            if place.drained:
-                return _ended(kept, scope, Ending("stopped_by_user", place.drained))
-            if leaves_trace:
+            begins = not place.drained
+            if leaves_trace and begins:
                 self._remember(wish.conversation, kept)
             start = Start(
                 place=place,
                 history=kept.fork() if reflects else kept,
                 scope=scope,
                 on_event=wish.on_event,
-                exposure=self._exposure(message, kept, scope, wish.mode, leaves_trace=leaves_trace),
+                exposure=self._exposure(message, kept, scope, wish.mode, leaves_trace=leaves_trace) if begins else None,
                 task=message,
                 phase="reflect" if reflects else "deliberate",
             )
             return await self._run(start)
 
     async def _run(self, start: Start) -> RunResult:
-        """Have the turn, from its first event on record to its last."""
+        """Have the turn, from its first event on record to its last; one that was drained from its queue never begins."""
+        if start.place.drained:
+            return _ended(start, Ending("stopped_by_user", start.place.drained))
         control, conversation = self.engine.control, start.scope.conversation
         if not start.place.queued:
             control.end_turn(conversation)
@@ -106,9 +107,8 @@ class Runs(Parts):
         try:
             result = await self._result(start, record)
         finally:
-            start.history.recorded = (
-                record.last or start.history.recorded
-            )  # also where the run is cancelled: the next one goes on from here
+            if record.last:  # also where the run is cancelled: the next one goes on from here
+                start.history.recorded = record.last
             control.end_turn(conversation)
             if deaf is not None:
                 deaf()
@@ -151,12 +151,12 @@ class Runs(Parts):
             after=known if goes_on is None else 0,
             history=() if known else tuple(history.messages),
         )
-        if start.task is not None:
-            history.add(start.task)
         if goes_on is None or not (goes_on.last or self._has_begun(scope.run)):
             record.began(body)
         else:
             record.resumed(body, goes_on.last)
+        if start.task is not None:
+            history.add(start.task)
 
     def _has_begun(self, run: str) -> bool:
         return any(event.kind == "run.began" for event in self.engine.journal.read(run=run))
@@ -222,13 +222,14 @@ class Runs(Parts):
             self._histories.popitem(last=False)
 
 
-def _ended(history: History, scope: Scope, ending: Ending) -> RunResult:
-    """The result of a run that never began."""
+def _ended(start: Start, ending: Ending) -> RunResult:
+    """The result of a run that never began, or did not go on: what waited for a human still waits on record."""
+    scope = start.scope
     return RunResult(
         status=RUN_STATUS[ending.status],
         turn_status=ending.status,
         reason=ending.reason,
-        messages=tuple(history.messages),
+        messages=tuple(start.history.messages),
         run=scope.run,
         conversation=scope.conversation,
     )

@@ -95,8 +95,7 @@ class Settling:
         if calls.broken_off:
             hints |= {str(place): str(one.error) for place, one in enumerate(given) if one is not None and one.code == BROKEN_OFF}
         uids, ends = zip(*intake.ends, strict=True)
-        exits = parts.exits.renamed(calls.message.calls)
-        parts.record.executed(Executed(calls=uids, hints=hints, exits=exits, added=parts.enrichment.news), ends)
+        parts.record.executed(Executed(calls=uids, hints=hints, added=parts.enrichment.news), ends)
         return results
 
     def _announce(self, calls: MessageCalls) -> None:

@@ -84,8 +84,8 @@ class Turn:
 
     def say(self, text: str) -> None:
         """Tell the model something, as the user."""
-        self._parts.history.user(text)
         self._parts.record.said(text)
+        self._parts.history.user(text)
 
     def result(self, ending: Ending) -> RunResult:
         """The turn as a whole."""
