@@ -46,7 +46,7 @@ async def _chained(events: list[Event], times: int) -> None:
     for _ in range(times):
         previous = GENESIS
         for event in events:
-            previous = chain(event, previous).hash
+            previous = chain(event, previous, epoch=0, position=event.position, seq=event.seq, parents=event.parents).hash
 
 
 class ThreeSecrets:
@@ -146,8 +146,8 @@ class Disk:
     def _next(self, event: Event, call: str) -> Event:
         position = self.written.position + 1
         parents = (position - 1,) if event.parents else ()
-        placed = structs.replace(event, position=position, run="bare", seq=position, call=call, parents=parents)
-        self.written = chain(placed, self.written.hash)
+        placed = structs.replace(event, run="bare", call=call)
+        self.written = chain(placed, self.written.hash, epoch=0, position=position, seq=position, parents=parents)
         return self.written
 
     async def close(self) -> None:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["Limits", "silence_from_environment", "timeout_from_environment"]
+__all__ = ["LEASE_S", "LOOK_S", "Limits", "silence_from_environment", "timeout_from_environment"]
 
+LEASE_S: Final = 15.0
+"""How long an engine that shows no sign of life keeps its runs; it shows one every third of that."""
+LOOK_S: Final = 0.25
+"""How often an engine that holds a run looks whether another process wants something of it."""
 _LEAST_MS = 10_000
 _DEFAULT_CALL_TIMEOUT_MS = 300_000
 _DEFAULT_SILENCE_MS = 120_000

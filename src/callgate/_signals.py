@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-__all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
+__all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "linked", "settled"]
 
 Interruption = Literal["stop", "kill", "follow_up", "time"]
 """How somebody outside ends a pass of the model."""
@@ -95,6 +95,12 @@ async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: flo
         remove()
         future.remove_done_callback(wake)
     return future.done()
+
+
+def linked(signal: AbortSignal) -> tuple[AbortSignal, Callable[[], object]]:
+    """A signal of its own that fires when `signal` does, and may be fired alone; and what takes it off again."""
+    own = AbortSignal()
+    return own, signal.on_abort(lambda: own.fire(signal.reason or ""))
 
 
 class Control:

@@ -12,9 +12,8 @@ import asyncio
 import logging
 import threading
 from asyncio import get_running_loop
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -36,6 +35,7 @@ from callgate._pipeline.endings import Endings
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import gate
+from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.parse import parse
@@ -46,10 +46,10 @@ from callgate._pipeline.unfinished import Unfinished, refuse_other_arguments, ru
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
-from callgate._signals import AbortSignal, Control
+from callgate._signals import AbortSignal, Control, linked
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, CallNotStarted, RecordFailed, UsageError
+from callgate.errors import CallAborted, CallFailed, CallNotStarted, JournalFailed, RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Bus, Draft
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
@@ -128,6 +128,8 @@ class Engine:
         self.restart = restart
         self.redactor = redactor
         self.run = run or f"engine-{self.clock.new_id()}"
+        self._is_new = not run
+        self._survives = self.journal.strength != "memory"
         self.activity_since_wake = 0
         """Successful calls since the host last set this to 0."""
         self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
@@ -179,7 +181,8 @@ class Engine:
         self._running: dict[str, Flight] = {}
         self._idle = asyncio.Event()
         """Set when the engine is closed and its last call has ended."""
-        self._at_work: Counter[str] = Counter()
+        self._holding = Holding(self._writer, self.control, self.run, self._running.values, self._desk)
+        self._desk.is_busy = self._holding.is_busy
         self._closed = False
         self._closing: asyncio.Future[None] | None = None
 
@@ -195,10 +198,21 @@ class Engine:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
         if scope is not self._given:
-            await self._open_run(scope)
-        flight = self.admit(raw, scope, signal or self.control.signal(scope.conversation))
-        call = self.prepare(flight)
-        return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+            try:
+                await self._open_run(scope)
+            except (RunHeld, RecordFailed) as error:
+                return self._endings.unrecorded(raw, error)
+        if not self._survives:
+            flight = self.admit(raw, scope, signal or self.control.signal(scope.conversation))
+            call = self.prepare(flight)
+            return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+        kill, unlink = linked(signal or self.control.signal(scope.conversation))  # another engine may take this run alone
+        try:
+            flight = self.admit(raw, scope, kill)
+            call = self.prepare(flight)
+            return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+        finally:
+            unlink()
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
@@ -317,7 +331,10 @@ class Engine:
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
         """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
         if scope is not self._given:
-            await self._open_run(scope)
+            try:
+                await self._open_run(scope)
+            except (RunHeld, RecordFailed) as error:
+                return [self._endings.unrecorded(raw, error) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
         for raw in raws:
             emission.add(raw)
@@ -345,20 +362,42 @@ class Engine:
     def _place(self, scope: Scope) -> Scope:
         return _recordable(scope if scope.run else replace(scope, run=self.run))
 
-    async def open(self, scope: Scope) -> None:
-        """Read what the record has of a scope's run, so that its calls can be taken up. Starts nothing."""
-        await self._open_run(scope)
+    async def open(self, scope: Scope, *, new: bool = False) -> None:
+        """Have a scope's run to this engine, and read what the record has of it, so that its calls can be taken up. Starts nothing.
 
-    async def _open_run(self, scope: Scope) -> None:
+        Args:
+            scope: Whose run.
+            new: The run's id was made just now, so that nobody can know it.
+
+        Raises:
+            RunHeld: Another engine works on it.
+            RecordFailed: The record cannot be read.
+        """
+        await self._open_run(scope, new=new)
+
+    async def placed(self, position: int) -> int:
+        """Where an event came to stand, by the position that `write` returned; 0 where it was not kept."""
+        try:
+            await self.journal.durable(position)
+        except JournalFailed:
+            return 0
+        return self.journal.place(position)
+
+    async def _open_run(self, scope: Scope, *, new: bool = False) -> None:
         """Know the run of a scope that was not there before, without holding up the event loop."""
         self._check_open()
         placed = self._place(scope)
         try:
-            await self._desk.open(placed.run)
-        except Exception:
-            self._check_open()  # it was closed meanwhile, and its journal with it
+            await self._desk.open(placed.run, new=new or (placed.run == self.run and self._is_new))
+        except RunHeld:
             raise
+        except Exception as error:
+            self._check_open()  # it was closed meanwhile, and its journal with it
+            raise RecordFailed(
+                f"The record of run '{placed.run[:80]}' cannot be read ({error}). Nothing is run until it can be."
+            ) from error
         self._given, self._placed = scope, placed
+        self._holding.take_in(placed.run)
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
         """The end of a call of a message that ended before it."""
@@ -418,22 +457,21 @@ class Engine:
         """What a human was asked under this id and said, as far as it is neither used up nor expired."""
         return self._approvals.find(approval_id)
 
-    @contextmanager
-    def at_work(self, run: str, *, alone: bool = False) -> Iterator[None]:
-        """Say that somebody works on a run, for as long as the block lasts.
+    def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[None]:
+        """Say that somebody works on a run, for as long as the block lasts; others may have it then.
 
         Raises:
             UsageError: Somebody does already, and two at once may not be.
         """
-        if alone and self._at_work[run]:
-            raise UsageError(f"Run '{run[:80]}' is being worked on already. Wait until that has ended, or kill its conversation.")
-        self._at_work[run] += 1
-        try:
-            yield
-        finally:
-            self._at_work[run] -= 1
-            if not self._at_work[run]:
-                del self._at_work[run]
+        return self._holding.at_work(run, conversation, alone=alone)
+
+    def begin(self, run: str) -> None:
+        """Take in what other processes want of a run that begins its turn: a stop that came before ends it now."""
+        self._holding.begin(run)
+
+    def why_lost(self, run: str) -> str:
+        """Why nothing more can be done in a run, where another engine has taken it over; empty where none has."""
+        return self._holding.why_lost(run)
 
     def settle(self, uid: str, *, happened: bool) -> None:
         """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.
@@ -456,6 +494,7 @@ class Engine:
             if self._loop is not None:
                 raise UsageError("This engine belongs to another event loop. Make one engine per loop, or use call_sync from plain code.")
             self._loop = loop
+            self.journal.watch(self._holding)
         if self._closed:
             raise UsageError("This engine is closed. Make a new one.")
 

@@ -88,9 +88,22 @@ class UsageError(CallgateError):
 
 
 class JournalFailed(CallgateError):
-    """The operator must act: a journal takes no more events, because its file, its server or its lease is gone."""
+    """The operator must act: a journal takes no more events, because its file or its server is gone."""
 
     code = "journal_failed"
+
+
+class RunHeld(UsageError):
+    """Whoever wants the run must wait: another engine works on it, and the message says which."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="run_held")
+
+
+class LeaseLost(JournalFailed):
+    """The run is somebody else's now: this engine records nothing more of it and starts nothing in it. Other runs go on."""
+
+    code = "lease_lost"
 
 
 class Retryable(CallgateError):

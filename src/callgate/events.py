@@ -12,13 +12,14 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-__all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "encoded"]
+__all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "encoded", "is_leased"]
 
 KINDS: Final[dict[str, str]] = {
     "call.received": "the model's call, as it came, cut to the record's limit",
     "call.verdict": "what the gate decided, by which rule, on which final arguments",
     "call.suspended": "a human has to decide; nothing ran",
-    "call.started": "an attempt is about to start: intent and claim in one",
+    "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`",
+    "call.claimed": "a worker process is there for the attempt and gets it now",
     "call.attempt_failed": "an attempt ended without a result and another one follows",
     "call.late": "an answer came after the call had ended; it was discarded",
     "call.completed": "the call's one result",
@@ -36,6 +37,8 @@ KINDS: Final[dict[str, str]] = {
     "fact.settled": "somebody found out whether an unknown call took effect",
     "call.resumed": "a call that was left open is taken up again, under its own id",
     "approval.answered": "a human answered the question of a suspended call",
+    "inbox.taken": "another process answered a question, or wanted the run stopped or killed; this is done now",
+    "inbox.refused": "what another process wanted of the run could not be done, and why",
     "run.began": "an agent began to work: the task, the model, its settings, the tools",
     "run.resumed": "a run that waited or was cut off goes on",
     "run.message": "the loop itself said something to the model",
@@ -49,6 +52,14 @@ KINDS: Final[dict[str, str]] = {
 
 TERMINAL: Final = frozenset({"call.completed", "call.restarted", "call.aborted", "call.suspended"})
 """Exactly one of these ends each call."""
+
+
+_LEASED: Final = ("call.", "run.", "phase.", "emission.", "approval.", "fact.", "inbox.")
+
+
+def is_leased(kind: str) -> bool:
+    """Whether only the holder of a run may write events of this kind; the rest are notes that anybody may leave."""
+    return kind.startswith(_LEASED)
 
 
 class Encodable(Protocol):
@@ -76,6 +87,8 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 0
     parents: tuple[int, ...] = ()
     """Positions of the events that caused this one; all smaller than its own."""
+    inbox: int = 0
+    """The row of the inbox that this event folds in; 0: none."""
 
     def sealed(self, *, position: int, seq: int, at_ns: int, mono: float) -> Event:
         """The event in its place."""
@@ -117,6 +130,11 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     previous: str = ""
     hash: str = ""
     """SHA-256 over `previous` and this row; empty where the store does not chain."""
+
+    @property
+    def leased(self) -> bool:
+        """Whether only the holder of its run may write it."""
+        return is_leased(self.kind)
 
 
 class Progress(Struct, frozen=True, kw_only=True):

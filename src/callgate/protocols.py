@@ -34,10 +34,12 @@ __all__ = [
     "Journal",
     "JournalStatus",
     "Kept",
+    "Letter",
     "Modify",
     "Policy",
     "RestartHandler",
     "RunRequest",
+    "RunWatcher",
     "Runner",
     "Verdict",
     "WriteLog",
@@ -107,6 +109,9 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Between telling the tool to stop and ending it; part of the second within which it must be gone."""
     kill: AbortSignal
     """Fires when the call must end now."""
+    claim: Callable[[], Awaitable[None]] | None = None
+    """Where it is set, a runner that `claims` awaits it once, right before the tool's code can be entered; what it raises is to be passed
+    on, and the code not entered."""
 
 
 class Execution(Struct, frozen=True, kw_only=True):
@@ -135,7 +140,11 @@ class Execution(Struct, frozen=True, kw_only=True):
 
 
 class Runner(Protocol):
-    """Runs a tool's code. Knows nothing of policy, cache or journal."""
+    """Runs a tool's code. Knows nothing of policy, cache or journal.
+
+    One whose attempts may wait, after they were recorded, until something outside this process takes them on may have an attribute `claims`
+    that is true: see `RunRequest.claim`.
+    """
 
     async def run(self, request: RunRequest) -> Execution:
         """Run one attempt and always come back, at the latest a second after the deadline or the kill.
@@ -198,18 +207,79 @@ class JournalStatus(Struct, frozen=True, kw_only=True):
     """Why nothing more is recorded; empty while all is well."""
 
 
+class Letter(Struct, frozen=True, kw_only=True):
+    """A row of a journal's inbox: what another process wants of a run."""
+
+    id: int
+    run: str
+    kind: str
+    """`approve`, `deny`, `stop` or `kill`; whatever else stands there is refused."""
+    target: str
+    """The approval, or the run."""
+    actor: str
+    reason: str
+    at_ns: int
+    """When it was put there, in UTC nanoseconds by the writer's clock."""
+    cause: int = 0
+    """The position of the event that it is about: the question, or the run's latest; 0: there is none."""
+
+
+class RunWatcher(Protocol):
+    """Told, on its own event loop, what becomes of the runs that a journal is held for."""
+
+    def lost(self, run: str, why: str) -> None:
+        """Somebody else has the run now: nothing of it is recorded here any more, and nothing may start in it."""
+        ...
+
+    def came(self, letter: Letter) -> None:
+        """Another process wants something of a run that is held. To be recorded once, by an event with the letter's id as `inbox`."""
+        ...
+
+
 class Journal(Protocol):
-    """Keeps events in order. One writer."""
+    """Keeps events in order. One writer for each run."""
 
     strength: str
     """What survives: `memory` nothing, `process` the end of the process, `full` power loss."""
+    remote: bool
+    """Whether reading waits for a server."""
 
     def append(self, draft: Draft) -> int:
-        """Give the event its place and return its position. Never waits."""
+        """Take the event and return its position. Never waits.
+
+        Where others write to the same journal the event may come to stand further on: a position that was returned here is good as a cause,
+        for `durable` and for `place`, and for nothing else.
+        """
         ...
 
     async def durable(self, position: int) -> None:
-        """Return when everything up to `position` survives what `strength` promises."""
+        """Return when everything up to `position` survives what `strength` promises.
+
+        Raises:
+            LeaseLost: The run is somebody else's now; nothing of this event is kept.
+        """
+        ...
+
+    def place(self, position: int) -> int:
+        """Where an event stands that is durable, by the position that `append` returned; a position that was read is given back."""
+        ...
+
+    async def hold(self, run: str) -> bool:
+        """Have a run to oneself until it is let go or the journal is closed; tells whether it was not held before.
+
+        The first event that only a run's holder may write does the same, without waiting.
+
+        Raises:
+            RunHeld: Somebody else has it, and may be alive.
+        """
+        ...
+
+    def let_go(self, run: str) -> None:
+        """Give a run back once all that was appended to it is written. Never waits."""
+        ...
+
+    def watch(self, watcher: RunWatcher) -> None:
+        """Tell somebody on the running event loop what becomes of runs that are held."""
         ...
 
     def read(

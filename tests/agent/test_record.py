@@ -14,7 +14,7 @@ import pytest
 from callgate import Engine, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, tool
 from callgate.agent import Agent, Compaction, RunResult, keep_last
 from callgate.agent.recall import recall
-from callgate.errors import UsageError
+from callgate.errors import RunHeld, UsageError
 from callgate.events import Event
 from callgate.messages import AssistantMessage, Message, UserMessage
 from callgate.models.events import Usage
@@ -357,8 +357,10 @@ async def test_one_run_is_not_resumed_twice_at_once(tmp_path: Path, ledger: Ledg
         await other.reached.wait()
         with pytest.raises(UsageError, match="being worked on"):
             await agent.resume(RUN)
-        with pytest.raises(UsageError, match="another engine"):
-            SqliteJournal(path)
+        elsewhere = Engine(paying(ledger), journal=SqliteJournal(path))
+        async with elsewhere, Agent(Script(says("Me too.")), elsewhere) as second:
+            with pytest.raises(RunHeld, match=r"worked on by process \d+, which holds it for \d+ s more"):
+                await second.resume(RUN)
         other.open.set()
         assert (await first).completed
 

@@ -1,23 +1,25 @@
-"""What a journal on a server promises on top of the contract: one writer by a lease, and a lost server is never silent."""
+"""What a journal on a server promises on top of the contract: a lost server is never silent."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from callgate import Engine, EventQuery, PostgresJournal, Scope, UsageError, tool
+from callgate import Engine, EventQuery, Limits, PostgresJournal, Scope, UsageError, tool
 from callgate._journal import open_reader
 from callgate._journal.tables import VERSION
 from callgate.errors import JournalFailed
-from callgate.events import Draft
-from tests.cli.shell import shell
+from callgate.events import Draft, Event
+from callgate.testing import Call, Item, ScriptedServer
+from tests.cli.shell import shell, write_tools
 from tests.door import call, said
 from tests.journals.server import Server
 from tests.ledger import Ledger
-from tests.patience import soon
 
 
 def draft(n: int, *, run: str = "r", kind: str = "call.started") -> Draft:
@@ -32,68 +34,6 @@ def paying(ledger: Ledger) -> object:
         return f"paid {to}"
 
     return pay
-
-
-def lease_runs_out(server: Server, database: str) -> None:
-    """As if the holder had shown no sign of life for long enough, by the server's clock."""
-    server.ask("UPDATE callgate.writer SET expires_ns = 1", database)
-
-
-async def test_two_engines_cannot_write_one_journal_and_the_second_is_told_who_does(database: str) -> None:
-    journal = PostgresJournal(database, lease_s=1000)
-    with pytest.raises(UsageError, match=r"another engine \(process \d+ on .+\), which holds it for \d+ s more"):
-        PostgresJournal(database)
-    other = PostgresJournal(database, schema="another")
-    await other.durable(other.append(draft(1)))
-    await other.close()
-    await journal.close()
-    await PostgresJournal(database).close()
-
-
-async def test_a_writer_that_lost_its_lease_can_record_nothing_more(server: Server, database: str) -> None:
-    """The database refuses by the epoch: what was in flight when another took over is not kept, and is not told as kept."""
-    first = PostgresJournal(database, lease_s=1000)
-    await first.durable(first.append(draft(1)))
-    lease_runs_out(server, database)
-    second = PostgresJournal(database, lease_s=1000)
-    with pytest.raises(JournalFailed, match="Another engine has taken over"):
-        await first.durable(first.append(draft(2)))
-    with pytest.raises(JournalFailed):
-        first.append(draft(3))
-    await second.durable(second.append(draft(4)))
-    assert [(event.position, json.loads(event.body)["n"]) for event in second.read()] == [(1, 1), (2, 4)]
-    assert second.verify() is None
-    await first.close()
-    with pytest.raises(UsageError, match="another engine"):
-        PostgresJournal(database)
-    await second.close()
-
-
-async def test_an_engine_that_lost_its_lease_starts_nothing_with_an_effect(server: Server, database: str, ledger: Ledger) -> None:
-    async with Engine([paying(ledger)], journal=PostgresJournal(database, lease_s=1000)) as engine:  # type: ignore[list-item]
-        assert (await said(engine, call("pay", to="ann"))).success
-        lease_runs_out(server, database)
-        second = PostgresJournal(database)
-        result = await said(engine, call("pay", to="bob"))
-        assert (result.status, result.code) == ("error", "record_failed")
-        await second.close()
-    assert ledger.lines() == ["ann"]
-
-
-async def test_a_lease_that_ran_out_and_was_not_taken_is_still_held(server: Server, database: str) -> None:
-    journal = PostgresJournal(database, lease_s=1000)
-    lease_runs_out(server, database)
-    await journal.durable(journal.append(draft(1)))
-    with pytest.raises(UsageError, match="another engine"):
-        PostgresJournal(database)
-    await journal.close()
-
-
-async def test_an_idle_writer_renews_its_lease(server: Server, database: str) -> None:
-    journal = PostgresJournal(database, lease_s=1)
-    ends = server.ask("SELECT expires_ns FROM callgate.writer", database)
-    assert await soon(lambda: server.ask("SELECT expires_ns FROM callgate.writer", database) > ends)
-    await journal.close()
 
 
 async def test_a_lost_connection_stops_the_engine_before_the_next_effect_and_says_what_to_do(
@@ -134,7 +74,6 @@ async def test_a_connection_lost_between_the_effect_and_its_result_leaves_it_unk
     async with Engine([act], journal=PostgresJournal(database)) as engine:
         result = await said(engine, call("act", id="1"), Scope(run="order"))
         assert (result.status, result.code) == ("unknown", "record_failed")
-    lease_runs_out(server, database)
     async with Engine([act], journal=PostgresJournal(database)) as engine:
         result = await said(engine, call("act", id="1"), Scope(run="order"))
         assert result.status == "unknown"
@@ -179,9 +118,69 @@ async def test_the_command_line_reads_it_by_its_address(database: str, tmp_path:
         assert [(one["uid"], one["status"]) for one in calls] == [("order/0/0", "ok")]
     assert shell(tmp_path, "log", "verify", "--journal", database).code == 0
     assert len(shell(tmp_path, "log", "export", CALLGATE_JOURNAL=database).lines) == 4
-    refused = shell(tmp_path, "call", "list_files", "--journal", database)
-    assert (refused.code, "record in a file" in refused.err) == (2, True)
     assert not any("postgres" in name for name in os.listdir(tmp_path))
+
+
+@pytest.mark.process
+async def test_commands_record_on_a_server_and_go_on_from_there(database: str, tmp_path: Path) -> None:
+    """`call`, `run`, `approvals`, `approve`, `resume` and `log`, by an address; nothing shows its password."""
+    write_tools(tmp_path)
+    address = f"{database}&password=hunter2"
+    listed = shell(tmp_path, "call", "list_files", "--journal", address)
+    assert listed.code == 0
+    assert "hunter2" not in listed.err
+    crm = ("--tools", "crm.py", "--journal", address)
+    pays: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
+    async with ScriptedServer([pays, ["Done."]]) as model:
+        to = ("--base-url", model.url)
+        waits = await asyncio.to_thread(shell, tmp_path, "run", "Pay.", "--model", "any", *to, *crm, "--json")
+        assert waits.code == 4
+        assert "hunter2" not in waits.err + waits.out
+        (question,) = shell(tmp_path, "approvals", "--journal", address, "--json").lines
+        said = shell(tmp_path, "approve", question["approval"], "--journal", address)
+        assert (said.code, "hunter2" in said.err) == (0, False)
+        done = await asyncio.to_thread(shell, tmp_path, "resume", question["run"], *to, *crm)
+        assert (done.code, done.out.strip()) == (0, "Done.")
+    assert (tmp_path / "paid.txt").read_text().splitlines() == ["A7 12"]
+    assert shell(tmp_path, "log", "verify", "--journal", address).code == 0
+    for words in (("call", "list_files"), ("resume", "nobody"), ("approvals",), ("log", "list")):
+        nowhere = shell(tmp_path, *words, "--journal", "postgresql://nobody:hunter2@127.0.0.1:1/none")
+        assert (nowhere.code, "cannot be reached" in nowhere.err, "hunter2" in nowhere.err) == (2, True, False)
+
+
+async def test_a_server_that_is_gone_refuses_calls_and_raises_nothing(server: Server, database: str, ledger: Ledger) -> None:
+    """Also the first call of a run, whose record cannot be read any more."""
+    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:  # type: ignore[list-item]
+        assert (await said(engine, call("pay", to="ann"), Scope(run="one"))).success
+        name = database.rpartition("@/")[2].partition("?")[0]
+        server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+        for run in ("one", "two", ""):
+            refused = await said(engine, call("pay", to="bob"), Scope(run=run))
+            assert (refused.status, refused.code) == ("error", "record_failed")
+            assert [outcome.result.code for outcome in await engine.call_many([call("pay", to="cid")], Scope(run=run))] == ["record_failed"]  # type: ignore[union-attr]
+    assert ledger.lines() == ["ann"]
+
+
+async def test_reading_from_inside_an_engine_does_not_hold_up_its_loop(
+    database: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call of a run, a repeated one, and a resumed run read the record in a thread."""
+    journal = PostgresJournal(database)
+    on_loop: list[object] = []
+    stored = journal._stored
+
+    def watched(query: EventQuery) -> list[Event]:
+        if threading.current_thread() is threading.main_thread():
+            on_loop.append(query)
+        return stored(query)
+
+    monkeypatch.setattr(journal, "_stored", watched)
+    settings = {"journal": journal, "limits": Limits(remembered_calls=0)}
+    async with Engine([paying(ledger)], **settings) as engine:  # type: ignore[list-item,arg-type]
+        for _ in range(2):
+            assert (await said(engine, call("pay", id="1", key="k", to="ann"), Scope(run="order"))).success
+        assert on_loop == []
+    assert ledger.lines() == ["ann"]
 
 
 async def test_a_changed_event_is_found(server: Server, database: str) -> None:

@@ -162,7 +162,7 @@ class Cell:
         return {"cell": self.cell, "killed": killed, "ledger": Ledger(self.ledger).lines(), **told}
 
 
-_STEPS = ("call.completed", "call.aborted", "call.started", "call.received")
+_STEPS = ("call.completed", "call.aborted", "call.claimed", "call.started", "call.received")
 
 
 def _facts(status: str, results: Sequence[ToolResult], messages: Sequence[Message]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ SETS: dict[str, list[Cell]] = {
     "inside the tool, in the engine's process": list(inside(EFFECTS, ["inline", "thread"])),
     "inside the tool, in a process of its own": list(inside(["idempotent", "once"], ["process"])),
     "behind each event of a once call": list(moments(["once"], ["inline"])),
+    "behind each event of a once call that a worker process runs": list(moments(["once"], ["process"]))[4:16],
     "behind every third event of the others": list(moments(["none", "idempotent", "verified"], ["inline"]))[::3],
     "before the event is on disk": list(moments(["once"], ["inline"], durable=False))[::2],
     "and again while it is resumed": list(twice(["once", "idempotent"], [9], range(2, 11, 3))),

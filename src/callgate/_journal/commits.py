@@ -1,9 +1,10 @@
-"""Give events their places at once and write them soon: one queue, one writing thread, group commit.
+"""Take events at once and write them soon: one queue, one writing thread, group commit.
 
 What every journal with a store behind it shares. `append` never waits; `durable` has the thread commit whatever has gathered, once every
-task that is ready has had its turn, so that calls side by side share their commits. What nobody waits for is written soon after. After the
-first failure nothing more is taken: an event that may be lost must not be followed by one that is kept. Knows neither databases nor what
-events mean.
+task that is ready has had its turn, so that calls side by side share their commits. What nobody waits for is written soon after. Whose runs
+these are is asked in the same commit: events of a run that another engine has taken are left out, and whoever waits for them is told. After
+the first failure of the store nothing more is taken: an event that may be lost must not be followed by one that is kept. Knows neither
+databases nor what events mean.
 """
 
 from __future__ import annotations
@@ -11,21 +12,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Protocol
-
-from msgspec import Struct
 
 from callgate._clock import Clock
-from callgate._journal.rows import chain
-from callgate.errors import JournalFailed, UsageError
-from callgate.events import Draft, Event
-from callgate.protocols import JournalStatus
+from callgate._journal.placing import Ticket
+from callgate._journal.waiting import Waiter, tell
+from callgate._journal.writing import Work, Writing
+from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
+from callgate.events import Draft, Event, is_leased
+from callgate.protocols import JournalStatus, Letter
 from callgate.queries import EventQuery
 
-__all__ = ["Commits", "Store", "Tail"]
+__all__ = ["Commits"]
 
 _MOST_PENDING = 100_000
 _MOST_TOGETHER = 4_096
@@ -35,56 +35,49 @@ _SOON_S = 0.005
 _END_S = 5.0
 
 
-class Tail(Struct, frozen=True):
-    """Where a stored journal ends, and for whom it is open."""
-
-    position: int
-    hash: str
-    epoch: int
-
-
-class Store(Protocol):
-    """Where batches go. Used by the writing thread alone."""
-
-    def write(self, batch: Sequence[Event]) -> None:
-        """Commit all of them or none.
-
-        Raises:
-            JournalFailed: They are not kept, or another engine writes here now.
-        """
-        ...
-
-    def renew(self) -> None:
-        """Show that the writer is alive; called where nothing is written for a while."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class Commits:
     """The queue before a store, and the thread that empties it.
 
     Args:
-        last_seq: The number of a run's last stored event; 0 for none. Must not wait for long.
+        last_seq: The number of a run's last stored event; 0 for none. Must not wait for long, and may be behind.
         where: Names the journal in errors.
-        renew_s: How long the store may be left alone; None: for ever.
+        on_lost: Told, in the writing thread, of runs that somebody else has now.
+        on_letter: Told, in the same, what other processes want; before whoever waits for a run is told that it is held.
     """
 
     def __init__(
-        self, store: Store, tail: Tail, clock: Clock, *, last_seq: Callable[[str], int], where: str, renew_s: float | None = None
+        self,
+        writing: Writing,
+        clock: Clock,
+        last_seq: Callable[[str], int],
+        *,
+        where: str,
+        on_lost: Callable[[str, str], None],
+        on_letter: Callable[[Letter], None],
     ) -> None:
-        self.written = tail.position
-        """Everything up to here is kept."""
         self.failure: Exception | None = None
-        self._store = store
+        self.lost: dict[str, LeaseLost] = {}
+        """Runs that somebody else has now."""
+        self._writing = writing
         self._clock = clock
         self._last_seq = last_seq
         self._where = where
-        self._renew_s = renew_s
-        self._position, self._hash, self._epoch = tail.position, tail.hash, tail.epoch
+        self._on_lost = on_lost
+        self._on_letter = on_letter
+        self._position = writing.places.tail.position
+        """The last ticket that was given."""
+        self._written = self._position
+        """The last ticket that was dealt with."""
         self._seq: dict[str, int] = {}
         self._pending: deque[Event] = deque()
-        self._waiters: list[tuple[int, asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._rows: dict[int, int] = {}
+        """Rows of the inbox that events fold in, by ticket."""
+        self._waiters: list[Waiter] = []
+        self._left_out: dict[int, LeaseLost] = {}
+        self._wanted: dict[str, list[Waiter]] = {}
+        """Runs that somebody wants to hold."""
+        self._given_up: set[str] = set()
+        """Runs to be given back."""
         self._guard = threading.Condition()
         self._closing = False
         self._urgent = False
@@ -94,30 +87,42 @@ class Commits:
         self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
         self._thread.start()
 
+    @property
+    def written(self) -> int:
+        """Everything up to here is kept."""
+        return self._writing.places.tail.position
+
     def append(self, draft: Draft) -> int:
         with self._guard:
             self._refuse_if_broken()
+            if self.lost and draft.run in self.lost and is_leased(draft.kind):
+                raise self.lost[draft.run]
             position, seq = self._position + 1, self._next_seq(draft.run)
             event = draft.sealed(position=position, seq=seq, at_ns=self._clock.wall_ns(), mono=self._clock.monotonic())
             self._position, self._seq[draft.run] = position, seq  # only now: an event that cannot be encoded must not leave a gap
             self._pending.append(event)
+            if draft.inbox:
+                self._rows[position] = draft.inbox
             if self._asleep or len(self._pending) == _MOST_TOGETHER:
                 self._guard.notify_all()
-        return position
+        return Ticket(position)
 
     async def durable(self, position: int) -> None:
-        if position <= self.written:
+        if type(position) is not Ticket and not self.written < position <= self._position:
             return
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        if position <= self._written and not self._left_out:
+            return
         with self._guard:
             if self.failure is not None:
                 raise self.failure
-            if position <= self.written:
+            if position in self._left_out:
+                raise self._left_out[position]
+            if position <= self._written:
                 return
-            self._waiters.append((position, loop, future))
-        loop.call_soon(self._hurry)
-        await future
+            waiter = Waiter.here(position)
+            self._waiters.append(waiter)
+        waiter.loop.call_soon(self._hurry)
+        await waiter.future
 
     def _hurry(self) -> None:
         with self._guard:
@@ -125,29 +130,69 @@ class Commits:
                 self._urgent = True
                 self._guard.notify_all()
 
-    def answered(self, query: EventQuery, stored: Callable[[EventQuery, int | None], list[Event]]) -> list[Event]:
+    async def hold(self, run: str) -> bool:
+        """Have a run to oneself from now on; tells whether it was not held before.
+
+        Raises:
+            RunHeld: Somebody else has it.
+        """
+        with self._guard:
+            self._refuse_if_broken()
+            self._given_up.discard(run)
+            if run in self._writing.leases.epochs:
+                return False
+            waiter = Waiter.here(0)
+            self._wanted.setdefault(run, []).append(waiter)
+            self._guard.notify_all()
+        await waiter.future
+        return True
+
+    def holds(self, run: str) -> bool:
+        return run in self._writing.leases.epochs
+
+    def let_go(self, run: str) -> None:
+        """Give a run back when what is pending of it is written."""
+        with self._guard:
+            if run in self._writing.leases.epochs or any(event.run == run for event in self._pending):
+                self._given_up.add(run)
+                if self._asleep:
+                    self._guard.notify_all()
+
+    def watched(self) -> None:
+        """Somebody wants to know of letters from now on."""
+        with self._guard:
+            self._writing.watched = True
+            self._guard.notify_all()
+
+    def place(self, position: int) -> int:
+        return self._writing.places.of(position)
+
+    def answered(self, query: EventQuery, stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
         """What the query asks for, of what is written and what is not yet.
 
         Args:
-            stored: Asks the store for what it has up to a position; None: for all.
+            stored: Asks the store.
         """
         if query.derived:  # only the store knows what belongs together: let it have everything first
             self._settle()
-            return stored(query, None)
+            return stored(query)
         with self._guard:
-            written, fresh = self.written, [event for event in self._pending if query.holds(event)]
-        if query.newest_first:
-            fresh.reverse()
-            missing = query.limit is None or len(fresh) < query.limit
-            return [*fresh, *(stored(query, written) if missing else ())][: query.limit]
-        return [*(stored(query, written) if query.after < written else ()), *fresh][: query.limit]
+            shown = map(self._writing.places.shown, self._pending)
+            fresh = [event for event in shown if query.holds(event)]
+        if query.newest_first and query.limit is not None and len(fresh) >= query.limit:
+            return fresh[: -query.limit - 1 : -1]
+        found = stored(query)
+        if fresh:  # some may have been written meanwhile
+            there = {(event.at_ns, event.mono, event.kind, event.call) for event in found}
+            fresh = [event for event in fresh if (event.at_ns, event.mono, event.kind, event.call) not in there]
+        return ([*reversed(fresh), *found] if query.newest_first else [*found, *fresh])[: query.limit]
 
     def _settle(self) -> None:
         """Wait until what waits now is written, or cannot be."""
         with self._guard:
             position, self._urgent = self._position, True
             self._guard.notify_all()
-            self._guard.wait_for(lambda: self.written >= position or self.failure is not None, _END_S)
+            self._guard.wait_for(lambda: self._written >= position or self.failure is not None, _END_S)
 
     def status(self, store: str, strength: str, promise: str) -> JournalStatus:
         failure = self.failure
@@ -162,7 +207,7 @@ class Commits:
         )
 
     async def close(self) -> None:
-        """Write what waits and end the thread. Idempotent."""
+        """Write what waits, give everything back and end the thread. Idempotent."""
         with self._guard:
             self._closing = True
             self._guard.notify_all()
@@ -184,75 +229,81 @@ class Commits:
 
     def _write_forever(self) -> None:
         try:
-            while (batch := self._next_batch()) is not None:
-                if batch:
-                    self._store.write(batch)
-                    self._committed(batch)
-                else:
-                    self._store.renew()
+            while (work := self._next_work()) is not None:
+                refused = self._writing.write(work)
+                for letter in self._writing.letters():
+                    self._on_letter(letter)
+                self._done(work, refused)
+            self._fail(UsageError(f"The journal {self._where} is closed."))
         except Exception as error:
             self._fail(error)
         finally:
             with suppress(Exception):  # what was written is written; what was not is known
-                self._store.close()
+                self._writing.close()
 
-    def _next_batch(self) -> list[Event] | None:
-        """What waits to be written, chained; empty where the store is to be shown a sign of life; None at the end."""
+    def _next_work(self) -> Work | None:
+        """What waits to be written; empty where the store is only to be looked after; None at the end."""
         with self._guard:
             if not self._ready() and not self._guard.wait_for(self._ready, _SOON_S) and not self._pending:
                 self._asleep = True
-                self._guard.wait_for(lambda: self._pending or self._closing, self._renew_s)
+                self._guard.wait_for(lambda: self._pending or self._ready(), self._writing.idle_s)
                 self._asleep = False
                 self._guard.wait_for(self._ready, _SOON_S if self._pending else 0)
             if self._closing and not self._pending:
                 return None
             self._urgent = len(self._pending) > _MOST_TOGETHER
-            gathered = list(islice(self._pending, _MOST_TOGETHER))
-        return list(self._chained(gathered))
+            batch = list(islice(self._pending, _MOST_TOGETHER))
+            runs = frozenset() if len(batch) < len(self._pending) else frozenset(self._given_up)
+            self._given_up -= runs
+            barred = {run: lost for run, lost in self.lost.items() if run not in self._wanted}
+            return Work(batch=batch, wanted=tuple(self._wanted), given_up=runs, rows=dict(self._rows), barred=barred)
 
     def _ready(self) -> bool:
-        return self._closing or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
+        asked = self._closing or bool(self._wanted) or bool(self._given_up and not self._pending)
+        return asked or (self._urgent and bool(self._pending)) or len(self._pending) >= _MOST_TOGETHER
 
-    def _chained(self, events: Iterable[Event]) -> Iterable[Event]:
-        for event in events:
-            event = chain(event, self._hash, self._epoch)
-            self._hash = event.hash
-            yield event
+    def _done(self, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> None:
+        """Tell everybody who waited.
 
-    def _committed(self, batch: Sequence[Event]) -> None:
+        Args:
+            refused: Runs that are not to be had, or not any more.
+        """
         with self._guard:
-            for _ in batch:
+            why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
+            for event in work.batch:
                 self._pending.popleft()
-            self.written = batch[-1].position
-            ready = [waiter for waiter in self._waiters if waiter[0] <= self.written]
-            self._waiters = [waiter for waiter in self._waiters if waiter[0] > self.written]
+                self._rows.pop(event.position, None)
+                if why and event.run in why and event.leased:
+                    self._left_out[event.position] = why[event.run]
+            wanted = {run: self._wanted.pop(run) for run in work.wanted}
+            for run in wanted.keys() - why.keys():
+                self.lost.pop(run, None)
+                self._seq.pop(run, None)
+            newly = {run: error for run, error in why.items() if run not in wanted and run not in self.lost}
+            self.lost.update(newly)
+            ready = self._up_to(work.batch[-1].position) if work.batch else []
             self._guard.notify_all()
-        _tell([(loop, future) for _, loop, future in ready], None)
+        tell(waiter.with_error(self._left_out.get(waiter.position)) for waiter in ready)
+        tell(waiter.with_error(refused.get(run)) for run, waiters in wanted.items() for waiter in waiters)
+        for run, error in newly.items():
+            self._on_lost(run, str(error))
+
+    def _up_to(self, ticket: int) -> list[Waiter]:
+        """Whoever waited for what is dealt with now."""
+        self._written = ticket
+        ready = [waiter for waiter in self._waiters if waiter.position <= ticket]
+        self._waiters = [waiter for waiter in self._waiters if waiter.position > ticket]
+        if not self._pending:  # nobody's place can move now: count on from the true end
+            self._position = self._written = max(ticket, self.written)
+        while len(self._left_out) > _MOST_PENDING:
+            del self._left_out[next(iter(self._left_out))]
+        return ready
 
     def _fail(self, error: Exception) -> None:
         """Nothing more can be recorded: refuse every further event, and tell whoever waits."""
         with self._guard:
-            self.failure = error
-            waiters, self._waiters = self._waiters, []
+            self.failure = None if self._closing and not self._pending else error
+            waiters = [*self._waiters, *(waiter for waiting in self._wanted.values() for waiter in waiting)]
+            self._waiters, self._wanted = [], {}
             self._guard.notify_all()
-        _tell([(loop, future) for _, loop, future in waiters], error)
-
-
-def _tell(waiters: Iterable[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]], error: Exception | None) -> None:
-    """Settle the futures, each on its loop and all of one loop by one wake-up."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for loop, future in waiters:
-        by_loop.setdefault(loop, []).append(future)
-    for loop, futures in by_loop.items():
-        with suppress(RuntimeError):  # the loop of whoever waited may be gone
-            loop.call_soon_threadsafe(_settle, futures, error)
-
-
-def _settle(futures: Iterable[asyncio.Future[None]], error: Exception | None) -> None:
-    for future in futures:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
+        tell(waiter.with_error(error) for waiter in waiters)

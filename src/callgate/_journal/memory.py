@@ -11,7 +11,7 @@ from itertools import islice
 
 from callgate._clock import Clock, SystemClock
 from callgate.events import Draft, Event
-from callgate.protocols import JournalStatus
+from callgate.protocols import JournalStatus, RunWatcher
 from callgate.queries import EventQuery, select
 
 __all__ = ["MemoryJournal"]
@@ -21,6 +21,7 @@ class MemoryJournal:
     """A `Journal` in memory."""
 
     strength = "memory"
+    remote = False
 
     def __init__(self, clock: Clock | None = None, *, most: int = 100_000) -> None:
         clock = clock or SystemClock()
@@ -61,6 +62,19 @@ class MemoryJournal:
 
     async def durable(self, position: int) -> None:
         """Nothing in memory survives; there is nothing to wait for."""
+
+    def place(self, position: int) -> int:
+        return position
+
+    async def hold(self, run: str) -> bool:
+        """Nobody else can reach what is in this process's memory."""
+        return False
+
+    def let_go(self, run: str) -> None:
+        """There was nothing to hold."""
+
+    def watch(self, watcher: RunWatcher) -> None:
+        """Nothing can come in from outside."""
 
     def read(
         self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False

@@ -1,9 +1,9 @@
-"""Events in PostgreSQL, for teams: one journal per schema, one writer at a time, readers from anywhere.
+"""Events in PostgreSQL, for teams: one journal per schema, any number of writers, one for each run, and readers from anywhere.
 
-The writer holds a lease by the server's clock. Each commit renews it and is refused by the database where another engine has taken over;
-an idle writer renews at a third. A lost connection ends the writer: whether the last commit arrived is not known, so it is not reported
-as kept, and nothing is sent again behind the engine's back. Bodies are bytes, never `jsonb`, which would not give back what was written.
-Knows nothing of what the events mean.
+Commits come one after the other, by a lock on one row. Runs are held by leases by the server's clock; each writer also holds an advisory
+lock that goes with its connection, so that others see at once that it is gone. A lost connection ends the writer: whether the last commit
+arrived is not known, so it is not reported as kept, and nothing is sent again behind the engine's back. Bodies are bytes, never `jsonb`,
+which would not give back what was written. Knows nothing of what the events mean.
 """
 
 from __future__ import annotations
@@ -11,35 +11,40 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from callgate._clock import Clock, SystemClock
-from callgate._journal.commits import Commits, Tail
+from callgate._journal.commits import Commits
+from callgate._journal.leases import Ask, Leases, refuse_odd_lease
+from callgate._journal.placing import Tail
 from callgate._journal.reading import narrowed, verified
-from callgate._journal.rows import GENESIS, Broken, calls_of, causes_of, event_of, row_of
+from callgate._journal.rows import Broken, Value, calls_of, causes_of, event_of, row_of
 from callgate._journal.server import Place, opening, speaking, sql, storable
 from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, POSTGRES, VERSION, migrations, question
+from callgate._journal.writing import Writing
+from callgate._limits import LEASE_S
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Draft, Event
-from callgate.protocols import JournalStatus
+from callgate.protocols import JournalStatus, Letter
 from callgate.queries import EventQuery
 
 if TYPE_CHECKING:
     from callgate._journal.server import Connection, Cursor
 
-__all__ = ["PostgresJournal", "PostgresReader"]
+__all__ = ["PostgresJournal", "PostgresReader", "ServerTime"]
 
 _SCHEMA: Final = "callgate"
 _LONGEST_KEY: Final = 512
 _FETCH: Final = 2_000
 _STRENGTH: Final = "full"
 _PROMISE: Final = "what was reported as kept survives whatever the server's own commits survive (synchronous_commit is on)"
-_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
-_RENEW: Final = f"UPDATE writer SET expires_ns = {_NOW} + ? WHERE epoch = ?"
-_TAKE: Final = f"UPDATE writer SET epoch = epoch + 1, holder = ?, expires_ns = {_NOW} + ? WHERE expires_ns <= {_NOW} RETURNING epoch"
-_HELD: Final = f"SELECT holder, (expires_ns - {_NOW}) / 1e9 FROM writer"
+_NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
+_NUMBER: Final = "UPDATE writer SET epoch = epoch + 1 RETURNING epoch"
+_SHOW: Final = "SELECT pg_advisory_lock(hashtext(?), (? & 2147483647)::int)"
+_TRY: Final = "SELECT pg_try_advisory_xact_lock(hashtext(?), (? & 2147483647)::int)"
 
 
 class PostgresJournal(StoredJournal):
@@ -47,34 +52,43 @@ class PostgresJournal(StoredJournal):
 
     Args:
         url: `postgresql://user@host/database`, or what else libpq takes.
-        schema: Holds this journal and nothing else; made if it does not exist. Engines that write at the same time take one each. One
-            that stands in the address, as `?schema=NAME`, counts instead.
-        lease_s: How long after its last sign of life a writer that is gone keeps others out.
+        schema: Holds this journal and nothing else; made if it does not exist. One that stands in the address, as `?schema=NAME`, counts
+            instead.
+        lease_s: How long after its last sign of life an engine that stands still keeps others from its runs. One whose connection is gone
+            keeps nobody.
 
     Raises:
-        UsageError: Another engine writes to it, the server cannot be reached, or it is no journal of a version this callgate knows.
+        UsageError: The server cannot be reached, or it is no journal of a version this callgate knows.
     """
 
     strength = _STRENGTH
+    remote = True
 
-    def __init__(self, url: str, clock: Clock | None = None, *, schema: str = _SCHEMA, lease_s: float = 15.0) -> None:
+    def __init__(self, url: str, clock: Clock | None = None, *, schema: str = _SCHEMA, lease_s: float = LEASE_S) -> None:
+        refuse_odd_lease(lease_s)
         self._place = place = Place(url, schema)
         writing = place.connect()
         try:
             with opening(place):
                 _prepare(writing, place)
-                epoch = _take_over(writing, place, lease_s)
-                row = writing.execute(LAST_EVENT).fetchone() or (0, GENESIS)
+                number = int(writing.execute(sql(_NUMBER)).fetchall()[0][0])
+                writing.execute(sql(_SHOW), (_lock_of(place), number))
+                row = writing.execute(LAST_EVENT).fetchone()
                 seqs: dict[str, int] = dict(writing.execute("SELECT run, max(seq) FROM events GROUP BY run").fetchall())
                 self._reader = place.connect()
         except BaseException:
             writing.close()
             raise
         self._reading = threading.Lock()
-        store = _Store(place, writing, epoch, lease_s)
-        tail = Tail(row[0], row[1], epoch)
+        self._watchers = []
+        leases = Leases(ServerTime(place), number, f"process {os.getpid()} on {socket.gethostname()}", lease_s)
         self._commits = Commits(
-            store, tail, clock or SystemClock(), last_seq=lambda run: seqs.get(run, 0), where=place.name, renew_s=lease_s / 3
+            Writing(_Store(place, writing), Tail(*row) if row else Tail(), leases, lease_s / 3),
+            clock or SystemClock(),
+            lambda run: seqs.get(run, 0),
+            where=place.name,
+            on_lost=self._lost,
+            on_letter=self._came,
         )
         self._closed = False
 
@@ -84,19 +98,22 @@ class PostgresJournal(StoredJournal):
                 raise UsageError(f"PostgreSQL cannot hold {word[:40]!r} as an id: at most {_LONGEST_KEY} characters, none of them NUL.")
         return super().append(draft)
 
-    def _stored(self, query: EventQuery, upto: int | None) -> list[Event]:
+    def _stored(self, query: EventQuery) -> list[Event]:
         with self._reading:
             try:
-                return self._fetched(query, upto)
+                return self._fetched(query)
             except JournalFailed:
                 if not self._reader.closed:
                     raise
-            self._reader = self._place.connect()  # asking again is safe; writing again would not be
-            return self._fetched(query, upto)
+            try:
+                self._reader = self._place.connect()  # asking again is safe; writing again would not be
+            except UsageError as error:
+                raise JournalFailed(str(error)) from error
+            return self._fetched(query)
 
-    def _fetched(self, query: EventQuery, upto: int | None) -> list[Event]:
+    def _fetched(self, query: EventQuery) -> list[Event]:
         with speaking(self._place):
-            return list(_found(self._reader, query, upto))
+            return list(_found(self._reader, query))
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
         """The first event that does not hold, or None; of the last `tail` events only, if given."""
@@ -114,36 +131,48 @@ class PostgresJournal(StoredJournal):
         self._reader.close()
 
 
+class ServerTime:
+    """The server's time, and the locks of the connections to it."""
+
+    def __init__(self, place: Place) -> None:
+        self._lock = _lock_of(place)
+
+    def now_ns(self, ask: Ask) -> int:
+        return int(ask(_NOW, ())[0][0])
+
+    def lives(self, ask: Ask, holder: int) -> bool:
+        return not ask(_TRY, (self._lock, holder))[0][0]
+
+
 class _Store:
     """The schema, for the writing thread."""
 
-    def __init__(self, place: Place, connection: Connection, epoch: int, lease_s: float) -> None:
+    counter = "SELECT epoch FROM writer FOR UPDATE"
+
+    def __init__(self, place: Place, connection: Connection) -> None:
         self._place = place
         self._connection = connection
-        self._epoch = epoch
-        self._lease_ns = int(lease_s * 1e9)
 
-    def write(self, batch: Sequence[Event]) -> None:
-        with speaking(self._place), self._connection.transaction(), self._connection.cursor() as cursor:
-            self._hold(cursor)
+    @contextmanager
+    def commit(self) -> Iterator[Ask]:
+        with speaking(self._place), self._connection.transaction():
+            yield self._ask
+
+    def _ask(self, text: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(sql(text), [storable(value) if isinstance(value, str) else value for value in values])
+        return cursor.fetchall() if cursor.description else []
+
+    def insert(self, batch: Sequence[Event]) -> None:
+        with self._connection.cursor() as cursor:
             _insert(cursor, batch)
 
-    def renew(self) -> None:
-        with speaking(self._place), self._connection.cursor() as cursor:
-            self._hold(cursor)
-
-    def _hold(self, cursor: Cursor) -> None:
-        """Renew the lease, and keep everybody from taking it until the commit is through."""
-        cursor.execute(sql(_RENEW), (self._lease_ns, self._epoch))
-        if cursor.rowcount != 1:
-            raise JournalFailed(f"Another engine has taken over {self._place.name}. Nothing more is recorded here; end this engine.")
+    def look(self, see: Callable[[Ask], list[Letter]], *, again: bool) -> list[Letter]:
+        del again
+        with speaking(self._place):
+            return see(self._ask)
 
     def close(self) -> None:
-        """Let the next writer in at once."""
-        try:
-            self._connection.execute(sql("UPDATE writer SET expires_ns = 0, holder = '' WHERE epoch = ?"), (self._epoch,))
-        finally:
-            self._connection.close()
+        self._connection.close()
 
 
 class PostgresReader:
@@ -154,37 +183,40 @@ class PostgresReader:
     """
 
     def __init__(self, url: str) -> None:
-        self._place = Place(url, _SCHEMA)
-        self._connection = self._place.connect()
+        self.place = Place(url, _SCHEMA)
+        self.connection = self.place.connect()
         try:
-            with opening(self._place):
-                if not _version(self._connection, self._place):
-                    raise UsageError(f"There is no journal at {self._place.name}. Name its schema in the address: ?schema=NAME.")
+            with opening(self.place):
+                self.version = _version(self.connection, self.place)
+                if not self.version:
+                    raise UsageError(f"There is no journal at {self.place.name}. Name its schema in the address: ?schema=NAME.")
         except BaseException:
-            self._connection.close()
+            self.connection.close()
             raise
 
     def find(self, query: EventQuery) -> Iterator[Event]:
-        with speaking(self._place):
-            yield from _found(self._connection, query)
+        with speaking(self.place):
+            yield from _found(self.connection, query)
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
         return verified(self.find, tail)
 
     def close(self) -> None:
-        self._connection.close()
+        self.connection.close()
 
 
-def _found(connection: Connection, query: EventQuery, upto: int | None = None) -> Iterator[Event]:
+def _found(connection: Connection, query: EventQuery) -> Iterator[Event]:
     """Fetched piece by piece, so that a long answer does not fill memory."""
-    text, values = question(query, upto)
+    text, values = question(query)
     with connection.transaction(), connection.cursor(name="callgate") as cursor:
         cursor.itersize = _FETCH
         cursor.execute(sql(text), [storable(value) if isinstance(value, str) else value for value in values], binary=True)
         yield from narrowed(map(event_of, cursor), query)
 
 
-def _insert(cursor: Cursor, batch: Iterable[Event]) -> None:
+def _insert(cursor: Cursor, batch: Sequence[Event]) -> None:
+    if not batch:
+        return
     cursor.executemany(sql(ADD_EVENT), [row_of(event) for event in batch])
     _insert_finding(cursor, batch)
 
@@ -222,18 +254,6 @@ def _version(connection: Connection, place: Place) -> int:
     return version
 
 
-def _take_over(connection: Connection, place: Place, lease_s: float) -> int:
-    """The next epoch, if nobody holds the present one.
-
-    Raises:
-        UsageError: Somebody does.
-    """
-    holder = f"process {os.getpid()} on {socket.gethostname()}"
-    row = connection.execute(sql(_TAKE), (holder, int(lease_s * 1e9))).fetchone()
-    if row is None:
-        held = connection.execute(sql(_HELD)).fetchone() or ("unknown", 0)
-        raise UsageError(
-            f"{place.name} is being written by another engine ({held[0]}), which holds it for {max(float(held[1]), 0):.0f} s more unless it"
-            " renews. Close that one, give another schema, or try again then."
-        )
-    return int(row[0])
+def _lock_of(place: Place) -> str:
+    """What the advisory locks of a schema's writers are called."""
+    return f"callgate writers of {place.schema}"

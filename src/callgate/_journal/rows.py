@@ -74,13 +74,14 @@ def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, int]]:
     return [(call, facts.tool, facts.actor, int(facts.final)) for call, facts in calls.items()]
 
 
-def chain(event: Event, previous: str, epoch: int = 0) -> Event:
-    """The event with its place in the chain, written in this epoch."""
-    return msgspec.structs.replace(event, previous=previous, epoch=epoch, hash=_hash(event, previous, epoch))
+def chain(event: Event, previous: str, *, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> Event:
+    """The event in its place, chained to the one before and written in this epoch."""
+    hash = _hash(event, previous, epoch, position, seq, parents)
+    return msgspec.structs.replace(event, position=position, seq=seq, parents=parents, previous=previous, epoch=epoch, hash=hash)
 
 
-def _hash(event: Event, previous: str, epoch: int) -> str:
-    head = (event.position, event.run, event.seq, event.kind, event.call, event.attempt, event.parents, event.at_ns)
+def _hash(event: Event, previous: str, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> str:
+    head = (position, event.run, seq, event.kind, event.call, event.attempt, parents, event.at_ns)
     digest = hashlib.sha256(previous.encode())
     digest.update(canonical((*head, repr(event.mono), epoch, event.version, len(event.body))))
     digest.update(event.body)
@@ -115,6 +116,6 @@ def _fault(event: Event, previous: str, expected: int, seq: int) -> str:
         return "it names a cause that came after it"
     if event.previous != previous:
         return "it does not follow from the event before it"
-    if event.hash != _hash(event, previous, event.epoch):
+    if event.hash != _hash(event, previous, event.epoch, event.position, event.seq, event.parents):
         return "its content was changed"
     return ""

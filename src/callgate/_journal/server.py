@@ -23,6 +23,8 @@ __all__ = ["Place", "opening", "speaking", "sql", "storable"]
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _CONNECT_S: Final = 10
 _STATEMENT_S: Final = 30
+_STILL_S: Final = 10
+"""How long an engine that was stopped in the middle of a commit holds up all others."""
 
 
 class Place:
@@ -59,7 +61,8 @@ class Place:
                 keepalives_count=3,
                 tcp_user_timeout=10_000,
                 application_name="callgate",
-                options=f"-c search_path={self.schema} -c synchronous_commit=on -c statement_timeout={_STATEMENT_S}s",
+                options=f"-c search_path={self.schema} -c synchronous_commit=on -c statement_timeout={_STATEMENT_S}s"
+                f" -c idle_in_transaction_session_timeout={_STILL_S}s",
             )
         except psycopg.Error as error:
             raise UsageError(

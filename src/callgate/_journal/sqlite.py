@@ -1,38 +1,48 @@
 """Events in an SQLite file: what was reported as durable survives power loss.
 
-One writer per file, held by a lock beside it and by an epoch in it; any number of readers. Commits go through the write-ahead log,
-synchronous FULL unless the weaker mode is asked for. A file that is deleted or replaced under its writer is noticed at the next commit,
-before anything is reported as kept. Knows nothing of what the events mean.
+Any number of writers, one for each run, and any number of readers. Each writer has a number and holds the byte of that number locked in a
+file beside the journal, for as long as it lives: so others see at once that it is gone. Commits go through the write-ahead log, synchronous
+FULL unless the weaker mode is asked for. A file that is deleted or replaced under its writer is noticed at the next commit, before anything
+is reported as kept. Knows nothing of what the events mean.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from callgate._clock import Clock, SystemClock
-from callgate._journal.commits import Commits, Tail
+from callgate._journal.commits import Commits
+from callgate._journal.leases import Ask, Leases, refuse_odd_lease
+from callgate._journal.lockfile import LockFile
+from callgate._journal.placing import Tail
 from callgate._journal.reading import narrowed, verified
-from callgate._journal.rows import GENESIS, Broken, calls_of, causes_of, event_of, row_of
+from callgate._journal.rows import Broken, Value, calls_of, causes_of, event_of, row_of
 from callgate._journal.stored import StoredJournal
-from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, SQLITE, VERSION, migrations, question
+from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations, question
+from callgate._journal.writing import Writing
+from callgate._limits import LEASE_S
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Event
-from callgate.protocols import JournalStatus
+from callgate.protocols import JournalStatus, Letter
 from callgate.queries import EventQuery, select
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["SqliteJournal", "SqliteReader"]
+__all__ = ["MachineTime", "SqliteJournal", "SqliteReader"]
 
 _SAFE_SQLITE: Final = (3, 51, 3)
 """Older ones can corrupt a write-ahead log that two connections use at once."""
 _FIRST_WITH_FINDING_TABLES: Final = 2
+_BUSY_MS: Final = 5_000
+_TURN_MS: Final = 30_000
+"""How long a commit waits for other engines' commits; one that was stopped in the middle of one holds all others up."""
 _PROMISES: Final = {
     "full": "what was reported as kept survives a crash and a loss of power",
     "process": "WEAKER: what was reported as kept survives a crash of the process; a loss of power may take the last commits",
@@ -46,34 +56,54 @@ class SqliteJournal(StoredJournal):
         path: Made if it does not exist, its folder too. A file of an older version is brought to this one.
         synchronous: `full` waits until the disk has each commit. `normal` does not: faster, and a loss of power may take what was
             already reported as kept; `status` says so.
+        lease_s: How long after its last sign of life an engine that stands still keeps others from its runs. One that is gone keeps nobody.
 
     Raises:
-        UsageError: Another process writes to it, or it is no journal of a version this callgate knows.
+        UsageError: It is no journal of a version this callgate knows, or an older callgate writes to it.
     """
 
-    def __init__(self, path: str | Path, clock: Clock | None = None, *, synchronous: Literal["full", "normal"] = "full") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Clock | None = None,
+        *,
+        synchronous: Literal["full", "normal"] = "full",
+        lease_s: float = LEASE_S,
+    ) -> None:
         if synchronous not in ("full", "normal"):
             raise UsageError(f"synchronous={synchronous!r} is none of 'full' and 'normal'. Take 'full' unless you can lose the last calls.")
+        refuse_odd_lease(lease_s)
         self.path = Path(path).resolve()  # two names of one file are one journal
         self.strength = "full" if synchronous == "full" else "process"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = _take_lock(self.path)
+        self._lock = LockFile(self.path)
         try:
             writing = _prepared(self.path, synchronous)
-            tail = Tail(*_tail(writing), epoch=_next_epoch(writing))
+            number = _next_number(writing, self.path)
+            writing.set_busy_timeout(_TURN_MS)
+            self._lock.hold(number)
             self._reader = _connected(self.path, synchronous)
         except BaseException:
-            self._lock.close()
-            Path(f"{self.path}.lock").unlink(missing_ok=True)
+            self._lock.take_back()
             raise
         self._reading = threading.Lock()
-        store = _Store(self.path, writing, tail.epoch, self._lock)
-        self._commits = Commits(store, tail, clock or SystemClock(), last_seq=self._last_seq, where=str(self.path))
+        self._watchers = []
+        leases = Leases(MachineTime(self._lock), number, f"process {os.getpid()}", lease_s)
+        store = _Store(self.path, writing, self._lock)
+        last_seq = self._last_seq
+        self._commits = Commits(
+            Writing(store, _tail(writing), leases, lease_s / 3),
+            clock or SystemClock(),
+            last_seq,
+            where=str(self.path),
+            on_lost=self._lost,
+            on_letter=self._came,
+        )
         self._closed = False
 
-    def _stored(self, query: EventQuery, upto: int | None) -> list[Event]:
+    def _stored(self, query: EventQuery) -> list[Event]:
         with self._reading:
-            return list(_found(self._reader, query, upto))
+            return list(_found(self._reader, query))
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
         """The first event that does not hold, or None; of the last `tail` events only, if given."""
@@ -93,26 +123,65 @@ class SqliteJournal(StoredJournal):
 
     def _last_seq(self, run: str) -> int:
         with self._reading:
-            return int(self._reader.execute("SELECT coalesce(max(seq), 0) FROM events WHERE run = ?", (run,)).get)
+            return int(self._reader.execute(LAST_SEQ, (run,)).get)
+
+
+class MachineTime:
+    """The machine's time since it was started, which nobody can set, and whose locks are held."""
+
+    def __init__(self, lock: LockFile) -> None:
+        self._lock = lock
+
+    def now_ns(self, ask: Ask) -> int:
+        del ask
+        return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+    def lives(self, ask: Ask, holder: int) -> bool:
+        del ask
+        return self._lock.is_held(holder)
 
 
 class _Store:
     """The file, for the writing thread."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, epoch: int, lock: IO[str]) -> None:
+    counter = "SELECT epoch FROM writer"
+
+    def __init__(self, path: Path, connection: apsw.Connection, lock: LockFile) -> None:
         self._path = path
         self._connection = connection
-        self._epoch = epoch
-        self._files = {path: _identity(os.stat(path)), Path(f"{path}.lock"): _identity(os.fstat(lock.fileno()))}
+        self._files = {path: _identity(os.stat(path)), lock.path: lock.identity}
+        self._seen = -1
 
-    def write(self, batch: Sequence[Event]) -> None:
-        with self._connection as connection:
-            if connection.execute("SELECT epoch FROM writer").get != self._epoch:
-                raise JournalFailed(
-                    f"Another engine has taken over the journal {self._path}. Nothing more is recorded here; end this engine."
-                )
-            _insert(connection, batch)
+    @contextmanager
+    def commit(self) -> Iterator[Ask]:
+        self._begin()
+        try:
+            yield self._ask
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
         self._check_files()
+
+    def _begin(self) -> None:
+        import apsw
+
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as error:
+            raise JournalFailed(_held_up(self._path, _TURN_MS)) from error
+
+    def _ask(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def insert(self, batch: Sequence[Event]) -> None:
+        _insert(self._connection, batch)
+
+    def look(self, see: Callable[[Ask], list[Letter]], *, again: bool) -> list[Letter]:
+        version = self._connection.execute("PRAGMA data_version").get
+        seen, self._seen = self._seen, version
+        return see(self._ask) if again or version != seen else []
 
     def _check_files(self) -> None:
         """Whether what was just committed is in the file that has the name: before it is reported as kept."""
@@ -129,9 +198,6 @@ class _Store:
                 )
         if wal not in self._files:
             self._files[wal] = _identity(os.stat(wal))
-
-    def renew(self) -> None:
-        """Nothing has to be renewed: the lock lives as long as the process."""
 
     def close(self) -> None:
         self._connection.close()
@@ -151,7 +217,7 @@ class SqliteReader:
             raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
         try:
             self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-            self._connection.set_busy_timeout(5000)
+            self._connection.set_busy_timeout(_BUSY_MS)
             self._version = _known_version(self._connection, Path(path))
             if self._version == 0:
                 raise UsageError(f"{path} is no journal: it is an empty database. Give the file that a run wrote, with --journal.")
@@ -170,8 +236,8 @@ class SqliteReader:
         self._connection.close()
 
 
-def _found(connection: apsw.Connection, query: EventQuery, upto: int | None = None) -> Iterator[Event]:
-    sql, values = question(query, upto)
+def _found(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:
+    sql, values = question(query)
     return narrowed(map(event_of, connection.execute(sql, values)), query)
 
 
@@ -194,7 +260,7 @@ def _connected(path: Path, synchronous: str) -> apsw.Connection:
             f"SQLite {apsw.sqlite_lib_version()} can corrupt a journal; {'.'.join(map(str, _SAFE_SQLITE))} is the oldest that is safe."
         )
     connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(5000)
+    connection.set_busy_timeout(_BUSY_MS)
     for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement that gives a row ends the call
         connection.execute(f"PRAGMA {pragma}")
     return connection
@@ -208,17 +274,31 @@ def _prepared(path: Path, synchronous: str) -> apsw.Connection:
         connection = _connected(path, synchronous)
         version = _known_version(connection, path)
         if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").get:
-            raise UsageError(f"{path} is a database, but no journal. Give another file.")
-        for number, statements in migrations(SQLITE, version):
-            with connection:
-                for statement in statements:
-                    connection.execute(statement)
-                if number == _FIRST_WITH_FINDING_TABLES:
-                    _fill(connection)
-                connection.execute(f"PRAGMA user_version = {number}")
+            version = _known_version(connection, path)  # another engine may have made it just now
+            if version == 0:
+                raise UsageError(f"{path} is a database, but no journal. Give another file.")
+        if version < VERSION:
+            _migrate(connection, path)
     except apsw.Error as error:
         raise UsageError(f"{path} cannot be used as a journal: {error}. Give another file.") from error
     return connection
+
+
+def _migrate(connection: apsw.Connection, path: Path) -> None:
+    """Bring the tables to our version; one engine at a time."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, statements in migrations(SQLITE, _known_version(connection, path)):
+            for statement in statements:
+                connection.execute(statement)
+            if number == _FIRST_WITH_FINDING_TABLES:
+                _fill(connection)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _fill(connection: apsw.Connection) -> None:
@@ -236,33 +316,27 @@ def _known_version(connection: apsw.Connection, path: Path) -> int:
     return version
 
 
-def _tail(connection: apsw.Connection) -> tuple[int, str]:
+def _tail(connection: apsw.Connection) -> Tail:
     row = connection.execute(LAST_EVENT).fetchone()
-    return (row[0], row[1]) if row else (0, GENESIS)
+    return Tail(*row) if row else Tail()
 
 
-def _next_epoch(connection: apsw.Connection) -> int:
-    """Take over: whoever wrote here before can no longer."""
-    return int(connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).get)
+def _next_number(connection: apsw.Connection, path: Path) -> int:
+    """A number that no other engine has, had or will have."""
+    import apsw
+
+    try:
+        return int(connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).get)
+    except apsw.BusyError as error:
+        raise UsageError(_held_up(path, _BUSY_MS)) from error
+
+
+def _held_up(path: Path, waited_ms: int) -> str:
+    return (
+        f"The journal {path} could not be written to for {waited_ms // 1000} s: another process holds its write lock, as one does that was"
+        " stopped in the middle of a commit. Let that one go on, or kill it."
+    )
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-def _take_lock(path: Path) -> IO[str]:
-    """Hold the file's lock for as long as the journal is open."""
-    lock = open(f"{path}.lock", "a+", encoding="ascii")  # noqa: SIM115
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.seek(0)
-        holder = lock.read(20).strip() or "unknown"
-        lock.close()
-        raise UsageError(
-            f"The journal {path} is being written by another engine (process {holder}). Close it, or give another file."
-        ) from None
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock

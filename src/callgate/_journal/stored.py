@@ -5,11 +5,14 @@ Beside `commits`, which writes. Knows no database: that is `_stored`, which each
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 
 from callgate._journal.commits import Commits
 from callgate.events import Draft, Event
+from callgate.protocols import Letter, RunWatcher
 from callgate.queries import EventQuery
 
 __all__ = ["StoredJournal"]
@@ -18,13 +21,28 @@ __all__ = ["StoredJournal"]
 class StoredJournal(ABC):
     """A journal whose events are committed by one queue."""
 
+    remote = False
     _commits: Commits
+    _watchers: list[tuple[asyncio.AbstractEventLoop, RunWatcher]]
 
     def append(self, draft: Draft) -> int:
         return self._commits.append(draft)
 
     async def durable(self, position: int) -> None:
         await self._commits.durable(position)
+
+    def place(self, position: int) -> int:
+        return self._commits.place(position)
+
+    async def hold(self, run: str) -> bool:
+        return await self._commits.hold(run)
+
+    def let_go(self, run: str) -> None:
+        self._commits.let_go(run)
+
+    def watch(self, watcher: RunWatcher) -> None:
+        self._watchers.append((asyncio.get_running_loop(), watcher))
+        self._commits.watched()
 
     def read(
         self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
@@ -35,5 +53,17 @@ class StoredJournal(ABC):
         return self._commits.answered(query, self._stored)
 
     @abstractmethod
-    def _stored(self, query: EventQuery, upto: int | None) -> list[Event]:
-        """What is stored, up to a position."""
+    def _stored(self, query: EventQuery) -> list[Event]:
+        """What is stored."""
+
+    def _lost(self, run: str, why: str) -> None:
+        """Tell whoever watches; called in the writing thread."""
+        for loop, watcher in self._watchers:
+            with suppress(RuntimeError):  # its loop may be gone
+                loop.call_soon_threadsafe(watcher.lost, run, why)
+
+    def _came(self, letter: Letter) -> None:
+        """The same of a letter."""
+        for loop, watcher in self._watchers:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(watcher.came, letter)

@@ -13,6 +13,7 @@ import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -21,7 +22,7 @@ from msgspec.structs import replace
 
 from callgate._json import canonical, decode
 from callgate._pipeline.check import check
-from callgate._pipeline.record import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result
+from callgate._pipeline.record import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, off_loop
 from callgate._pipeline.run import Ran
 from callgate._signals import settled
 from callgate.calls import ToolResult
@@ -50,8 +51,7 @@ __all__ = [
 
 _started = msgspec.json.Decoder(Started).decode
 _verdict = msgspec.json.Decoder(Verdict).decode
-_USED = TERMINAL | {"call.started"}
-"""What shows that a call has used the approval it got."""
+_USED = TERMINAL | {"call.started", "call.claimed"}
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -237,12 +237,19 @@ class RunState:
         return False
 
 
+def _uses(event: Event) -> bool:
+    """Whether this shows that a call has used the approval it got."""
+    return event.kind in _USED and not (event.kind == "call.started" and _started(event.body).claims)
+
+
 class Reading:
     """A run's record on its way to the state that it implies: taken in order, in pieces of any size. Starts nothing."""
 
     def __init__(self, run: str, *, remember: int) -> None:
         self._state = RunState(run, remember=remember)
         self._open: dict[str, Started] = {}
+        self._unclaimed: dict[str, Started] = {}
+        """Intents that no runner has claimed: nothing of them has happened."""
         self._approved: dict[str, str] = {}
         self.questions: dict[str, Question] = {}
         """What humans were asked in this run and no call has used up, by approval."""
@@ -251,17 +258,15 @@ class Reading:
         state = self._state
         for event in events:
             state.position = event.position
-            if self._approved and event.kind in _USED and event.call in self._approved:
+            if self._approved and event.call in self._approved and _uses(event):
                 self.questions.pop(self._approved.pop(event.call), None)
             match event.kind:
                 case "call.received":
                     state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
                 case "call.started":
-                    again, started = event.call in self._open, _started(event.body)
-                    self._open[event.call] = started
-                    if started.tick and not again:
-                        state.dangerous[started.tick] = state.dangerous.get(started.tick, 0) + 1
-                    state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=event.call)
+                    self._intended(event)
+                case "call.claimed" if event.call in self._unclaimed:
+                    self._begun(event.call, self._unclaimed.pop(event.call))
                 case "call.completed" if event.call in self._open:
                     self._finished(self._open.pop(event.call), decode_result(event.body))
                 case "call.verdict" if b'"approval"' in event.body:
@@ -272,6 +277,20 @@ class Reading:
                     self._answered(decode_reason(event.body))
                 case "fact.settled":
                     state.settle(event.call, happened=decode_reason(event.body).status == "happened")
+
+    def _intended(self, event: Event) -> None:
+        started = _started(event.body)
+        if started.claims:
+            self._unclaimed[event.call] = started
+        else:
+            self._begun(event.call, started)
+
+    def _begun(self, uid: str, started: Started) -> None:
+        if started.tick and uid not in self._open:
+            dangerous = self._state.dangerous
+            dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
+        self._open[uid] = started
+        self._state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=uid)
 
     def _asked(self, event: Event) -> None:
         details = decode_reason(event.body).details or {}
@@ -312,7 +331,7 @@ async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout
         raise CallNotStarted(
             f"{known.tool} was handed in twice at once, and {known.uid} was refused. Nothing happened; it may be sent again."
         )
-    result = known.result or (_from_journal(known, journal) if known.kept else None)
+    result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
     if result is None:
         raise OutcomeUnknown(
             f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."

@@ -51,13 +51,18 @@ class Approvals:
         for question in questions:
             self._questions.setdefault(question.approval_id, question)
 
+    def forget(self, run: str) -> None:
+        """Another engine may have gone on with the run: only its record knows what was answered and used."""
+        for approval_id in [key for key, question in self._questions.items() if question.run == run]:
+            del self._questions[approval_id]
+
     def find(self, approval_id: str) -> Question | None:
         """The question of this id that is neither used up nor expired."""
         self._forget_expired()
         return self._questions.get(approval_id)
 
-    def answer(self, approval_id: str, *, allow: bool, by: str) -> Question:
-        """Allow the call once, or close the question.
+    def unanswered(self, approval_id: str) -> Question:
+        """The question of this id, to be answered.
 
         Raises:
             UsageError: No such question is open: it never was, has expired, or was answered with no.
@@ -67,7 +72,6 @@ class Approvals:
             raise UsageError(
                 f"No approval '{approval_id[:80]}' is open: it was answered, has expired, or never existed. Send the call again."
             )
-        question.allowed, question.by = allow, by
         return question
 
     def spend(self, bound_to: str) -> Question | None:

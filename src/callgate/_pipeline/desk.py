@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol, TypeGuard
 
 from callgate._clock import Clock
@@ -19,7 +20,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.normalise import Normaliser
-from callgate._pipeline.record import Reason, Writer, clean
+from callgate._pipeline.record import Reason, Writer, clean, off_loop
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
@@ -76,6 +77,10 @@ class Desk:
         self._slots: dict[str, Slots] = {}
         self._runs: OrderedDict[str, RunState] = OrderedDict()
         self._opening = asyncio.Lock()
+        self.is_busy: Callable[[str], bool] = self._runs.__contains__
+        """Whether a run is being worked on; the engine says so."""
+        self._counts: dict[str, dict[str, int]] = {}
+        """Dangerous calls started by tick, of runs that are read again."""
 
     # Runs and their calls
 
@@ -88,14 +93,26 @@ class Desk:
             state = self._keep(run, reading)
         return state
 
-    async def open(self, run: str) -> None:
-        """Read what is known of a run piece by piece, so that a long record does not hold up the event loop."""
-        if run in self._runs:
+    async def open(self, run: str, *, new: bool = False) -> None:
+        """Have a run to this engine alone, and read what is known of it: piece by piece, for a long record must not hold up the loop.
+
+        Args:
+            new: Nobody else can know the run, and it has no record.
+
+        Raises:
+            RunHeld: Another engine works on it.
+        """
+        if new:
+            self._runs.setdefault(run, RunState(run, remember=self._limits.remembered_calls))
             return
         async with self._opening:
+            if await self._writer.journal.hold(run):
+                self._approvals.forget(run)
+                self._set_aside(run)
             reading, after = Reading(run, remember=self._limits.remembered_calls), 0
             while run not in self._runs:
-                events = list(self._writer.journal.read(run=run, after=after, limit=_PIECE))
+                piece = partial(self._writer.journal.read, run=run, after=after, limit=_PIECE)
+                events = list(await off_loop(self._writer.journal, piece))
                 reading.take(events)
                 if len(events) < _PIECE:
                     self._keep(run, reading)
@@ -103,8 +120,23 @@ class Desk:
                 after = events[-1].position
                 await asyncio.sleep(0)
 
+    def _set_aside(self, run: str) -> None:
+        """Others may have written since this engine knew the run: all but its own counts is read again."""
+        state = self._runs.pop(run, None)
+        if state is not None and state.dangerous:
+            self._counts[run] = state.dangerous
+
+    def knows(self, run: str) -> bool:
+        return run in self._runs
+
+    def lost(self, run: str) -> None:
+        """Somebody else has the run now: nothing that is known of it here counts any more."""
+        self._set_aside(run)
+        self._approvals.forget(run)
+
     def _keep(self, run: str, reading: Reading) -> RunState:
         state = self._runs[run] = reading.state()
+        state.dangerous.update(self._counts.pop(run, {}))
         self._approvals.restore(reading.questions.values())
         self._forget_idle_runs()
         return state
@@ -113,8 +145,9 @@ class Desk:
         """Beyond a bound, drop the oldest runs that nothing depends on; a journal that survives can give them back."""
         surplus = len(self._runs) - _MOST_RUNS
         if surplus > 0:
-            for run in [run for run, state in self._runs.items() if state.idle][:surplus]:
+            for run in [run for run, state in self._runs.items() if state.idle and not self.is_busy(run)][:surplus]:
                 del self._runs[run]
+                self._writer.journal.let_go(run)
 
     def flight(
         self,
@@ -178,9 +211,22 @@ class Desk:
             for event in self._writer.journal.read(call=approval_id):
                 if event.kind == "call.suspended":
                     self.state(event.run)
-        question = self._approvals.answer(approval_id, allow=allow, by=clean(by))
-        body = Reason(reason=question.by, status="allowed" if allow else "refused", details={"approval": approval_id})
-        self._writer.write(Draft(kind="approval.answered", run=question.run, body=body, call=approval_id))
+        self.answered(self.closing(approval_id), allow=allow, by=by)
+
+    def closing(self, approval_id: str) -> Question:
+        """The open question of this id.
+
+        Raises:
+            UsageError: There is none.
+        """
+        return self._approvals.unanswered(approval_id)
+
+    def answered(self, question: Question, *, allow: bool, by: str, cause: int = 0) -> None:
+        """Allow the call once, or close the question; and record that."""
+        body = Reason(reason=clean(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
+        parents = (cause,) if cause else ()
+        self._writer.write(Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents))
+        question.allowed, question.by = allow, clean(by)
 
     def hook_failed(self, hook: Hook, why: str) -> None:
         log.warning("The hook %r failed: %s", hook.title, why)

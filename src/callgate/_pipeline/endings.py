@@ -16,8 +16,8 @@ from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
 from callgate._pipeline.unfinished import told_as_unknown
 from callgate._signals import Control
-from callgate.calls import Aborted, Answered, Outcome, Restarted, Suspended, ToolResult
-from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Suspended, ToolResult
+from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.events import Bus
 from callgate.protocols import Journal, RestartHandler
 from callgate.route import ApprovedCall
@@ -90,6 +90,12 @@ class Endings:
             case _:
                 return self._fault(flight, error, name)
 
+    def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
+        """The outcome of a call whose run cannot be written to: it never came onto the record, and nothing happened."""
+        log.error("The call %s was not run: %s", clean(raw.name), error)
+        told = RecordFailed(f"It was not run: {error}", code=error.code)
+        return Answered(self._normaliser.refusal(raw, "", clean(raw.name or ""), told))
+
     def cancelled(self, flight: Flight, why: str) -> None:
         """Nobody will take the outcome, but the record has the end."""
         status = "unknown" if flight.started else "not_started"
@@ -110,8 +116,9 @@ class Endings:
             return self._refused(
                 flight, CallFailed(f"{name} was not run: {type(error).__name__} in the engine. Tell the operator.", code=code), name
             )
+        why = f" ({error})" if isinstance(error, RecordFailed) else ""
         unknown = OutcomeUnknown(
-            f"{name} ran, but what came of it could not be kept. Do not repeat the call; tell the operator.", code=code
+            f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
         )
         return self._refused(flight, unknown, name)
 

@@ -85,8 +85,9 @@ class Executor:
 
     def _ran(self, flight: Flight, approved: ApprovedCall) -> Coroutine[Any, Any, Ran]:
         flight.start_clock(self._clock.monotonic() + self._timeout_s)
-        start = self._runners.start(approved.call.tool.runner)
-        return run(approved, self._desk.context(flight, approved), start, flight, self._clock, self._grace_s)
+        tool = approved.call.tool
+        start, claims = self._runners.start(tool.runner), tool.effect != "none" and self._runners.claims(tool.runner)
+        return run(approved, self._desk.context(flight, approved), start, flight, self._clock, self._grace_s, claims=claims)
 
     async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
         """The run of a call with an effect, between two looks at what it writes."""

@@ -94,7 +94,9 @@ class Flight(Struct, kw_only=True, eq=False):
     def received(self) -> None:
         self.on_record = True
         if self.unfinished is not None:
-            self.write("call.resumed", Reason(reason="its run was resumed", status="started" if self.unfinished.started else "not_started"))
+            self.write(
+                "call.resumed", Reason(reason="its run was resumed", status="not_started" if self.unfinished.unstarted else "started")
+            )
             return
         body = ReceivedCall(self.raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
         self.write("call.received", body if type(self.raw.arguments) is str else body.encode())
@@ -104,20 +106,31 @@ class Flight(Struct, kw_only=True, eq=False):
         self.encoded = approved.encoded
         self.write("call.verdict", Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval))
 
-    def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int:
+    def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool = False) -> int:
         tool = approved.call.tool
         body = Started(
             tool=tool.name, effect=tool.effect, key=approved.key, runner=tool.runner, timeout_s=timeout_s, asked_hash=self.asked_hash
         )
         if tool.effect != "none":
-            body = replace(body, arguments_hash=arguments_hash(approved.encoded))
+            body = replace(body, arguments_hash=arguments_hash(approved.encoded), claims=claims)
         if self.tick:
             body = replace(body, tick=self.tick)
         self.doubtful = False
         self._made = None
-        if self.unfinished is not None:
-            attempt += self.unfinished.attempts
-        return self.write("call.started", body, attempt)
+        return self.write("call.started", body, self._numbered(attempt))
+
+    async def claimed(self, attempt: int) -> None:
+        """A runner outside this process is about to enter the tool's code: on record first, or it may not.
+
+        Raises:
+            RecordFailed: It is not.
+        """
+        await self.durable(self.write("call.claimed", Reason(reason="a worker has it"), self._numbered(attempt)))
+        self.started = True
+
+    def _numbered(self, attempt: int) -> int:
+        """The attempt's number among all that there were, in earlier processes too."""
+        return attempt if self.unfinished is None else attempt + self.unfinished.attempts
 
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s), attempt)

@@ -6,8 +6,10 @@ then as now. Redaction sits before the journal. Decides nothing; a journal that 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,7 +18,7 @@ from msgspec.structs import replace
 from callgate._json import canonical
 from callgate._redact import Redactor
 from callgate.calls import Note, RawCall, Scope, ToolResult
-from callgate.errors import RecordFailed
+from callgate.errors import LeaseLost, RecordFailed
 from callgate.events import Bus, Draft, encoded
 from callgate.protocols import Execution, Journal
 
@@ -33,9 +35,11 @@ __all__ = [
     "conversation_run",
     "decode_reason",
     "decode_result",
+    "off_loop",
     "valid_text",
 ]
 
+T = TypeVar("T")
 _MAX_RAW = 65_536
 _MAX_TEXT = 4_096
 _NO_SCOPE = Scope()
@@ -150,6 +154,8 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Of the arguments as they were handed in; set where the call has a key by which it is known again."""
     tick: str = ""
     """The tick whose dangerous calls this one counts among; empty where they are not counted."""
+    claims: bool = False
+    """Whether `call.claimed` follows before the tool's code is entered."""
 
     def encode(self) -> bytes:
         return canonical(replace(self, timeout_s=round(self.timeout_s, 3)))
@@ -203,12 +209,14 @@ class Writer:
             draft = replace(draft, body=_redacted(encoded(draft.body), self.redactor))
         try:
             position = self.journal.append(draft)
+        except LeaseLost as error:
+            raise RecordFailed(str(error), code=error.code) from error
         except Exception as error:
             raise RecordFailed(
                 f"The record could not be written ({type(error).__name__}: {error}). Nothing is run until it can be; tell the operator."
             ) from error
         if self.bus.busy:
-            for event in self.journal.read(after=position - 1, limit=1):
+            for event in self.journal.read(run=draft.run, newest_first=True, limit=1):
                 self.bus.publish(draft.kind, event)
         return position
 
@@ -220,10 +228,17 @@ class Writer:
         """
         try:
             await self.journal.durable(position)
+        except LeaseLost as error:
+            raise RecordFailed(str(error), code=error.code) from error
         except Exception as error:
             raise RecordFailed(
                 f"The record could not be made durable ({type(error).__name__}: {error}). Nothing is run until then; tell the operator."
             ) from error
+
+
+async def off_loop(journal: Journal, read: Callable[[], T]) -> T:
+    """What reading a journal gives; in a thread where it waits for a server, so that nothing else does."""
+    return await asyncio.to_thread(read) if journal.remote else read()
 
 
 decode_reason = msgspec.json.Decoder(Reason).decode

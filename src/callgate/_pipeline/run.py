@@ -1,8 +1,9 @@
 """Start the tool: attempts, per-attempt timeout, the call's deadline, the kill race, and the waits between attempts.
 
 Takes only an `ApprovedCall`. The intent of an attempt is recorded before the tool's code is entered, and on disk before that where the
-call has effects. A `once` call is never started again after it may have started. What came of it is data; whether that is a success is
-for `check` to say. Knows nothing of policies, caches or hooks.
+call has effects; where a worker process has to take it on first, that is a record of its own, the claim, and it is what waits for the disk.
+A `once` call is never started again after it may have started. What came of it is data; whether that is a success is for `check` to say.
+Knows nothing of policies, caches or hooks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._signals import AbortSignal
@@ -44,13 +46,27 @@ class Attempts(Protocol):
     started: bool
     """Whether the tool's code may have been entered."""
 
-    def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float) -> int: ...
+    def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool) -> int: ...
+    async def claimed(self, attempt: int) -> None: ...
     async def durable(self, position: int) -> None: ...
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None: ...
 
 
-async def run(approved: ApprovedCall, context: ToolContext, start: Start, record: Attempts, clock: Clock, grace_s: float) -> Ran:
-    """Run the call to its end: its attempts and the waits between them."""
+async def run(
+    approved: ApprovedCall,
+    context: ToolContext,
+    start: Start,
+    record: Attempts,
+    clock: Clock,
+    grace_s: float,
+    *,
+    claims: bool = False,
+) -> Ran:
+    """Run the call to its end: its attempts and the waits between them.
+
+    Args:
+        claims: Whether the runner claims each attempt before it enters the tool's code.
+    """
     tool, kill, deadline = approved.call.tool, record.kill, record.deadline
     attempt = 1
     while True:
@@ -60,14 +76,17 @@ async def run(approved: ApprovedCall, context: ToolContext, start: Start, record
             return Ran(_not_started(kill), attempt - 1)
         if tool.timeout_s is not None and tool.timeout_s < timeout_s:
             timeout_s = tool.timeout_s
-        position = record.attempt_started(approved, attempt, timeout_s)
-        if tool.effect != "none":
+        position = record.attempt_started(approved, attempt, timeout_s, claims=claims)
+        if tool.effect != "none" and not claims:
             await record.durable(position)
             now = clock.monotonic()
-        record.started = True
+        record.started = not claims
         context.attempt = attempt
         context.deadline = now + timeout_s
-        begun = start(RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill))
+        request = RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill)
+        if claims:
+            request = replace(request, claim=partial(record.claimed, attempt))
+        begun = start(request)
         execution = begun if isinstance(begun, Execution) else await begun
         if execution.status == "returned":
             return Ran(execution, attempt)

@@ -38,7 +38,9 @@ class Unfinished(Struct, frozen=True, kw_only=True):
     """Of its latest event."""
     name: str = ""
     started: Started | None = None
-    """Its intent, which is also its claim; None where it never started."""
+    """Its intent, which is also its claim unless it says otherwise; None where it never started."""
+    taken: bool = False
+    """Whether a runner outside the process had claimed it."""
     started_ns: int = 0
     """When, in UTC nanoseconds."""
     attempts: int = 0
@@ -48,7 +50,12 @@ class Unfinished(Struct, frozen=True, kw_only=True):
     @property
     def claimed(self) -> bool:
         """Whether it may have taken effect."""
-        return self.started is not None and self.started.effect != "none"
+        return not self.unstarted and self.started is not None and self.started.effect != "none"
+
+    @property
+    def unstarted(self) -> bool:
+        """Whether its tool's code was certainly not entered."""
+        return self.started is None or (self.started.claims and not self.taken)
 
 
 def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
@@ -69,6 +76,8 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
         known = msgspec.structs.replace(known, position=event.position)
         if event.kind == "call.verdict":
             verdicts[event.call] = bytes(_verdict(event.body).arguments)
+        elif event.kind == "call.claimed":
+            known = msgspec.structs.replace(known, taken=True)
         elif event.kind == "call.started":
             known = _begun(known, event, verdicts.get(event.call, b""))
         found[event.call] = known

@@ -68,6 +68,10 @@ class Runners:
             start = self._starts[name] = runner.begin if isinstance(runner, InstantRunner) else runner.run
         return start
 
+    def claims(self, name: RunnerName) -> bool:
+        """Whether the runner of this name claims an attempt when it is there for it; see `RunRequest.claim`."""
+        return bool(getattr(self.pick(name), "claims", False))
+
     def pick(self, name: RunnerName) -> Runner:
         """The runner of this name.
 

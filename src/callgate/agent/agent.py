@@ -9,12 +9,14 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from msgspec.structs import replace
 
 from callgate._limits import Limits, silence_from_environment
+from callgate._pipeline.record import off_loop
 from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._runners.guard import Guards
 from callgate.agent.events import AgentEvent
@@ -213,7 +215,8 @@ class Agent(Runs):
         from callgate.agent.resume import GoesOn
 
         name = run if isinstance(run, str) else run.run
-        with self.engine.at_work(name, alone=True):
+        with self.engine.at_work(name, None if isinstance(run, str) else run.conversation, alone=True):
+            await self.engine.open(_NOWHERE if not name else Scope(run=name))
             if isinstance(run, str):
                 return await self._resume_recorded(run, extra, on_event)
             if run.pending is None:
@@ -237,7 +240,7 @@ class Agent(Runs):
         from callgate.agent.recall import recall
         from callgate.agent.resume import GoesOn, nobody_takes_up
 
-        recalled = recall(self.engine.journal, self.engine.blobs, run)
+        recalled = await off_loop(self.engine.journal, partial(recall, self.engine.journal, self.engine.blobs, run))
         if recalled.ended not in ("", "waiting"):
             raise UsageError(f"Run '{run[:80]}' is over: it ended '{recalled.ended}'. Start a new one.")
         began = recalled.began
@@ -262,7 +265,8 @@ class Agent(Runs):
                 phase=began.phase,
                 goes_on=goes_on,
             )
-            return await self._run(start)
+            with self.engine.at_work(run, scope.conversation):
+                return await self._run(start)
 
     def _later(self, conversation: str, recalled: Recalled) -> History:
         """The conversation as this agent remembers it, if it has gone on since; else as the record has it."""

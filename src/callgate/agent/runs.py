@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from callgate._conversations import Conversations
 from callgate._json import decode
+from callgate._pipeline.record import off_loop
 from callgate._signals import is_own_failure
 from callgate.agent.deadline import in_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
@@ -66,12 +67,17 @@ class Runs(Parts):
 
     async def _in_turn(self, task: str | UserMessage, wish: Wish, scope: Scope) -> RunResult:
         """Have a run of its own, in its conversation's turn."""
+        given = bool(scope.run)
         run = scope.run or f"run-{self.engine.clock.new_id()}"
         scope = replace(scope, run=run, conversation=wish.conversation or run, provider=self.model.provider)
         message = UserMessage(task) if isinstance(task, str) else task
         if not isinstance(message, UserMessage):
             raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")
-        with self.engine.at_work(run):
+        with self.engine.at_work(run, scope.conversation):
+            try:
+                await self.engine.open(scope, new=not given)
+            except RecordFailed as error:
+                return _ended(tuple(wish.history or ()), scope, Ending("error", str(error)))
             return await self._in_conversation(message, wish, scope)
 
     async def _in_conversation(self, message: UserMessage, wish: Wish, scope: Scope) -> RunResult:
@@ -96,12 +102,13 @@ class Runs(Parts):
     async def _run(self, start: Start) -> RunResult:
         """Have the turn, from its first event on record to its last; one that was drained from its queue never begins."""
         if start.place.drained:
-            return _ended(start, Ending("stopped_by_user", start.place.drained))
+            return _ended(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
         control, conversation = self.engine.control, start.scope.conversation
         if not start.place.queued:
             control.end_turn(conversation)
         if start.goes_on is not None:
             control.take_over_errors(conversation, start.goes_on.errors)
+        self.engine.begin(start.scope.run)
         deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
         record = RunRecord(self.engine, start.scope.run, start.phase)
         try:
@@ -112,7 +119,9 @@ class Runs(Parts):
             control.end_turn(conversation)
             if deaf is not None:
                 deaf()
-        result = self._end(record, start.history, result)
+        if why := self.engine.why_lost(start.scope.run):
+            result = replace(result, status="failed", turn_status="error", reason=why)
+        result = await self._end(record, start.history, result)
         if start.on_event is not None:
             start.on_event(RunEnded(result))
         return result
@@ -122,7 +131,7 @@ class Runs(Parts):
         parts, goes_on = self._parts(start, record), start.goes_on
         turn = Turn(parts, goes_on.course() if goes_on is not None else None)
         try:
-            self._begin(record, start)
+            await self._begin(record, start)
             async with in_time(parts.account, self.engine.clock, self.engine.control, start.scope.conversation):
                 ending = await self._work(turn, goes_on)
                 return await self._typed(turn, ending) if self._output is not None else turn.result(ending)
@@ -135,10 +144,12 @@ class Runs(Parts):
                 raise
             return turn.result(Ending("error", "the model cancelled itself; nobody had asked it to stop"))
 
-    def _begin(self, record: RunRecord, start: Start) -> None:
+    async def _begin(self, record: RunRecord, start: Start) -> None:
         """Put on record that the run begins, or goes on, and add its task to the conversation."""
         history, scope, goes_on, exposure = start.history, start.scope, start.goes_on, start.exposure
-        known = history.recorded if goes_on is None else self._recorded(history, scope.run)
+        if history.recorded:
+            history.recorded = await self.engine.placed(history.recorded)
+        known, begun = (history.recorded, False) if goes_on is None else await self._on_record(history, scope.run, goes_on)
         body = Began(
             task=start.task,
             model=f"{self.model.provider}:{self.model.name}",
@@ -151,12 +162,20 @@ class Runs(Parts):
             after=known if goes_on is None else 0,
             history=() if known else tuple(history.messages),
         )
-        if goes_on is None or not (goes_on.last or self._has_begun(scope.run)):
+        if goes_on is None or not begun:
             record.began(body)
         else:
             record.resumed(body, goes_on.last)
         if start.task is not None:
             history.add(start.task)
+
+    async def _on_record(self, history: History, run: str, goes_on: GoesOn) -> tuple[int, bool]:
+        """How much of the conversation the record of this run has, and whether it has its beginning."""
+
+        def looked_up() -> tuple[int, bool]:
+            return self._recorded(history, run), bool(goes_on.last) or self._has_begun(run)
+
+        return await off_loop(self.engine.journal, looked_up)
 
     def _has_begun(self, run: str) -> bool:
         return any(event.kind == "run.began" for event in self.engine.journal.read(run=run))
@@ -172,13 +191,14 @@ class Runs(Parts):
             return await turn.go_on(goes_on.open, goes_on.left)
         return await (turn.resume(goes_on.pending) if goes_on is not None and goes_on.pending is not None else turn.run())
 
-    def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
+    async def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
+        """The result as it is on record, or as it would have to be."""
         try:
             record.ended(result)
         except RecordFailed as error:
             log.error("%s", error)
-        history.recorded = record.last
-        return replace(result, recorded=record.last)
+        history.recorded = await self.engine.placed(record.last) if record.last else 0
+        return replace(result, recorded=history.recorded)
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:
         """Read the answer as its type; one that is not goes back to the model, a few times."""
@@ -222,14 +242,13 @@ class Runs(Parts):
             self._histories.popitem(last=False)
 
 
-def _ended(start: Start, ending: Ending) -> RunResult:
+def _ended(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:
     """The result of a run that never began, or did not go on: what waited for a human still waits on record."""
-    scope = start.scope
     return RunResult(
         status=RUN_STATUS[ending.status],
         turn_status=ending.status,
         reason=ending.reason,
-        messages=tuple(start.history.messages),
+        messages=tuple(messages),
         run=scope.run,
         conversation=scope.conversation,
     )

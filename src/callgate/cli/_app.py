@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 import callgate
 from callgate.cli import _exits
 from callgate.cli._consoles import say
+from callgate.cli._inbox_app import add_inbox
 from callgate.cli._memory_app import memory_app
 from callgate.cli._record import default_journal, default_memory
 from callgate.cli._replay_words import replay as replay_words
@@ -48,6 +49,7 @@ app.command(tools_app)
 app.command(log_app)
 app.command(memory_app)
 add_undo(app)
+add_inbox(app)
 
 app.command(run_words, name="run")
 app.command(resume_words, name="resume")

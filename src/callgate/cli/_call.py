@@ -135,7 +135,7 @@ class _Terminal:
         return calls[-1] if calls else None
 
     def _show(self, outcome: Outcome, summary: CallSummary | None) -> None:
-        shown = Shown(where=str(self._record.path or ""), more=self._record.show_command(summary.uid if summary else self._engine.run))
+        shown = Shown(where=self._record.name, more=self._record.show_command(summary.uid if summary else self._engine.run))
         if self._options.json:
             print_json(_as_json(outcome, summary))
         elif isinstance(outcome, Answered):

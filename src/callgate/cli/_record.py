@@ -1,12 +1,15 @@
 """Where the command line keeps its record: `.callgate/` in the current folder, unless it is told another place.
 
 Beside the work, so that `callgate log` in the same folder finds it, and two projects never wait for each other. The journal's folder also
-holds what belongs to it: large results and the persistent cache.
+holds what belongs to it: large results and the persistent cache. A `postgresql://` address names a journal on a server; large results stay
+in `.callgate/` here then.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,10 +20,11 @@ from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, Journal
 
-__all__ = ["MEMORY", "Record", "default_journal", "default_memory"]
+__all__ = ["MEMORY", "Record", "default_journal", "default_memory", "without_password"]
 
 MEMORY = ":memory:"
 _VARIABLE = "CALLGATE_JOURNAL"
+_PASSWORD = re.compile(r"(://[^:@/?]*):[^@/?]*(?=@)|(?<=[?&])password=[^&]*&?")
 _BESIDE = ("blobs", "cache.db", "cache.db-wal", "cache.db-shm")
 
 
@@ -34,13 +38,20 @@ def default_memory() -> str:
     return os.environ.get("CALLGATE_MEMORY", "")
 
 
+def without_password(place: str) -> str:
+    """A journal's place as it may be shown: what libpq asks for else comes from `PGPASSWORD` or `.pgpass`."""
+    return _PASSWORD.sub(lambda found: found[1] or "", place).rstrip("?&") if is_url(place) else place
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """What one command writes to."""
 
     journal: Journal
     blobs: BlobStore
+    name: str
+    """What commands call it by; empty: in memory, gone with the command."""
     path: Path | None
-    """None: in memory, gone with the command."""
+    """None: not in a file."""
 
     @classmethod
     def open(cls, place: str) -> Record:
@@ -50,17 +61,18 @@ class Record(Struct, frozen=True, kw_only=True):
             UsageError: It cannot be written; says why and what to give instead.
         """
         if place == MEMORY:
-            return cls(journal=MemoryJournal(), blobs=MemoryBlobs(), path=None)
+            return cls(journal=MemoryJournal(), blobs=MemoryBlobs(), name="", path=None)
         refuse_odd_text(journal=place)
         if is_url(place):
-            raise UsageError(
-                f"Commands record in a file, not on a server: {place.partition('?')[0].rpartition('@')[2][:80]}. Give --journal FILE."
-            )
+            from callgate._journal import PostgresJournal
+
+            blobs = DirectoryBlobs(Path(".callgate") / "blobs")
+            return cls(journal=PostgresJournal(place), blobs=blobs, name=without_password(place), path=None)
         import apsw
 
         path = Path(place)
         try:
-            return cls(journal=SqliteJournal(path), blobs=DirectoryBlobs(path.parent / "blobs"), path=path)
+            return cls(journal=SqliteJournal(path), blobs=DirectoryBlobs(path.parent / "blobs"), name=str(path), path=path)
         except (OSError, apsw.Error) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise UsageError(f"The journal {path} cannot be written: {why}. Give another file with --journal, or {MEMORY}.") from error
@@ -73,7 +85,7 @@ class Record(Struct, frozen=True, kw_only=True):
 
     def show_command(self, identity: str) -> str:
         """The command that shows more about a call or a run."""
-        if self.path is None:
+        if not self.name:
             return "in memory, gone now; keep one with --journal FILE"
-        option = "" if str(self.path) == default_journal() else f" --journal {self.path}"
+        option = "" if self.name == default_journal() else f" --journal {shlex.quote(self.name)}"
         return f"callgate log show {identity}{option}"

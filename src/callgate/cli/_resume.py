@@ -13,9 +13,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._journal import is_url
 from callgate._specs import load_tools
 from callgate.agent import AgentEvent, RunResult
 from callgate.agent.recall import Recalled, recall
+from callgate.calls import Scope
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._memory import open_memory
 from callgate.cli._record import MEMORY, Record
@@ -39,7 +41,7 @@ def resume_run(run: str, options: RunOptions, answers: Answers) -> int:
     both = sorted(set(answers.allow) & set(answers.deny))
     if both:
         raise UsageError(f"{both[0]} is both allowed and denied. Say one of them.")
-    if options.journal == MEMORY or not Path(options.journal).is_file():
+    if options.journal == MEMORY or not (is_url(options.journal) or Path(options.journal).is_file()):
         raise UsageError(f"There is no journal at {options.journal}. Give the one that the run was recorded in, with --record FILE.")
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
     memory = open_memory(options.memory)
@@ -63,11 +65,12 @@ class _Resumed(TerminalRun):
         """Give the answers, then go on; the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
         try:
+            await self._engine.open(Scope(run=run.run))
             for approval_id in answers.allow:
                 self._engine.answer(approval_id, allow=True, by="the person at the terminal")
             for approval_id in answers.deny:
                 self._engine.answer(approval_id, allow=False, by="the person at the terminal")
-        except UsageError:
+        except CallgateError:
             await self._engine.close()
             await self._model.close()
             raise

@@ -192,7 +192,7 @@ class TerminalRun:
             model=f"{self._model.provider}:{self._model.name}",
             tools=tuple(self._engine.tools.names()),
             workspace=self._workspace,
-            record=str(self._record.path or ""),
+            record=self._record.name,
         )
 
     def _over(self, result: RunResult, failed: int) -> Told:
@@ -209,7 +209,7 @@ class TerminalRun:
             output_tokens=spent.output_tokens,
             seconds=round(spent.wall_s, 3),
             run=self._run,
-            record=str(self._record.path or ""),
+            record=self._record.name,
         )
 
     def _say_where(self, result: RunResult) -> None:
@@ -219,12 +219,12 @@ class TerminalRun:
             say("Nothing that was asked about has run. Say yes or no at a terminal, with --allow or --deny, or in a file of rules:", "cyan")
             for line in self._how_to_go_on(result):
                 say(f"  {line}")
-        if self._record.path is not None:
-            say(f"  record  {self._record.path}", "dim")
+        if self._record.name:
+            say(f"  record  {self._record.name}", "dim")
         say(f"  more    {self._record.show_command(result.run)}", "dim")
 
     def _how_to_go_on(self, result: RunResult) -> list[str]:
-        if self._record.path is None:
+        if not self._record.name:
             return [shlex.join(("callgate", "run", *self._options.words))]
         approvals = result.pending.approvals if result.pending is not None else ()
         words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
@@ -235,7 +235,7 @@ class TerminalRun:
         )
         words += [word for name, value in named if value for word in (name, value)]
         words += [word for tools in given.tools if given.tools != ("builtin",) for word in ("--tools", tools)]
-        words += [] if str(self._record.path) == default_journal() else ["--record", str(self._record.path)]
+        words += [] if self._record.name == default_journal() else ["--record", self._record.name]
         return [shlex.join(("callgate", "resume", result.run, *words))]
 
     def _code(self, result: RunResult) -> int:

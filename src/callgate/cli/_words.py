@@ -13,7 +13,7 @@ __all__ = ["Actor", "AsJson", "CausedBy", "Field", "Journal", "Kind", "MemoryFil
 Journal = Annotated[
     str | None,
     Parameter(
-        help="The journal's file; `log` also reads a `postgresql://` address; `:memory:` keeps none."
+        help="The journal's file; a `postgresql://` address names one on a server; `:memory:` keeps none."
         " Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."
     ),
 ]

@@ -10,7 +10,7 @@ import asyncio
 import codecs
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -52,14 +52,18 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     """Takes progress and output: the text, and its stream."""
     on_late: Callable[[Execution], None] | None = None
     """Takes what the tool answered after the attempt had ended."""
+    claim: Callable[[], Awaitable[None]] | None = None
+    """Awaited once a worker is there, before it gets the call."""
 
 
 class ProcessRunner:
-    """Runs a tool in a warm process of its own.
+    """Runs a tool in a warm process of its own. An attempt may wait for a free one, so the claim of it is a record of its own.
 
     Raises:
         UsageError: On Windows, where a tree of processes cannot be ended.
     """
+
+    claims = True
 
     def __init__(self, limits: Limits, clock: Clock, process_limits: ProcessLimits | None = None, on_late: OnLate | None = None) -> None:
         require_support()
@@ -93,6 +97,7 @@ class ProcessRunner:
             kill=request.kill,
             report=request.context.report,
             on_late=None if self._on_late is None else partial(self._on_late, request.context.uid),
+            claim=request.claim,
         )
 
     async def carry_out(self, work: Work) -> Execution:
@@ -127,6 +132,13 @@ class ProcessRunner:
     async def _run_in(self, link: Link, work: Work, body: bytes) -> Execution:
         attempt = _Attempt(self, link, work)
         link.listener = attempt
+        try:
+            await attempt.claim()
+        except BaseException:
+            if attempt.open:
+                attempt.open = False
+                self._pool.give_back(link)
+            raise
         link.send(b"C", body)
         try:
             execution = await attempt.wait.get()
@@ -174,6 +186,11 @@ class _Attempt:
         self._begun = False
         self._tail = Tail()
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
+
+    async def claim(self) -> None:
+        """Have it put on record that this worker gets the call now."""
+        if self._work.claim is not None:
+            await self._work.claim()
 
     def heard(self, kind: bytes, body: bytes) -> None:
         try:

@@ -1,0 +1,114 @@
+"""A journal from beside, for whoever writes to its inbox: no lease, no number, no place in the chain.
+
+Needs nothing of the holder but the tables. Knows neither questions nor what a stop does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from callgate._journal.leases import Ask, Ground
+from callgate._journal.letters import ADD_LETTER, FATE, HOLDER
+from callgate._journal.reading import is_url
+from callgate._journal.rows import Value
+from callgate.errors import UsageError
+
+__all__ = ["Outside", "outside"]
+
+_FIRST_WITH_INBOX: Final = 3
+_LONGEST: Final = 2_000
+"""Characters of each word."""
+
+
+class Outside:
+    """What may be asked of a journal and put to it from beside."""
+
+    def __init__(self, ask: Ask, ground: Ground) -> None:
+        self._ask = ask
+        self._ground = ground
+
+    def post(self, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
+        """Put a row into the inbox; its id."""
+        words = (word.encode("utf-8", "backslashreplace").decode()[:_LONGEST] for word in (run, kind, target, actor, reason))
+        return int(self._ask(ADD_LETTER, (*words, at_ns))[0][0])
+
+    def folded(self, letter: int) -> int:
+        """The position of the event that a row became; 0 while it waits."""
+        rows = self._ask(FATE, (letter,))
+        return int(rows[0][0]) if rows else 0
+
+    def holder(self, run: str) -> str:
+        """Who works on a run; empty for nobody."""
+        for number, who, expires_ns in self._ask(HOLDER, (run,)):
+            if expires_ns > self._ground.now_ns(self._ask) and self._ground.lives(self._ask, number):
+                return str(who)
+        return ""
+
+
+@contextmanager
+def outside(where: str | Path) -> Iterator[Outside]:
+    """A journal's file or `postgresql://` address, for a moment.
+
+    Raises:
+        UsageError: There is none, or it has no inbox.
+    """
+    with _on_server(str(where)) if is_url(where) else _in_file(Path(where)) as found:
+        yield found
+
+
+def _old(where: str, version: int) -> UsageError:
+    return UsageError(
+        f"{where} has no inbox yet: a callgate that knew none wrote it (version {version}). Whoever opens it next, as `callgate resume`"
+        " does, gives it one."
+    )
+
+
+@contextmanager
+def _in_file(path: Path) -> Iterator[Outside]:
+    import apsw
+
+    from callgate._journal.lockfile import LockFile
+    from callgate._journal.sqlite import MachineTime, SqliteReader
+
+    SqliteReader(path).close()  # refuses what is no journal, in its own words
+    lock = LockFile(path.resolve())
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.set_busy_timeout(30_000)
+        connection.execute("PRAGMA synchronous=FULL")
+        version = int(connection.execute("PRAGMA user_version").get)
+        if version < _FIRST_WITH_INBOX:
+            raise _old(str(path), version)
+
+        def ask(sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+            return connection.execute(sql, values).fetchall()
+
+        yield Outside(ask, MachineTime(lock))
+    except apsw.Error as error:
+        raise UsageError(f"{path} cannot be written to: {error}. Check its rights, and the disk.") from error
+    finally:
+        connection.close()
+        lock.close()
+
+
+@contextmanager
+def _on_server(url: str) -> Iterator[Outside]:
+    from callgate._journal.postgres import PostgresReader, ServerTime
+    from callgate._journal.server import opening, sql, storable
+
+    reader = PostgresReader(url)
+    try:
+        with opening(reader.place):
+            if reader.version < _FIRST_WITH_INBOX:
+                raise _old(reader.place.name, reader.version)
+
+            def ask(text: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+                cursor = reader.connection.execute(sql(text), [storable(one) if isinstance(one, str) else one for one in values])
+                return cursor.fetchall()
+
+            yield Outside(ask, ServerTime(reader.place))
+    finally:
+        reader.close()

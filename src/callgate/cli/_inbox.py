@@ -1,0 +1,121 @@
+"""`callgate approvals`, `approve`, `deny`, `stop` and `kill`: say something to a run from any terminal.
+
+What was said is put into the journal's inbox. Whoever works on the run takes it in, and this waits a moment for that, so that it can be
+told; where nobody does, it says how the run goes on.
+"""
+
+from __future__ import annotations
+
+import getpass
+import math
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from callgate import inbox
+from callgate._printable import one_line
+from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._consoles import grid, output, print_json, say
+from callgate.cli._record import MEMORY, default_journal, without_password
+from callgate.errors import UsageError
+from callgate.inbox import Fate, Posted, Waiting
+
+__all__ = ["Words", "list_waiting", "tell"]
+
+_DO: dict[str, Callable[..., Posted]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
+_DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
+_LATER = {
+    "approve": "The call runs when it is handed in again, or its run goes on",
+    "deny": "The call is refused when it is handed in again, or its run goes on",
+    "stop": "It stops as soon as somebody goes on with it",
+    "kill": "It ends as soon as somebody goes on with it",
+}
+_MOST_WAIT_S = 3_600.0
+
+
+class Words(Struct, frozen=True, kw_only=True):
+    """What was typed."""
+
+    what: str
+    target: str
+    reason: str
+    by: str
+    wait_s: float
+    journal: str
+    json: bool
+
+
+def list_waiting(journal: str, *, json: bool) -> int:
+    """Show what waits for a human; the exit code."""
+    _refuse_memory(journal)
+    found = inbox.waiting(journal)
+    if json:
+        for one in found:
+            print_json(msgspec.to_builtins(one))
+        return _exits.OK
+    if not found:
+        say("Nothing waits for a human.")
+        return _exits.OK
+    table = grid("approval", "tool", "arguments", "question", "expires", "worked on by")
+    for one in found:
+        table.add_row(*_row(one))
+    output().print(table, soft_wrap=False)
+    say("`callgate approve APPROVAL` or `callgate deny APPROVAL` answers one; `callgate log show APPROVAL` tells more.")
+    return _exits.OK
+
+
+def _row(one: Waiting) -> tuple[str, ...]:
+    expires = datetime.fromtimestamp(one.expires_ns / 1e9, UTC).astimezone().strftime("%m-%d %H:%M")
+    return (
+        one_line(one.approval),
+        one_line(one.tool, 40),
+        one_line(one.arguments, 80),
+        one_line(one.question, 120),
+        expires,
+        one.held_by or "nobody",
+    )
+
+
+def tell(words: Words) -> int:
+    """Say it; the exit code."""
+    refuse_odd_text(target=words.target, reason=words.reason, by=words.by)
+    _refuse_memory(words.journal)
+    if not 0 <= words.wait_s <= _MOST_WAIT_S or math.isnan(words.wait_s):
+        raise UsageError(f"--wait {words.wait_s:g} cannot be. Give seconds from 0 to {_MOST_WAIT_S:.0f}.")
+    posted = _DO[words.what](words.journal, words.target, by=words.by or _login(), reason=words.reason)
+    fate = inbox.fate(words.journal, posted.id, wait_s=words.wait_s) if posted.held_by else Fate()
+    if words.json:
+        status = "refused" if fate.refused else "taken" if fate.position else "waiting"
+        print_json({"status": status, **msgspec.to_builtins(posted), "position": fate.position, "refused": fate.refused})
+    else:
+        _say(words, posted, fate)
+    return _exits.FAILED if fate.refused else _exits.OK
+
+
+def _say(words: Words, posted: Posted, fate: Fate) -> None:
+    target = one_line(words.target, 120)
+    if fate.refused:
+        say(f"{posted.held_by}, which works on the run, refused it: {fate.refused}", "red")
+    elif fate.position:
+        say(f"{_DONE[words.what]} {target}: {posted.held_by} has taken it in (event {fate.position}).")
+    elif posted.held_by:
+        say(f"Said. {posted.held_by} works on the run and has not taken it in yet; it will, or whoever goes on with the run.", "yellow")
+    else:
+        option = "" if words.journal == default_journal() else f" --record {shlex.quote(without_password(words.journal))}"
+        say(f"Said. Nobody works on run {one_line(posted.run, 120)} now. {_LATER[words.what]}: `callgate resume {posted.run}{option}`.")
+
+
+def _refuse_memory(journal: str) -> None:
+    if journal == MEMORY:
+        raise UsageError("A journal in memory belongs to one process; nobody can say anything to it from outside. Give --journal FILE.")
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody at a terminal"

@@ -1,0 +1,86 @@
+"""`callgate approvals`, `approve`, `deny`, `stop`, `kill`: the real commands, beside a run in another process or before it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate.testing import Call, Item, ScriptedServer
+from tests.cli.shell import command, environment
+from tests.cli.test_resume import CRM, DONE, PAYS, ended, paid, told, waiting_run
+
+STANDS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
+
+
+@pytest.mark.parametrize(("answer", "effects"), [("approve", ["A7 12"]), ("deny", [])])
+async def test_a_question_is_answered_at_another_terminal_and_the_run_goes_on(folder: Path, answer: str, effects: list[str]) -> None:
+    async with ScriptedServer([PAYS, DONE]) as server:
+        waits = await waiting_run(folder, server)
+        listed = await ended(folder, "approvals", "--json")
+        (question,) = listed.lines
+        assert (question["tool"], question["run"], question["held_by"]) == ("refund", waits["run"], "")
+        shown = await ended(folder, "approvals")
+        assert (question["approval"] in shown.out, "nobody" in shown.out) == (True, True)
+        said = await ended(folder, answer, question["approval"], "--reason", "checked", "--by", "carol")
+        assert said.code == 0
+        assert f"callgate resume {waits['run']}" in said.err
+        done = await ended(folder, "resume", waits["run"], "--base-url", server.url, *CRM, "--json")
+    assert (done.code, told(done, "run_ended")["status"], paid(folder)) == (0, "completed", effects)
+    assert "Nothing waits" in (await ended(folder, "approvals")).err
+    kinds = [line["kind"] for line in (await ended(folder, "log", "export")).lines]
+    assert (kinds.count("inbox.taken"), kinds.count("approval.answered")) == (1, 1)
+    again = await ended(folder, answer, question["approval"])
+    assert again.code == 2
+    assert "answered" in again.err
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_a_run_in_another_process_is_ended(folder: Path, end: str) -> None:
+    """A stop lets the call that runs be the last; this one would take ten minutes, so a kill follows."""
+    async with ScriptedServer([STANDS, DONE]) as server:
+        words = command(("run", "Wait.", "--model", "any", "--base-url", server.url, *CRM, "--yes", "--json"))
+        process = await asyncio.create_subprocess_exec(
+            *words, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment()
+        )
+        assert process.stdout is not None
+        run = ""
+        while (line := json.loads(await process.stdout.readline()))["event"] != "call_progress":
+            run = line.get("run", run)
+        resumed = await ended(folder, "resume", run, "--base-url", server.url, *CRM)
+        assert (resumed.code, f"worked on by process {process.pid}" in resumed.err) == (2, True)
+        said = await ended(folder, end, run, "--reason", "wrong task", "--by", "carol", "--wait", "60", "--json")
+        (fate,) = said.lines
+        assert (said.code, fate["status"], fate["held_by"]) == (0, "taken", f"process {process.pid}")
+        if end == "stop":
+            await ended(folder, "kill", run, "--wait", "60")
+        rest = (await process.stdout.read()).decode().splitlines()
+        await process.wait()
+    over: dict[str, Any] = json.loads(rest[-1])
+    assert (over["event"], over["turn_status"]) == ("run_ended", "stopped_by_user")
+    assert "wrong task (carol)" in over["reason"]
+    late = await ended(folder, end, run)
+    assert (late.code, f"There is nothing to {end}" in late.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("approve", "nobody/0/0"), "No question 'nobody/0/0' is on record"),
+        (("deny", "nobody/0/0"), "`callgate approvals` lists what waits"),
+        (("stop", "nobody"), "No run 'nobody' is on record"),
+        (("kill", "nobody", "--wait", "-1"), "--wait -1 cannot be"),
+        (("approvals", "--journal", ":memory:"), "in memory belongs to one process"),
+        (("approvals", "--journal", "absent.db"), "There is no journal at absent.db"),
+        (("approvals", "--journal", "crm.py"), "cannot be read as a journal"),
+    ],
+)
+async def test_what_cannot_be_said_is_one_sentence_with_the_next_step(folder: Path, words: tuple[str, ...], why: str) -> None:
+    await ended(folder, "call", "list_files")
+    done = await ended(folder, *words)
+    assert (done.code, done.out) == (2, "")
+    assert why in " ".join(done.err.split())
+    assert len(done.err.splitlines()) <= 2

@@ -1,0 +1,279 @@
+"""Each run has one runner: who may write it is the store's word, and whoever was overtaken can neither record nor start anything.
+
+DESIGN, "The journal" and "Guarantees": one runner per run, fenced. Over files and servers alike; two openings of one journal stand for two
+processes, which `tests/recovery` shows with real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+import pytest
+
+from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Tool, UsageError, tool
+from callgate.agent import Agent
+from callgate.errors import LeaseLost, RunHeld
+from callgate.events import Draft
+from tests.agent.scripts import Gate, Script, call, says
+from tests.door import call as raw_call
+from tests.door import said
+from tests.journals.server import Server
+from tests.ledger import Ledger
+from tests.patience import soon
+
+Stored = SqliteJournal | PostgresJournal
+Open = Callable[[], Stored]
+Run = Scope(run="order")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: object) -> Open:
+    """Opens one journal as often as it is called."""
+    if request.param == "sqlite":
+        return lambda: SqliteJournal(f"{tmp_path}/journal.db", lease_s=3_000)
+    url = request.getfixturevalue("database")
+    return lambda: PostgresJournal(url, lease_s=3_000)
+
+
+@pytest.fixture
+async def first(place: Open) -> AsyncIterator[Stored]:
+    journal = place()
+    yield journal
+    await journal.close()
+
+
+@pytest.fixture
+async def second(place: Open) -> AsyncIterator[Stored]:
+    journal = place()
+    yield journal
+    await journal.close()
+
+
+def expire(journal: Stored, run: str = "order") -> None:
+    """As if its holder had stood still for long enough, by the store's clock."""
+    sql = f"UPDATE leases SET expires_ns = 1 WHERE run = '{run}'"
+    if isinstance(journal, SqliteJournal):
+        import apsw
+
+        with apsw.Connection(str(journal.path)) as connection:
+            connection.execute(sql)
+        return
+    with journal._place.connect() as connection:
+        connection.execute(sql.encode())
+
+
+def note(n: int, run: str = "order", *parents: int, kind: str = "call.received") -> Draft:
+    return Draft(kind=kind, run=run, call=f"{run}/0/{n}", body=b"%d" % n, parents=parents)
+
+
+def paying(ledger: Ledger) -> Tool:
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        ledger.write(to)
+        return f"paid {to}"
+
+    return pay
+
+
+async def test_a_run_that_somebody_holds_is_refused_with_who_holds_it_and_for_how_long(first: Stored, second: Stored) -> None:
+    assert await first.hold("order")
+    assert not await first.hold("order")
+    with pytest.raises(RunHeld, match=r"Run 'order' is being worked on by process \d+.*, which holds it for \d+ s more") as refused:
+        await second.hold("order")
+    assert refused.value.code == "run_held"
+    with pytest.raises(LeaseLost, match="worked on by process"):
+        await second.durable(second.append(note(1)))
+    first.let_go("order")
+    assert await soon(lambda: not first._commits.holds("order"))
+    assert await second.hold("order")
+
+
+async def test_a_journal_that_is_closed_gives_its_runs_back(place: Open, second: Stored) -> None:
+    first = place()
+    await first.hold("order")
+    await first.close()
+    assert await second.hold("order")
+
+
+async def test_different_runs_are_written_side_by_side_in_one_chain(first: Stored, second: Stored) -> None:
+    """Positions that were given before another wrote are put right, as causes too; nothing is lost and nothing moved once it is read."""
+
+    async def work(journal: Stored, run: str) -> list[int]:
+        given = [journal.append(note(0, run))]
+        for n in range(1, 40):
+            given.append(journal.append(note(n, run, given[-1])))
+            if n % 3 == 0:
+                await journal.durable(given[-1])
+        await journal.durable(given[-1])
+        return [journal.place(position) for position in given]
+
+    ours, theirs = await asyncio.gather(work(first, "a"), work(second, "b"))
+    assert sorted(ours + theirs) == list(range(1, 81))
+    for journal in (first, second):
+        assert journal.verify() is None
+        for run, places in (("a", ours), ("b", theirs)):
+            events = list(journal.read(run=run))
+            assert [event.position for event in events] == places
+            assert [event.seq for event in events] == list(range(1, 41))
+            assert [event.parents for event in events] == [(), *((place,) for place in places[:-1])]
+
+
+async def test_notes_that_anybody_may_leave_in_a_run_are_numbered_by_the_store(first: Stored, second: Stored) -> None:
+    """What undoes a call's files may say so in the call's run, whoever holds that."""
+    await first.durable(first.append(note(1)))
+    await second.durable(second.append(note(2, kind="files.undone")))
+    await first.durable(first.append(note(3)))
+    assert [event.seq for event in first.read(run="order")] == [1, 2, 3]
+    assert first.verify() is None
+
+
+async def test_whoever_was_overtaken_can_record_nothing_more_of_that_run_and_goes_on_with_others(first: Stored, second: Stored) -> None:
+    await first.durable(first.append(note(1)))
+    await first.durable(first.append(note(1, "other")))
+    expire(first)
+    await second.hold("order")
+    with pytest.raises(LeaseLost, match="was taken over by another engine"):
+        await first.durable(first.append(note(2)))
+    with pytest.raises(LeaseLost):
+        first.append(note(3))
+    await first.durable(first.append(note(2, "other")))
+    await second.durable(second.append(note(4)))
+    assert [event.body for event in second.read(run="order")] == [b"1", b"4"]
+    before, after = (event.epoch for event in second.read(run="order"))
+    assert after > before
+    assert second.verify() is None
+    assert first.status().failure == ""
+
+
+async def test_a_lease_that_ran_out_and_that_nobody_took_is_still_held(first: Stored) -> None:
+    await first.durable(first.append(note(1)))
+    expire(first)
+    await first.durable(first.append(note(2)))
+    assert len({event.epoch for event in first.read(run="order")}) == 1
+
+
+async def test_a_lease_that_ends_later_than_any_can_is_from_before_the_machine_was_started(first: Stored, second: Stored) -> None:
+    """A clock that was set back does not keep a run from everybody."""
+    await first.durable(first.append(note(1)))
+    sql = "UPDATE leases SET expires_ns = 9000000000000000000"
+    if isinstance(first, SqliteJournal):
+        import apsw
+
+        with apsw.Connection(str(first.path)) as connection:
+            connection.execute(sql)
+    else:
+        with first._place.connect() as server:
+            server.execute(sql.encode())
+    assert await second.hold("order")
+
+
+async def test_a_lease_without_sense_is_refused(place: Open, tmp_path: object) -> None:
+    for lease_s in (0, -1, 4_000):
+        with pytest.raises(UsageError, match="Give seconds"):
+            SqliteJournal(f"{tmp_path}/other.db", lease_s=lease_s)
+
+
+async def test_a_call_of_a_run_that_another_engine_has_is_refused_as_a_result(first: Stored, second: Stored, ledger: Ledger) -> None:
+    """Nothing is raised: the model and the host read who has the run."""
+    pay = paying(ledger)
+    async with Engine([pay], journal=first) as one, Engine([pay], journal=second) as other:
+        assert (await said(one, raw_call("pay", to="ann"), Run)).success
+        refused = await said(other, raw_call("pay", to="bob"), Run)
+        assert (refused.status, refused.code, refused.failure_class) == ("error", "run_held", "record_failed")
+        assert "worked on by process" in refused.text
+        assert (await other.call_many([raw_call("pay", to="bob")], Run))[0].result.code == "run_held"  # type: ignore[union-attr]
+        assert (await said(other, raw_call("pay", to="cid"), Scope(run="another"))).success
+    assert ledger.lines() == ["ann", "cid"]
+
+
+async def test_an_engine_whose_run_was_taken_starts_nothing_more_in_it(first: Stored, second: Stored, ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], journal=first) as engine:
+        assert (await said(engine, raw_call("pay", to="ann"), Run)).success
+        expire(first)
+        await second.hold("order")
+        for _ in range(2):
+            refused = await said(engine, raw_call("pay", to="bob"), Run)
+            assert (refused.status, refused.code) == ("error", "lease_lost")
+            assert "taken over" in refused.text
+        assert (await said(engine, raw_call("pay", to="cid"), Scope(run="another"))).success
+    assert ledger.lines() == ["ann", "cid"]
+
+
+async def test_a_call_under_way_when_its_run_is_taken_ends_unknown_and_its_result_is_not_kept(first: Stored, second: Stored) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def act() -> str:
+        """Act until somebody ends it."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "acted"
+
+    async with Engine([act], journal=first) as engine:
+        calling = asyncio.ensure_future(said(engine, raw_call("act"), Run))
+        await begun.wait()
+        expire(first)
+        await second.hold("order")
+        with suppress(LeaseLost):  # anything that has to be written: an idle engine finds out when it renews
+            first.append(note(9, kind="run.message"))
+        result = await calling
+        assert (result.status, result.code) == ("unknown", "lease_lost")
+        assert ended.is_set()
+        assert "taken over" in result.text
+    assert [event.kind for event in second.read(run="order")] == ["call.received", "call.verdict", "call.started"]
+
+
+async def test_a_run_of_an_agent_that_is_taken_over_fails_and_says_why(first: Stored, second: Stored, ledger: Ledger) -> None:
+    gate = Gate()
+    engine = Engine([paying(ledger)], journal=first)
+    async with engine, Agent(Script([gate, *says("Paying.", call("pay", {"to": "ann"}, id="1"))], says("Done.")), engine) as agent:
+        running = asyncio.ensure_future(agent.run("Pay.", scope=Run))
+        await gate.reached.wait()
+        expire(first)
+        await second.hold("order")
+        with suppress(LeaseLost):  # it may have found out by itself
+            first.append(note(9, kind="run.message"))
+        gate.open.set()
+        result = await running
+        assert (result.status, result.turn_status) == ("failed", "error")
+        assert "taken over" in result.reason
+    assert ledger.lines() == []
+
+
+async def test_a_run_that_was_lost_may_be_asked_for_again_and_is_read_anew(first: Stored, second: Stored, ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], journal=first) as engine:
+        assert (await said(engine, raw_call("pay", to="ann", id="1"), Run)).success
+        expire(first)
+        async with Engine([paying(ledger)], journal=second) as other:
+            assert (await said(other, raw_call("pay", to="bob", id="2"), Run)).success
+            assert (await said(engine, raw_call("pay", to="cid"), Run)).code == "lease_lost"
+        again = await said(engine, raw_call("pay", to="bob", id="2"), Scope(run="order"))
+        assert (again.status, again.metadata.replayed) == ("ok", True)
+    assert ledger.lines() == ["ann", "bob"]
+
+
+async def test_an_idle_holder_shows_signs_of_life(tmp_path: object, request: pytest.FixtureRequest) -> None:
+    import apsw
+
+    journal = SqliteJournal(f"{tmp_path}/journal.db", lease_s=0.5)
+    await journal.hold("order")
+    reader = apsw.Connection(str(journal.path), flags=apsw.SQLITE_OPEN_READONLY)
+    ends = reader.execute("SELECT expires_ns FROM leases").get
+    assert await soon(lambda: reader.execute("SELECT expires_ns FROM leases").get > ends)
+    reader.close()
+    await journal.close()
+
+
+async def test_a_server_notices_at_once_that_a_holder_is_gone(server: Server, database: str) -> None:
+    journal, other = PostgresJournal(database, lease_s=3_000), PostgresJournal(f"{database}", lease_s=3_000)
+    await journal.hold("order")
+    journal._commits._writing._store._connection.close()  # type: ignore[attr-defined]
+    assert await other.hold("order")
+    await other.close()
+    await journal.close()

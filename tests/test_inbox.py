@@ -1,0 +1,245 @@
+"""What another process wants of a run: put into the journal's inbox, folded in once by whoever works on the run, and done.
+
+DESIGN, "Seams": rows from other processes (approval answers, stop, kill) go to an unfenced inbox table that the run's holder folds in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Suspended, Tool, UsageError, inbox, tool
+from callgate._journal.outside import outside
+from callgate.agent import Agent
+from callgate.events import Event
+from callgate.protocols import Allow, Ask, Verdict
+from callgate.route import ValidatedCall
+from tests.agent.scripts import Gate, Script, call, says
+from tests.door import call as raw_call
+from tests.door import said
+from tests.journals.conftest import database, server
+from tests.ledger import Ledger
+from tests.patience import soon
+
+__all__ = ["database", "server"]
+
+RUN = "the-run"
+IN_RUN = Scope(run=RUN)
+PAY = says("Paying.", call("pay", {"to": "ann"}, id="1"))
+Stored = SqliteJournal | PostgresJournal
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "journal.db") if request.param == "sqlite" else str(request.getfixturevalue("database"))
+
+
+def opened(where: str) -> Stored:
+    return PostgresJournal(where) if where.startswith("postgres") else SqliteJournal(where)
+
+
+def paying(ledger: Ledger) -> Tool:
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        ledger.write(to)
+        return f"paid {to}"
+
+    return pay
+
+
+class Asks:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question=f"Pay {call.arguments['to']}?") if call.tool.name == "pay" else Allow()
+
+
+def of(journal: Stored, *kinds: str) -> list[Event]:
+    return [event for event in journal.read(run=RUN) if event.kind in kinds]
+
+
+async def folded(journal: Stored, count: int = 1) -> list[Event]:
+    """What was taken in or refused, once there is so much of it."""
+    assert await soon(lambda: len(of(journal, "inbox.taken", "inbox.refused")) >= count)
+    return of(journal, "inbox.taken", "inbox.refused")
+
+
+async def asked(engine: Engine) -> Suspended:
+    outcome = await engine.call(raw_call("pay", id="1", to="ann"), IN_RUN)
+    assert isinstance(outcome, Suspended)
+    return outcome
+
+
+async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_once(where: str, ledger: Ledger) -> None:
+    """The answer is an event of its own, caused by the question, and what followed is caused by it."""
+    async with Engine([paying(ledger)], policies=[Asks()], journal=(journal := opened(where))) as engine:
+        question = await asked(engine)
+        assert await soon(lambda: inbox.waiting(where))
+        (waits,) = inbox.waiting(where)
+        assert (waits.approval, waits.run, waits.tool, waits.question) == (question.approval_id, RUN, "pay", "Pay ann?")
+        assert json.loads(waits.arguments) == {"to": "ann"}
+        assert waits.held_by.startswith("process ")
+        posted = inbox.approve(where, question.approval_id, by="carol", reason="checked")
+        assert posted.held_by == waits.held_by
+        (taken,) = await folded(journal)
+        assert inbox.fate(where, posted.id, wait_s=60).position == taken.position
+        assert (await said(engine, raw_call("pay", id="1", to="ann"), IN_RUN)).text == "paid ann"
+        assert isinstance(await engine.call(raw_call("pay", id="2", to="bob"), IN_RUN), Suspended)
+        (suspended, _), (answered,) = of(journal, "call.suspended"), of(journal, "approval.answered")
+        assert (taken.kind, taken.parents, answered.parents) == ("inbox.taken", (suspended.position,), (taken.position,))
+        assert json.loads(answered.body)["reason"] == "carol"
+        assert json.loads(taken.body) == {
+            "reason": "checked (carol)",
+            "details": {"wanted": "approve", "by": "carol", "at_ns": json.loads(taken.body)["details"]["at_ns"]},
+        }
+        with pytest.raises(UsageError, match="Nothing is left to say"):
+            inbox.approve(where, question.approval_id, by="carol")
+    assert ledger.lines() == ["ann"]
+
+
+async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed(where: str, ledger: Ledger) -> None:
+    for decide, people in ((inbox.approve, ["ann"]), (inbox.deny, ["ann"])):
+        run = f"{RUN}-{decide.__name__}"
+        engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+        async with engine, Agent(Script(PAY), engine) as agent:
+            assert (await agent.run("Pay.", scope=Scope(run=run))).status == "waiting"
+        posted = decide(where, f"{run}/0/0", by="carol")
+        assert (posted.held_by, inbox.fate(where, posted.id)) == ("", inbox.Fate())
+        engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+        async with engine, Agent(Script(says("Done.")), engine) as agent:
+            result = await agent.resume(run)
+            assert result.status == "completed"
+            assert inbox.fate(where, posted.id, wait_s=60).position
+            assert result.results[-1].code in (None, "human_denied")
+        assert ledger.lines() == people
+
+
+@pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
+async def test_a_run_is_ended_from_beside(where: str, ledger: Ledger, end: Callable[..., inbox.Posted]) -> None:
+    gate = Gate()
+    engine = Engine([paying(ledger)], journal=(journal := opened(where)))
+    async with engine, Agent(Script([gate, *PAY]), engine) as agent:
+        running = asyncio.ensure_future(agent.run("Pay.", scope=IN_RUN, conversation="talk"))
+        await gate.reached.wait()
+        assert await soon(lambda: not_raising(lambda: end(where, RUN, by="carol", reason="wrong task")))
+        result = await running
+        assert (result.turn_status, ledger.lines()) == ("stopped_by_user", [])
+        assert "from another process: wrong task (carol)" in result.reason
+        assert [event.kind for event in await folded(journal)] == ["inbox.taken"]
+    with pytest.raises(UsageError, match="is over: it ended 'stopped_by_user'"):
+        end(where, RUN, by="carol")
+
+
+def not_raising(do: Callable[[], object]) -> bool:
+    try:
+        do()
+    except UsageError:
+        return False
+    return True
+
+
+async def test_a_kill_from_beside_ends_the_tool_that_runs(where: str) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def act() -> str:
+        """Act for ever."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    async with Engine([act], journal=opened(where)) as engine:
+        calling = asyncio.ensure_future(engine.call(raw_call("act"), Scope(run=RUN, conversation="talk")))
+        await begun.wait()
+        inbox.kill(where, RUN, by="carol")
+        await calling
+        assert ended.is_set()
+
+
+async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_resumed(where: str, ledger: Ledger) -> None:
+    """Stopped is stopped, whoever goes on with the run."""
+    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    async with engine, Agent(Script(PAY), engine) as agent:
+        assert (await agent.run("Pay.", scope=IN_RUN, conversation="talk")).status == "waiting"
+    inbox.approve(where, f"{RUN}/0/0", by="carol")
+    inbox.stop(where, RUN, by="dave")
+    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    async with engine, Agent(Script(says("Done.")), engine) as agent:
+        result = await agent.resume(RUN)
+    assert (result.turn_status, ledger.lines()) == ("stopped_by_user", [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "why"),
+    [
+        ("dance", RUN, "not known what 'dance' asks for"),
+        ("approve", f"{RUN}/0/99", "No approval"),
+        ("approve", "other/0/0", "none of this run's"),
+        ("stop", RUN, "Nothing of the run was at work"),
+    ],
+    ids=["no such word", "no such question", "another run's question", "nothing to stop"],
+)
+async def test_what_makes_no_sense_is_folded_in_as_refused_with_the_reason(
+    where: str, ledger: Ledger, kind: str, target: str, why: str
+) -> None:
+    async with Engine([paying(ledger)], journal=(journal := opened(where))) as engine:
+        await said(engine, raw_call("pay", to="ann"), IN_RUN)
+        with outside(where) as beside:
+            letter = beside.post(RUN, kind, target, "mallory\x1b[2J", "x" * 9_000, 1)
+        (refused,) = await folded(journal)
+        assert refused.kind == "inbox.refused"
+        assert why in json.loads(refused.body)["reason"]
+        assert why in inbox.fate(where, letter, wait_s=60).refused
+        assert (await said(engine, raw_call("pay", to="bob"), IN_RUN)).success
+
+
+async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: str, ledger: Ledger) -> None:
+    for _ in range(3):
+        async with Engine([paying(ledger)], policies=[Asks()], journal=(journal := opened(where))) as engine:
+            question = await asked(engine)
+            if not of(journal, "inbox.taken"):
+                assert await soon(lambda: inbox.waiting(where))
+                inbox.deny(where, question.approval_id, by="carol")
+            assert len(await folded(journal)) == 1
+    journal = opened(where)
+    assert len(of(journal, "inbox.taken", "inbox.refused")) == 1
+    assert journal.verify() is None
+    await journal.close()
+
+
+@pytest.mark.parametrize(
+    ("do", "why"),
+    [
+        (lambda where: inbox.approve(where, "nobody/0/0", by="carol"), "No question 'nobody/0/0' is on record"),
+        (lambda where: inbox.stop(where, "nobody", by="carol"), "No run 'nobody' is on record"),
+        (lambda where: inbox.stop(where, RUN, by=" "), "Say who it is"),
+    ],
+    ids=["no question", "no run", "no name"],
+)
+async def test_what_is_not_on_record_is_refused_before_it_is_put_anywhere(
+    where: str, ledger: Ledger, do: Callable[[str], object], why: str
+) -> None:
+    async with Engine([paying(ledger)], journal=opened(where)) as engine:
+        await said(engine, raw_call("pay", to="ann"), IN_RUN)
+        with pytest.raises(UsageError, match=why):
+            do(where)
+
+
+async def test_bare_calls_that_nobody_makes_any_more_cannot_be_stopped(tmp_path: Path, ledger: Ledger) -> None:
+    where = str(tmp_path / "journal.db")
+    async with Engine([paying(ledger)], journal=opened(where)) as engine:
+        await said(engine, raw_call("pay", to="ann"), IN_RUN)
+    with pytest.raises(UsageError, match="Nobody works on run 'the-run', and it is no agent's"):
+        inbox.stop(where, RUN, by="carol")
+
+
+def test_there_must_be_a_journal(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="There is no journal"):
+        inbox.waiting(tmp_path / "absent.db")
+    assert list(tmp_path.iterdir()) == []
