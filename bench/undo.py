@@ -22,7 +22,8 @@ class Keeping:
     def __init__(self) -> None:
         self.one = Row("undo: keep 1 file of 10,000 / a raw write and fsync, wall", note="old content on disk, then one commit")
         self.tree = Row("undo: two looks at 10,000 files / a stat of each, wall", note="for a call that does not say what it writes")
-        self.rows = (self.one, self.tree)
+        self.first = Row("undo: the first look at 10,000 files / reading each, wall", note="a store of its own each time; content on disk")
+        self.rows = (self.one, self.tree, self.first)
 
     async def open(self, counts: Counts) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="callgate-bench-")
@@ -35,6 +36,7 @@ class Keeping:
         self.shadow = Shadow(self.root, place=Path(self.folder.name) / "kept")
         self.probe = os.open(Path(self.folder.name) / "probe", os.O_CREAT | os.O_WRONLY)
         self.number = 0
+        self.stores = 0
         await self._keep(1, None)
 
     async def round(self, counts: Counts) -> None:
@@ -42,6 +44,17 @@ class Keeping:
         self.one.ratio(await wall(lambda: self._keep(counts.durable, ["07/7.txt"])) / counts.durable, raw)
         stats = await wall(self._stat)
         self.tree.ratio(await wall(lambda: self._keep(_TREES, None)) / _TREES, stats)
+        self.first.ratio(await wall(self._look_first), await wall(self._read))
+
+    async def _look_first(self) -> None:
+        self.stores += 1
+        keeping = Shadow(self.root, place=Path(self.folder.name) / f"first{self.stores}").keeping
+        keeping.finish(keeping.begin(Call(uid="bench/1/0", run="bench"), None))
+
+    async def _read(self) -> None:
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                _read(f"{folder}/{name}")
 
     async def _keep(self, times: int, keys: Iterable[str] | None) -> None:
         keeping = self.shadow.keeping
@@ -64,3 +77,8 @@ class Keeping:
     async def close(self) -> None:
         os.close(self.probe)
         self.folder.cleanup()
+
+
+def _read(path: str) -> None:
+    with open(path, "rb") as file:
+        file.read()

@@ -74,6 +74,7 @@ class DirectoryBlobs:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(path)
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.files = (str(self._root.absolute()),)
 
     def put(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()

@@ -52,7 +52,7 @@ from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, JournalFailed, RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Bus, Draft
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Follower, Journal, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import BlobStore, CacheStore, Follower, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
@@ -168,6 +168,8 @@ class Engine:
             grace_s=limits.grace_s,
             writes=undo,
         )
+        if undo is not None:
+            undo.leave_out(_files(self.journal, self.blobs, persistent_cache, memory))
         for one in tools:
             self.register(one)
         self._memory = memory
@@ -560,3 +562,8 @@ def _recordable(scope: Scope) -> Scope:
         if isinstance(value, str) and not value.isascii() and valid_text(value) != value:
             raise UsageError(f"Scope.{name} is no valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
     return scope
+
+
+def _files(*parts: object) -> list[str]:
+    """The files that parts of an engine write."""
+    return [path for part in parts if isinstance(part, OnDisk) for path in part.files]

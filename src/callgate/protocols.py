@@ -36,6 +36,7 @@ __all__ = [
     "Kept",
     "Letter",
     "Modify",
+    "OnDisk",
     "Policy",
     "RestartHandler",
     "RunRequest",
@@ -346,8 +347,22 @@ class Kept(Struct, frozen=True, kw_only=True):
     """Paths that may have changed and were left out, because the user's own files say so."""
 
 
+@runtime_checkable
+class OnDisk(Protocol):
+    """A journal, store or cache that keeps files, which may be in a workspace."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files and folders that it writes, by their absolute paths."""
+        ...
+
+
 class WriteLog(Protocol):
     """Keeps what calls change in a workspace, so that it can be undone. Called in threads; what it raises fails no call."""
+
+    def leave_out(self, files: Iterable[str]) -> None:
+        """These are an engine's own: whatever happens to them is no call's work."""
+        ...
 
     def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> object:
         """Have what the call may change kept when this returns: the call starts then.

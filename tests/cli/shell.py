@@ -65,8 +65,8 @@ tool = "odd_text"
 """
 
 
-_CHOOSES = re.compile(r"CALLGATE_\w+|COLUMNS|\w+_API_KEY|\w+_BASE_URL|\w+_MODEL|HF_TOKEN")
-"""Variables that would make a command do something else on somebody's machine, as asking a real model."""
+_CHOOSES = re.compile(r"CALLGATE_(?!UNDO$)\w+|COLUMNS|\w+_API_KEY|\w+_BASE_URL|\w+_MODEL|HF_TOKEN")
+"""Variables that would make a command do something else on somebody's machine, as asking a real model; but for the place of undo."""
 
 
 class Ended:

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from callgate.demo import DEMOS, verify_repair
+from callgate.demo import DEMOS, verify_crash, verify_repair
 from callgate.testing import Call, Item, Received, ScriptedServer
 from tests.cli.shell import command, environment, shell
 from tests.patience import COMMAND_S
@@ -35,7 +35,7 @@ def repaired(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_main_demonstration_repairs_the_repository_and_proves_it(repaired: dict[str, Any]) -> None:
     assert (repaired["ok"], repaired["problems"]) == (True, [])
-    assert len(repaired["proven"]) == 15
+    assert len(repaired["proven"]) == 17
     ended = [(call["tool"], call["failure_class"] or call["status"]) for call in repaired["calls"]]
     assert ended[4:] == [
         ("run_command", "ok"),
@@ -88,11 +88,11 @@ def a_process_left(root: Path) -> None:
 
 
 def code_not_repaired(root: Path) -> None:
-    change(root / "repository/shop/prices.py", "// 100", "/ 100")
+    change(root / "repaired/shop/prices.py", "// 100", "/ 100")
 
 
 def other_tests(root: Path) -> None:
-    change(root / "repository/tests/test_prices.py", "10)", "9)")
+    change(root / "repaired/tests/test_prices.py", "10)", "9)")
 
 
 def never_red(root: Path) -> None:
@@ -105,9 +105,28 @@ def a_result_never_told(root: Path) -> None:
     change(root / "requests.jsonl", '"tool_call_id": "call_b1"', '"tool_call_id": "call_x1"')
 
 
+def not_put_back(root: Path) -> None:
+    (root / "repository/README.md").chmod(0o600)
+
+
+def left_behind(root: Path) -> None:
+    (root / "repository/new.txt").touch()
+
+
+def never_killed(root: Path) -> None:
+    change(root / "killed.json", "-9", "0")
+
+
+def never_resumed(root: Path) -> None:
+    connection = apsw.Connection(str(root / "journal.db"))
+    connection.execute("UPDATE events SET kind = 'run.other' WHERE kind = 'run.resumed'")
+    connection.close()
+
+
 def nothing_early(root: Path) -> None:
     connection = apsw.Connection(str(root / "journal.db"))
-    connection.execute("UPDATE events SET kind = 'call.late' WHERE kind = 'call.started' AND position < 12")
+    sealed = "(SELECT min(position) FROM events WHERE kind = 'emission.sealed')"
+    connection.execute(f"UPDATE events SET kind = 'call.late' WHERE kind = 'call.started' AND position < {sealed}")
     connection.close()
 
 
@@ -123,6 +142,11 @@ def nothing_early(root: Path) -> None:
         (other_tests, "one file was repaired"),
         (never_red, "the tests were red"),
         (never_red, "the record holds"),
+        (never_killed, "its engine was killed"),
+        (never_resumed, "its engine was killed"),
+        (an_effect_twice, "its engine was killed"),
+        (not_put_back, "undo put everything back"),
+        (left_behind, "undo put everything back"),
     ],
 )
 def test_evidence_that_contradicts_a_claim_is_found(
@@ -133,6 +157,65 @@ def test_evidence_that_contradicts_a_claim_is_found(
     assert all(finding.holds for finding in verify_repair(root))
     sabotage(root)
     assert any(finding.claim.startswith(claim) for finding in verify_repair(root) if not finding.holds)
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the demonstration of kills left its evidence."""
+    place = tmp_path_factory.mktemp("crash")
+    done = shell(place, "demo", "crash", "--json", TMPDIR=str(place))
+    assert (done.code, done.json["problems"]) == (0, [])
+    assert len(done.json["proven"]) == 15
+    return Path(done.json["folder"])
+
+
+def no_effect(root: Path) -> None:
+    (root / "ledger.jsonl").write_text("", encoding="utf-8")
+
+
+def not_by_a_kill(root: Path) -> None:
+    change(root / "kills.json", "-9, 0", "1, 0")
+
+
+def nothing_to_check(root: Path) -> None:
+    connection = apsw.Connection(str(root / "journal.db"))
+    said, vague = "Check the real state first", "Something went wrong there"
+    connection.execute(f"UPDATE events SET body = CAST(replace(CAST(body AS TEXT), '{said}', '{vague}') AS BLOB)")
+    connection.close()
+
+
+def ended_twice(root: Path) -> None:
+    connection = apsw.Connection(str(root / "journal.db"))
+    connection.execute("UPDATE events SET kind = 'run.ended' WHERE kind = 'run.began' AND run = 'read'")
+    connection.execute("UPDATE events SET body = CAST('{\"status\":\"completed\"}' AS BLOB) WHERE kind = 'run.ended'")
+    connection.close()
+
+
+def told_twice(root: Path) -> None:
+    change(root / "requests.jsonl", '"role": "tool"', '"role": "user"')
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "claim"),
+    [
+        (an_effect_twice, "no effect happened twice"),
+        (no_effect, "what is said of each call is true"),
+        (no_effect, "a charge had moved the money"),
+        (not_by_a_kill, "every process died of kill -9"),
+        (nothing_to_check, "what is said of each call is true"),
+        (nothing_to_check, "the record holds"),
+        (ended_twice, "every run came to its end once"),
+        (told_twice, "the model was told each result once"),
+    ],
+)
+def test_evidence_against_the_demonstration_of_kills_is_found(
+    crashed: Path, tmp_path: Path, sabotage: Callable[[Path], None], claim: str
+) -> None:
+    root = tmp_path / "copy"
+    shutil.copytree(crashed, root)
+    assert all(finding.holds for finding in verify_crash(root))
+    sabotage(root)
+    assert any(finding.claim.startswith(claim) for finding in verify_crash(root) if not finding.holds)
 
 
 def test_a_ledger_that_says_otherwise_makes_the_command_fail(tmp_path: Path) -> None:
@@ -214,7 +297,7 @@ def test_demonstrations_are_listed_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("nothing",), "There are: repair, stop, cut-off, early, side-by-side, large, undo, replay, folder"),
+        (("nothing",), "There are: repair, stop, crash, cut-off, early, side-by-side, large, undo, replay, folder"),
         (("folder",), "callgate demo --dir PATH"),
         (("--dir", "nowhere"), "no folder nowhere"),
         (("stop", "--dir", "."), "brings its own folder"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from callgate.testing import Call
 from tests.cli.shell import shell
+from tests.cli.test_run import ran
 from tests.undo.bench import facts
 
 
@@ -79,3 +82,25 @@ def test_a_run_whose_files_could_not_be_kept_is_not_undone_as_if_there_were_noth
     refused = shell(work, "undo", "case")
     assert refused.code == 1
     assert "was not kept" in refused.err
+
+
+WRITES = [Call("write_file", {"path": "in.txt", "content": "the agent's"}), Call("run_command", {"command": "mkdir d; echo x > d/new.txt"})]
+
+
+async def test_what_a_run_at_the_terminal_wrote_is_undone_without_having_been_asked_for(work: Path) -> None:
+    """Undo is on where a person works: `callgate run` keeps what its calls change, and says how it is taken back."""
+    before = files(work)
+    done = await ran(work, [["I write.", *WRITES], ["Done."]], "--yes")
+    assert done.code == 0
+    after = files(work)
+    assert after != before
+    told = next(line.split("callgate ")[1].split() for line in done.err.splitlines() if "callgate undo" in line)
+    for words, expected in ((told, before), (["redo"], after), ([told[0], f"{told[1]}@1"], before)):
+        assert (await asyncio.to_thread(shell, work, *words)).code == 0
+        assert files(work) == expected
+
+
+async def test_a_run_that_is_to_keep_nothing_keeps_nothing(work: Path) -> None:
+    done = await ran(work, [["I write.", *WRITES], ["Done."]], "--yes", "--no-undo")
+    assert "callgate undo" not in done.err
+    assert (await asyncio.to_thread(shell, work, "undo", "--json")).out == ""

@@ -144,6 +144,33 @@ def test_what_gitignore_names_is_told_and_left_alone(bench: Bench) -> None:
     assert (bench.root / "a.log").read_text() == "new\n"
 
 
+def test_what_a_command_stops_ignoring_was_there_before(bench: Bench) -> None:
+    """A file that .gitignore hid is not the command's, though it is seen only afterwards: undo must not take it away."""
+    (bench.root / ".gitignore").write_text("*.log\nhidden/\n")
+    (bench.root / "a.log").write_text("mine")
+    (bench.root / "hidden/deep").mkdir(parents=True)
+    (bench.root / "hidden/deep/b").write_text("mine")
+    before = facts(bench.root)
+    bench.command("echo > .gitignore; echo x > new.txt")
+    done = bench.shadow.undo("last")
+    assert done.paths == (".gitignore", "new.txt")
+    assert "a.log" in done.told[0]
+    assert facts(bench.root) == before
+
+
+def test_what_a_command_begins_to_ignore_is_still_there(bench: Bench) -> None:
+    """A file that .gitignore hides from now on has not gone: neither undo nor redo takes it away."""
+    (bench.root / "a.log").write_text("mine")
+    (bench.root / "b.log").write_text("mine")
+    before = facts(bench.root)
+    bench.command("echo '*.log' > .gitignore; echo more >> b.log")
+    after = facts(bench.root)
+    assert bench.shadow.undo("last").paths == (".gitignore", "b.log")
+    assert facts(bench.root) == before
+    assert bench.shadow.redo("last").paths == (".gitignore", "b.log")
+    assert facts(bench.root) == after
+
+
 def test_a_file_that_a_call_names_is_kept_though_it_is_ignored(bench: Bench) -> None:
     (bench.root / ".gitignore").write_text("*.log\n")
     (bench.root / "a.log").write_text("old")
@@ -296,5 +323,5 @@ def test_git_reads_the_store(bench: Bench) -> None:
 
 
 def test_nothing_that_was_meant_is_said_so(bench: Bench) -> None:
-    with pytest.raises(UsageError, match="latest calls"):
+    with pytest.raises(UsageError, match="Nothing is kept"):
         bench.shadow.undo("nope")

@@ -184,3 +184,71 @@ def test_more_than_is_looked_at_is_said(tmp_path: Path) -> None:
     with pytest.raises(UndoRefused) as refused:
         bench.shadow.undo("last")
     assert {one.why for one in refused.value.conflicts} == {"not_kept"}
+
+
+def engines(tmp_path: Path) -> tuple[Path, Shadow, Shadow]:
+    """A workspace, and two engines' ways to its store, as in two processes."""
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "in.txt").write_text("mine")
+    return root, *(Shadow(root, place=tmp_path / "kept", sync=False) for _ in range(2))  # type: ignore[return-value]
+
+
+def test_a_command_does_not_claim_what_another_engine_wrote_beside_it(tmp_path: Path) -> None:
+    """Two engines on one workspace: undo of the one's command leaves the other's file."""
+    root, one, two = engines(tmp_path)
+    command = one.keeping.begin(Call(uid="c/0/0", run="c"), None)
+    ended = two.keeping.begin(Call(uid="w/0/0", run="w"), ["w.txt"])
+    (root / "w.txt").write_text("w")
+    two.keeping.finish(ended)
+    running = two.keeping.begin(Call(uid="w/0/1", run="w"), ["later.txt"])
+    (root / "later.txt").write_text("half")
+    (root / "c.txt").write_text("c")
+    one.keeping.finish(command)
+    two.keeping.finish(running)
+    assert one.undo("c").paths == ("c.txt",)
+    assert two.undo("w").paths == ("later.txt", "w.txt")
+    assert os.listdir(root) == ["in.txt"]
+
+
+def test_two_commands_of_two_engines_claim_nothing_that_nobody_can_tell_apart(tmp_path: Path) -> None:
+    root, one, two = engines(tmp_path)
+    first = one.keeping.begin(Call(uid="x/0/0", run="x"), None)
+    second = two.keeping.begin(Call(uid="y/0/0", run="y"), None)
+    (root / "either.txt").write_text("whose?")
+    one.keeping.finish(first)
+    two.keeping.finish(second)
+    for run in ("x", "y"):
+        with pytest.raises(UndoRefused) as refused:
+            one.undo(run)
+        assert {(conflict.path, conflict.why) for conflict in refused.value.conflicts} == {("either.txt", "not_kept")}
+
+
+def test_a_write_over_another_engines_write_is_undone_to_it(tmp_path: Path) -> None:
+    """Both were open: what the later one found is what the earlier one left, not what there was before both."""
+    root, one, two = engines(tmp_path)
+    slow = one.keeping.begin(Call(uid="a/0/0", run="a"), ["in.txt"])
+    quick = two.keeping.begin(Call(uid="b/0/0", run="b"), ["in.txt"])
+    (root / "in.txt").write_text("b's")
+    two.keeping.finish(quick)
+    (root / "in.txt").write_text("a's")
+    one.keeping.finish(slow)
+    one.undo("a")
+    assert (root / "in.txt").read_text() == "b's"
+    two.undo("b")
+    assert (root / "in.txt").read_text() == "mine"
+
+
+def test_an_undo_while_a_command_runs_is_not_the_commands_work(tmp_path: Path) -> None:
+    """Somebody undoes an earlier call at a terminal, while a run is live."""
+    root, one, two = engines(tmp_path)
+    write = one.keeping.begin(Call(uid="a/0/0", run="a"), ["in.txt"])
+    (root / "in.txt").write_text("a's")
+    one.keeping.finish(write)
+    command = one.keeping.begin(Call(uid="c/0/0", run="c"), None)
+    two.undo("a")
+    (root / "new.txt").write_text("c")
+    one.keeping.finish(command)
+    assert one.undo("c").paths == ("new.txt",)
+    assert (root / "in.txt").read_text() == "mine"
+    assert two.redo("a").paths == ("in.txt",)

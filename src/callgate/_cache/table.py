@@ -32,6 +32,7 @@ class TableCache:
         import apsw
 
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self.files = tuple(f"{Path(path).absolute()}{end}" for end in ("", "-wal", "-shm", "-journal"))
         self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(2000)
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):

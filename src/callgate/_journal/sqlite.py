@@ -101,6 +101,11 @@ class SqliteJournal(StoredJournal):
         )
         self._closed = False
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `callgate.protocols.OnDisk`."""
+        return tuple(f"{self.path}{end}" for end in ("", "-wal", "-shm", "-journal", ".lock"))
+
     def _stored(self, query: EventQuery) -> list[Event]:
         with self._reading:
             return list(_found(self._reader, query))

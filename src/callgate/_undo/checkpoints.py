@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from callgate._undo.changes import Change
+from callgate._undo.drop import keep_only
 from callgate._undo.objects import Objects
 from callgate.errors import UsageError
 
@@ -91,7 +92,7 @@ class Checkpoints:
         self._save(kept)
         gone = len(changes) - stay
         if gone > 0:
-            self._objects.keep_only([change.commit for change in changes[:stay]])
+            keep_only(self._objects, [change.commit for change in changes[:stay]])
         return max(0, gone)
 
 

@@ -7,7 +7,7 @@ holds both sides and the note is dropped. A note whose process is gone becomes a
 
 from __future__ import annotations
 
-import fcntl
+import itertools
 import os
 import secrets
 import threading
@@ -15,21 +15,25 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._undo.changes import Call, Change, Gap, Step, write_change
+from callgate._undo.beside import EVERYTHING, whose
+from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
+from callgate._undo.looks import Looked, folders_above, has_moved, is_unkept_and_same, merged, state_at, without_hidden
+from callgate._undo.notes import Held, Notes, Pending
 from callgate._undo.objects import Objects
-from callgate._undo.snapshot import Seen, Taker
-from callgate._undo.state import ABSENT, State, same, sees
+from callgate._undo.seen import recalled, remember
+from callgate._undo.snapshot import Taker
+from callgate._undo.state import ABSENT, Seen, State, same, sees
 from callgate._workspace import PathRefused, Workspace
 
 __all__ = ["Keeping", "Open", "UndoLimits"]
 
 _INLINE_BYTES = 1_048_576
 _GITIGNORE_BYTES = 1_048_576
-_NAMED = 10
+_WORTH = 64
+"""So many files must have been read for what was seen to be remembered anew."""
 
 
 class UndoLimits(Struct, frozen=True, kw_only=True):
@@ -43,34 +47,17 @@ class UndoLimits(Struct, frozen=True, kw_only=True):
     """Files, links and folders that are looked at for such a call."""
 
 
-class Pending(Struct, frozen=True, kw_only=True):
-    """What is on disk before a call starts."""
-
-    change: Change
-    roots: tuple[str, ...]
-    """What the call may write; an empty one is everything."""
-    before: dict[str, State]
-    blobs: tuple[bytes, ...] = ()
-    """Content that a power cut could still take from the store."""
-
-
 class Open(Struct, kw_only=True, eq=False):
     """A call between its two looks."""
 
     change: Change
     roots: tuple[str, ...]
-    before: dict[str, Seen]
-    gaps: tuple[Gap, ...]
-    lock: int
-    """Holds the note; whoever can lock it knows that this process is gone."""
-    note: str
+    before: Looked
+    note: Held
+    head: str
+    """The newest commit when the call began."""
     beside: list[Open]
     """Calls that were open at the same time."""
-    ended: bool = False
-
-
-_encode = msgspec.json.encode
-_decode = msgspec.json.Decoder(Pending).decode
 
 
 class Keeping:
@@ -81,13 +68,19 @@ class Keeping:
         self.limits = limits
         self.mutex = threading.RLock()
         self._workspace = workspace
-        self._own = [objects.folder, os.path.dirname(objects.folder), *(os.path.abspath(path) for path in own)]
+        self._store = (objects.folder, os.path.dirname(objects.folder))
+        self._own = tuple(os.path.abspath(path) for path in own)
         self._open: list[Open] = []
         self.taker = Taker(most=limits.tree_entries, file_bytes=limits.tree_file_bytes, own=self._is_own)
-        self._pruned = objects.pruned
+        self._pruned = -1
+        self._remembered = 0
         self._own_stats: set[tuple[int, int]] = set()
-        self._notes = os.path.join(objects.folder, "pending")
-        os.makedirs(self._notes, mode=0o700, exist_ok=True)
+        self._notes = Notes(objects)
+
+    def leave_out(self, paths: Iterable[str]) -> None:
+        """Look at these no more: they are the host's own."""
+        with self.mutex:
+            self._own = tuple(dict.fromkeys((*self._own, *(os.path.abspath(path) for path in paths))))
 
     # Around a call
 
@@ -98,19 +91,31 @@ class Keeping:
             keys: Paths below the root, as text; None: anything.
         """
         with self.mutex, Workspace(self._workspace, sync=False) as workspace:
+            if self.objects.made():
+                self._notes, self._pruned, self.taker.known = Notes(self.objects), -1, {}
             self.recover()
-            if self._pruned != self.objects.pruned:
-                self._pruned = self.objects.pruned
-                self.taker.forget()
-            roots = ("",) if keys is None else tuple(dict.fromkeys(_real(workspace, keys)))
-            seen, gaps = self._look(workspace, roots)
+            roots = EVERYTHING if keys is None else tuple(dict.fromkeys(_real(workspace, keys)))
+            if roots == EVERYTHING:
+                self._trust()
+            head = self.objects.head()
+            with self.objects.batch() as fresh:
+                before = self._look(workspace, roots)
             change = Change(id=secrets.token_hex(8), call=call, at_ns=time.time_ns())
-            note, lock = self._write_note(change, roots, {path: one.state for path, one in seen.items()})
-            opened = Open(change=change, roots=roots, before=seen, gaps=gaps, lock=lock, note=note, beside=list(self._open))
+            note = self._note(change, roots, {path: one.state for path, one in before.seen.items()}, before.unseen, fresh)
+            if self.taker.read - self._remembered > _WORTH:
+                self._remembered = self.taker.read
+                remember(self.objects, self.taker.known)
+            opened = Open(change=change, roots=roots, before=before, note=note, head=head, beside=list(self._open))
             for other in self._open:
                 other.beside.append(opened)
             self._open.append(opened)
             return opened
+
+    def _trust(self) -> None:
+        """Take what was seen before for what it is worth now: nothing, where stored content was dropped since."""
+        if self._pruned != self.objects.pruned:
+            self._pruned = self.objects.pruned
+            self.taker.known = recalled(self.objects)
 
     def finish(self, opened: Open) -> Change | None:
         """Commit what has changed since `begin`; None where nothing has."""
@@ -119,24 +124,38 @@ class Keeping:
             try:
                 return self._committed(opened)
             except BaseException:
-                self.leave_note(opened)
+                opened.note.leave()
                 raise
             finally:
-                self.drop_note(opened)
+                opened.note.drop()
 
     def _committed(self, opened: Open) -> Change | None:
+        with self.objects.locked():
+            return self._committed_alone(opened)
+
+    def _committed_alone(self, opened: Open) -> Change | None:
         with Workspace(self._workspace, sync=False) as workspace:
-            seen, gaps = self._look(workspace, opened.roots)
+            after = self._look(workspace, opened.roots, opened.before.seen)
+        before, (known, hidden) = opened.before.seen, without_hidden(after.seen, opened.before.seen, opened.before.unseen)
         steps = [
-            Step(path=path, before=_state(opened.before, path), after=_state(seen, path))
-            for path in sorted(opened.before.keys() | seen.keys())
-            if _moved(opened.before.get(path), seen.get(path))
+            Step(path=path, before=state_at(before, path), after=state_at(known, path))
+            for path in sorted(before.keys() | known.keys())
+            if has_moved(before.get(path), known.get(path))
         ]
-        mine, overlaps = _apart(opened, steps)
+        ours = {one.change.id for one in (opened, *self._open)}
+        beside = [*(one.roots for one in opened.beside), *self._notes.others(ours)]
+        mine, overlaps = whose(steps, opened.roots, beside, self._since(opened))
         if not mine and not overlaps:
             return None
-        told = {gap.why: gap for gap in (*opened.gaps, *gaps)}
-        return self.commit(replace(opened.change, steps=tuple(mine), gaps=(*told.values(), *overlaps)))
+        return self.commit(
+            replace(opened.change, steps=tuple(mine), gaps=(*merged([*opened.before.gaps, *after.gaps, *hidden]), *overlaps))
+        )
+
+    def _since(self, opened: Open) -> list[Change]:
+        """What was committed since the call began, the oldest first."""
+        if self.objects.head() == opened.head:
+            return []
+        return list(itertools.takewhile(lambda change: change.commit != opened.head, history(self.objects)))[::-1]
 
     def commit(self, change: Change) -> Change:
         with self.objects.locked():
@@ -144,25 +163,32 @@ class Keeping:
             self.objects.move_head(commit)
         return replace(change, commit=commit)
 
-    def _look(self, workspace: Workspace, roots: tuple[str, ...]) -> tuple[dict[str, Seen], tuple[Gap, ...]]:
-        self._own_stats = set(_identities(self._own))
+    def _look(self, workspace: Workspace, roots: tuple[str, ...], before: Iterable[str] = ()) -> Looked:
+        """What there is; of what was there before also what would be left out now."""
+        self._own_stats = set(_identities((*self._store, *self._own)))
         seen: dict[str, Seen] = {}
-        gaps: list[Gap] = []
+        gaps, unseen = list[Gap](), set[str]()
+        declared, tree = self.limits.declared_file_bytes, self.limits.tree_file_bytes
         with workspace.folder() as root:
             for path in roots:
-                for above in _above(path):
-                    seen[above] = self._one(root, above)
-                found = self._one(root, path) if path else None
+                for above in folders_above(path):
+                    seen[above] = self._one(root, above, declared)
+                found = self._one(root, path, declared) if path else None
                 if found is not None:
                     seen[path] = found
                 if found is None or found.state.kind == "directory":
                     taken = self.taker.take(root, self._keep, lambda name: _text(workspace, name), path)
                     seen |= taken.seen
                     gaps += taken.gaps
-        return {path: one for path, one in seen.items() if one.state.kind != "absent"}, tuple(gaps)
+                    unseen |= taken.unseen
+            for path in before:
+                if path not in seen:
+                    seen[path] = self._one(root, path, tree)
+        there = {path: one for path, one in seen.items() if one.state.kind != "absent"}
+        return Looked(seen=there, gaps=tuple(gaps), unseen=frozenset(unseen))
 
-    def _one(self, root: int, path: str) -> Seen:
-        signature, state = sees(root, path, self._keep, self.limits.declared_file_bytes)
+    def _one(self, root: int, path: str, limit: int) -> Seen:
+        signature, state = sees(root, path, self._keep, limit)
         return Seen(signature=signature, state=state, settled=False)
 
     def _keep(self, data: bytes) -> str:
@@ -173,82 +199,56 @@ class Keeping:
 
     # Notes
 
-    def _write_note(self, change: Change, roots: tuple[str, ...], before: dict[str, State]) -> tuple[str, int]:
+    def _note(
+        self,
+        change: Change,
+        roots: tuple[str, ...],
+        before: dict[str, State],
+        unseen: frozenset[str] = frozenset(),
+        fresh: Iterable[str] = (),
+    ) -> Held:
         """Have everything on disk that takes the files back, whatever happens next."""
         blobs: tuple[bytes, ...] = ()
-        if roots == ("",) or sum(state.size for state in before.values()) > _INLINE_BYTES:
+        if roots == EVERYTHING:
+            self.objects.hold(fresh)
+            self.objects.flush()
+        elif sum(state.size for state in before.values()) > _INLINE_BYTES:
+            self.objects.hold(state.blob for state in before.values() if state.blob)
             self.objects.flush()
         else:
             blobs = tuple(self.objects.get(state.blob) for state in before.values() if state.blob)
-        note = os.path.join(self._notes, f"{change.id}.json")
-        draft = f"{note}.tmp"
-        lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # before it has its name: a note that nobody holds is taken for a dead process's
-            self.objects.fill(lock, _encode(Pending(change=change, roots=roots, before=before, blobs=blobs)))
-            os.rename(draft, note)
-        except BaseException:
-            os.close(lock)
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
-        return note, lock
+        return self._notes.write(Pending(change=change, roots=roots, before=before, unseen=unseen, blobs=blobs, own=self._own))
 
     def hold(self, change: Change, before: dict[str, State]) -> Open:
         """A note for an undo or redo, which changes exactly these paths."""
-        note, lock = self._write_note(change, tuple(before), before)
-        return Open(change=change, roots=tuple(before), before={}, gaps=(), lock=lock, note=note, beside=[])
-
-    def drop_note(self, opened: Open) -> None:
-        """Forget the note: its call has a commit, or changed nothing. Idempotent."""
-        if not opened.ended:
-            opened.ended = True
-            with suppress(FileNotFoundError):
-                os.unlink(opened.note)
-            os.close(opened.lock)
+        roots = tuple(before)
+        return Open(change=change, roots=roots, before=Looked(), note=self._note(change, roots, before), head="", beside=[])
 
     @property
     def busy(self) -> bool:
         """Whether some process has a call between its two looks."""
         self.recover()
-        return any(name.endswith(".json") for name in os.listdir(self._notes))
-
-    def leave_note(self, opened: Open) -> None:
-        """Leave the note to whoever comes next: its call could not be committed now."""
-        if not opened.ended:
-            opened.ended = True
-            os.close(opened.lock)
+        return self._notes.any()
 
     def recover(self) -> list[Change]:
         """Make commits of notes whose process is gone; returns them."""
-        found: list[Change] = []
-        for name in sorted(os.listdir(self._notes)):
-            if not name.endswith(".json"):
-                continue
-            note = os.path.join(self._notes, name)
-            with suppress(FileNotFoundError, BlockingIOError):
-                lock = os.open(note, os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    found += self._taken_in(note)
-                    os.unlink(note)
-                finally:
-                    os.close(lock)
-        return found
+        return [change for pending in self._notes.left() for change in self._taken_in(pending)]
 
-    def _taken_in(self, note: str) -> list[Change]:
-        with open(note, "rb") as file:
-            pending = _decode(file.read())
+    def _taken_in(self, pending: Pending) -> list[Change]:
+        if any(change.id == pending.change.id for change in history(self.objects)):
+            return []  # its commit was there already, and a power cut brought the note back
+        self.leave_out(pending.own)
         for blob in pending.blobs:
             self.objects.mend(blob)
         with Workspace(self._workspace, sync=False) as workspace:
-            seen, gaps = self._look(workspace, pending.roots)
+            after = self._look(workspace, pending.roots, pending.before)
+        seen, hidden = without_hidden(after.seen, pending.before, pending.unseen)
         paths = sorted(pending.before.keys() | seen.keys())
-        steps = [Step(path=path, before=pending.before.get(path, ABSENT), after=_state(seen, path)) for path in paths]
-        moved = tuple(step for step in steps if not same(step.before, step.after) and not _unmoved(step))
+        steps = [Step(path=path, before=pending.before.get(path, ABSENT), after=state_at(seen, path)) for path in paths]
+        moved = tuple(step for step in steps if not same(step.before, step.after) and not is_unkept_and_same(step))
         if not moved:
             return []
-        ended = replace(pending.change, steps=moved, gaps=gaps, interrupted=pending.change.kind == "call")
+        ended = replace(pending.change, steps=moved, gaps=(*hidden, *after.gaps), interrupted=pending.change.kind == "call")
         return [self.commit(ended)]
 
 
@@ -271,45 +271,6 @@ def _identities(paths: Iterable[str]) -> Iterator[tuple[int, int]]:
         with suppress(OSError):
             found = os.stat(path)
             yield found.st_dev, found.st_ino
-
-
-def _above(path: str) -> list[str]:
-    names = path.split("/")[:-1]
-    return ["/".join(names[: end + 1]) for end in range(len(names))]
-
-
-def _state(seen: dict[str, Seen], path: str) -> State:
-    return seen[path].state if path in seen else ABSENT
-
-
-def _moved(before: Seen | None, after: Seen | None) -> bool:
-    if before is None or after is None:
-        return before is not after
-    return before.signature != after.signature or not (same(before.state, after.state) or before.state == after.state)
-
-
-def _unmoved(step: Step) -> bool:
-    """A file whose content was not kept, with the same size and time as before."""
-    return bool(step.before.why) and step.before == step.after
-
-
-def _apart(opened: Open, steps: list[Step]) -> tuple[list[Step], list[Gap]]:
-    """A call's own steps, and what calls beside it wrote: theirs where they say so, nobody's where neither does."""
-    if opened.roots != ("",):
-        return steps, []
-    claimed = tuple(root for other in opened.beside for root in other.roots if root)
-    theirs = [step.path for step in steps if any(_within(step.path, root) for root in claimed)]
-    mine = [step for step in steps if step.path not in set(theirs)]
-    gaps = [Gap(why="overlap", paths=tuple(theirs[:_NAMED]), count=len(theirs))] if theirs else []
-    if mine and any("" in other.roots for other in opened.beside):
-        paths = tuple(step.path for step in mine)
-        return [], [*gaps, Gap(why="overlap", paths=paths[:_NAMED], count=len(paths), blocks=True)]
-    return mine, gaps
-
-
-def _within(path: str, root: str) -> bool:
-    """Whether `path` is `root`, in it, or a folder that was made for it."""
-    return path == root or path.startswith(f"{root}/") or root.startswith(f"{path}/")
 
 
 def _text(workspace: Workspace, path: str) -> str:

@@ -1,8 +1,8 @@
 """A git repository's objects and one branch, written by hand: bytes in, a name out, and the same bytes back or an error.
 
-The format is git's own, so that `git log`, `git show` and `git fsck` read the store. Written here and not by a git program or library,
-because this decides itself what is on disk before it goes on, runs no hook, filter or configuration of anybody, and costs no process
-per call. Knows nothing of files, calls or undo.
+The format is git's own, so that `git log`, `git show` and `git fsck` read the store, and `git gc` may tidy it. Written here and not by a
+git program or library, because this decides itself what is on disk before it goes on, runs no hook, filter or configuration of anybody,
+and costs no process per call. A few objects are files of their own, many at once are a pack. Knows nothing of files, calls or undo.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ import hashlib
 import os
 import secrets
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Literal
 
+from callgate._undo.packing import FEW, Batch, Kind
+from callgate._undo.packs import Packs
+from callgate._undo.refs import drop_ref, read_ref
 from callgate._undo.refusals import StoreDamaged
 
-__all__ = ["Node", "Objects", "Tree", "blob_name"]
+__all__ = ["BRANCH", "HEADS", "HELD", "PRUNED", "Node", "Objects", "Tree", "blob_name"]
 
-Kind = Literal["blob", "tree", "commit"]
 Node = tuple[int, str]
 """A tree entry: git's mode (0o100644, 0o100755, 0o120000, 0o40000) and the object's name."""
 Tree = Mapping[str, Node]
 
-_BRANCH = "refs/heads/main"
-_PRUNED = "pruned"
-_HEADS = "callgate.heads"
-_FEW = 8
-"""Objects that are flushed one by one; more of them with everything else there is to flush."""
+BRANCH = "refs/heads/main"
+PRUNED = "pruned"
+HEADS = "callgate.heads"
+HELD = "refs/callgate/held"
+"""Names what no commit has yet, so that git's collector does not take it."""
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 
 
@@ -55,17 +56,27 @@ class Objects:
         self.written = 0
         """Objects written since it was opened."""
         self._sync = sync
-        self._flushed = False
+        self._batch: Batch | None = None
         self._depth = 0
         self._lock = -1
         self.unflushed: set[str] = set()
         """Objects that a power cut could take."""
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        for name in ("objects", "refs/heads"):
-            os.makedirs(os.path.join(folder, name), mode=0o700, exist_ok=True)
-        for name, text in (("config", _CONFIG), ("HEAD", f"ref: {_BRANCH}\n")):
-            if not os.path.exists(os.path.join(folder, name)):
-                self.replace(name, text.encode())
+        self._flushed: set[str] = set()
+        self.packs = Packs(os.path.join(folder, "objects", "pack"))
+        self.made()
+
+    def made(self) -> bool:
+        """Make the repository where it is missing, at first or because somebody has deleted it; whether it was made."""
+        if os.path.exists(os.path.join(self.folder, "HEAD")):
+            return False
+        for name in ("", "objects", "refs/heads"):
+            os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
+        for name, text in (("config", _CONFIG), ("HEAD", f"ref: {BRANCH}\n")):
+            self.replace(name, text.encode())
+        self._flushed.clear()
+        self.unflushed.clear()
+        self.packs.refresh(surely=True)
+        return True
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -85,7 +96,7 @@ class Objects:
     def pruned(self) -> int:
         """Moves whenever objects were dropped, by whatever process."""
         try:
-            found = os.stat(os.path.join(self.folder, _PRUNED))
+            found = os.stat(os.path.join(self.folder, PRUNED))
         except FileNotFoundError:
             return 0
         return found.st_mtime_ns ^ found.st_ino
@@ -93,23 +104,77 @@ class Objects:
     # Objects
 
     def put(self, kind: Kind, data: bytes) -> str:
-        """Keep an object. It survives this process at once, and a power cut after `flush`."""
+        """Keep an object. It survives this process at once (in a batch: when that ends), and a power cut after `flush`."""
         name = _name(kind, data)
-        path = self._path(name)
-        if os.path.exists(path):
+        if name in self.packs:
             return name
+        if os.path.exists(self.path(name)):
+            if name not in self._flushed:
+                self.unflushed.add(name)  # whoever wrote it may not have waited for the disk
+        elif self._batch is not None:
+            self._batch.add(name, kind, data)
+        else:
+            self.put_alone(name, kind, data)
+        return name
+
+    @contextmanager
+    def batch(self) -> Iterator[list[str]]:
+        """Take in what is put until the block ends, as a pack where it is much. Yields what becomes a file of its own, known at the end."""
+        self.packs.refresh()
+        self._batch = batch = Batch(os.path.join(self.folder, "objects", "pack"))
+        fresh: list[str] = []
+        try:
+            yield fresh
+            self._batch = None
+            if batch.pack is not None:
+                self._take_in(batch)
+            for name, (kind, data) in batch.few.items():
+                self.put_alone(name, kind, data)
+                fresh.append(name)
+        finally:
+            self._batch = None
+            batch.abandon()
+
+    def hold(self, names: Iterable[str]) -> None:
+        """Give these blobs a name until commits have them: git's collector takes what has none."""
+        wanted = [name for name in names if name not in self.packs]
+        held = self._held() if wanted else []
+        fresh = list(dict.fromkeys(name for name in wanted if name not in held))
+        if len(held) + len(fresh) > FEW:
+            batch = Batch(os.path.join(self.folder, "objects", "pack"))
+            for name in (*held, *fresh):
+                with suppress(StoreDamaged):
+                    batch.add(name, "blob", self.get(name))
+            self._take_in(batch)
+            drop_ref(self.folder, HELD)
+        elif fresh:
+            tree = self.tree({name: (0o100644, name) for name in (*held, *fresh)})
+            self.replace(HELD, f"{tree}\n".encode())
+
+    def _take_in(self, batch: Batch) -> None:
+        self.written += batch.close(sync=self._sync)
+        self.packs.refresh(surely=True)
+
+    def _held(self) -> list[str]:
+        """What is held apart from packs."""
+        with suppress(StoreDamaged):
+            tree = read_ref(self.folder, HELD)
+            return list(self.entries(tree)) if tree else []
+        return []
+
+    def put_alone(self, name: str, kind: Kind, data: bytes) -> None:
+        """Make an object a file of its own, whatever packs have."""
+        path = self.path(name)
         draft = os.path.join(self.folder, "objects", f"tmp_obj_{secrets.token_hex(8)}")
         try:
             _write(draft, zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1), sync=False)
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            os.rename(draft, path)
+            _named(draft, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(draft)
             raise
         self.unflushed.add(name)
         self.written += 1
-        return name
 
     def mend(self, data: bytes) -> None:
         """Make sure that the blob of these bytes is whole; a power cut may have left an empty one."""
@@ -118,18 +183,18 @@ class Objects:
             self.get(name)
         except StoreDamaged:
             with suppress(FileNotFoundError):
-                os.unlink(self._path(name))
+                os.unlink(self.path(name))
             self.put("blob", data)
 
     def flush(self) -> None:
         """Return when every object survives a power cut."""
-        if self._sync and (self.unflushed or not self._flushed):
-            if len(self.unflushed) > _FEW or not self._flushed:  # an earlier process may have left some
-                os.sync()
-            else:
-                for name in self.unflushed:
-                    _flush(self._path(name))
-        self._flushed = True
+        if self._sync and len(self.unflushed) > FEW:
+            os.sync()
+        elif self._sync:
+            for name in self.unflushed:
+                with suppress(FileNotFoundError):  # git has packed it, and waits for the disk itself
+                    _flush(self.path(name))
+        self._flushed |= self.unflushed
         self.unflushed.clear()
 
     def get(self, name: str, kind: Kind = "blob") -> bytes:
@@ -138,14 +203,21 @@ class Objects:
         Raises:
             StoreDamaged: It is missing, or is not what was put.
         """
-        try:
-            with open(self._path(name), "rb") as file:
-                head, _, data = zlib.decompress(file.read()).partition(b"\0")
-        except (OSError, zlib.error) as error:
-            raise StoreDamaged(self.folder, name) from error
-        if head.partition(b" ")[0] != kind.encode() or _name(kind, data) != name:
+        found, data = self._alone(name) or self.packs.get(name) or ("", b"")
+        if found != kind or _name(kind, data) != name:
             raise StoreDamaged(self.folder, name)
         return data
+
+    def _alone(self, name: str) -> tuple[str, bytes] | None:
+        """An object that is a file of its own."""
+        try:
+            with open(self.path(name), "rb") as file:
+                head, _, data = zlib.decompress(file.read()).partition(b"\0")
+        except FileNotFoundError:
+            return None
+        except (OSError, zlib.error) as error:
+            raise StoreDamaged(self.folder, name) from error
+        return head.partition(b" ")[0].decode("ascii", "replace"), data
 
     def tree(self, entries: Tree) -> str:
         """Take in a folder's listing."""
@@ -168,11 +240,7 @@ class Objects:
 
     def head(self) -> str:
         """The newest commit's name; empty where there is none."""
-        try:
-            with open(os.path.join(self.folder, _BRANCH), encoding="ascii") as file:
-                return file.read().strip()
-        except FileNotFoundError:
-            return ""
+        return read_ref(self.folder, BRANCH)
 
     def floor(self) -> str:
         """The oldest commit that is kept, where older ones were dropped; git calls it shallow."""
@@ -185,61 +253,47 @@ class Objects:
     def heads(self) -> list[str]:
         """Every commit that was ever the newest and is kept, the oldest first: the way past one that was lost."""
         try:
-            with open(os.path.join(self.folder, _HEADS), encoding="ascii") as file:
+            with open(os.path.join(self.folder, HEADS), encoding="ascii") as file:
                 return file.read().split()
         except FileNotFoundError:
             return []
 
     def move_head(self, commit: str) -> None:
-        fd = os.open(os.path.join(self.folder, _HEADS), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(os.path.join(self.folder, HEADS), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, f"{commit}\n".encode())
         finally:
             os.close(fd)
-        self.replace(_BRANCH, f"{commit}\n".encode())
+        self.replace(BRANCH, f"{commit}\n".encode())
 
     def fill(self, fd: int, data: bytes) -> None:
         """Write all of `data` to an open file, to the disk."""
         _fill(fd, data, sync=self._sync)
 
-    def keep_only(self, commits: list[str]) -> None:
-        """Drop every object that none of these commits, the newest first, reaches by its tree."""
-        self.replace(_PRUNED, b"")
-        self.replace(_HEADS, "".join(f"{commit}\n" for commit in reversed(commits)).encode(), sync=True)
-        reached = set(commits)
-        for commit in commits:
-            self._reach(self.get(commit, "commit").split(b"\n", 1)[0][5:].decode(), reached)
-        self.replace("shallow", f"{commits[-1]}\n".encode() if commits else b"", sync=True)
-        if not commits:
-            os.unlink(os.path.join(self.folder, "shallow"))
-            os.unlink(os.path.join(self.folder, _BRANCH))
-        for folder, _, names in os.walk(os.path.join(self.folder, "objects")):
-            for name in names:
-                if os.path.basename(folder) + name not in reached:
-                    os.unlink(os.path.join(folder, name))
-
-    def _reach(self, tree: str, reached: set[str]) -> None:
-        if tree not in reached:
-            reached.add(tree)
-            for mode, name in self.entries(tree).values():
-                if mode == 0o40000:
-                    self._reach(name, reached)
-                reached.add(name)
-
     def replace(self, name: str, data: bytes, *, sync: bool = False) -> None:
         """Make `data` the whole of a file of the repository that is no object."""
         path = os.path.join(self.folder, name)
-        draft = f"{path}.{secrets.token_hex(4)}.tmp"
+        draft = os.path.join(self.folder, f"{secrets.token_hex(8)}.tmp")  # not among the branches, where git would take it for one
         try:
             _write(draft, data, sync=sync and self._sync)
-            os.rename(draft, path)
+            _named(draft, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(draft)
             raise
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
+        """Where an object is, or would be, as a file of its own."""
         return f"{self.folder}/objects/{name[:2]}/{name[2:]}"
+
+
+def _named(draft: str, path: str) -> None:
+    """Give a whole file its name, and its folder where that is missing."""
+    try:
+        os.rename(draft, path)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        os.rename(draft, path)
 
 
 def _write(path: str, data: bytes, *, sync: bool) -> None:

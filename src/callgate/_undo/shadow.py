@@ -90,7 +90,8 @@ class Shadow:
             return list(history(self._objects))[::-1]
 
     def select(self, words: str, changes: list[Change], direction: Direction = "undo") -> frozenset[str]:
-        """The ids of what these words mean: a call's uid or its end, a run, `RUN@TURN`, a checkpoint's name, or `last`.
+        """The ids of what these words mean: a call's uid or its end, a run, a conversation, a turn of one of these (`RUN@TURN`), a
+        checkpoint's name, or `last`.
 
         Raises:
             UsageError: Nothing, or more than one call.
@@ -102,7 +103,8 @@ class Shadow:
         tries = (
             [one for one in calls if words in (one.call.uid, one.id)],
             [one for one in calls if one.call.run == words],
-            [one for one in calls if one.call.run == run and str(one.call.turn) == turn],
+            [one for one in calls if one.call.conversation == words],
+            [one for one in calls if run in (one.call.run, one.call.conversation) and str(one.call.turn) == turn],
             self._since(words, changes),
             (fitting[-1:] if direction == "undo" else self._last_undone(changes)) if words == "last" else [],
         )
@@ -112,8 +114,12 @@ class Shadow:
         ending = {one.call.uid: one for one in calls if one.call.uid.endswith(f"/{words.lstrip('/')}")}
         if len(ending) == 1:
             return frozenset(one.id for one in calls if one.call.uid in ending)
-        latest = ", ".join(one.call.uid for one in calls[-3:]) or "none"
-        why = f"{len(ending)} calls end so" if ending else "no call, run, turn or checkpoint here is called so"
+        if not calls:
+            raise UsageError(
+                f"Nothing is kept of {self.workspace}. Changes are found by their folder's path: stand in the one that was worked in."
+            )
+        latest = ", ".join(one.call.uid for one in calls[-3:])
+        why = f"{len(ending)} calls end so" if ending else "no call, run, conversation, turn or checkpoint here is called so"
         raise UsageError(f"'{words[:80]}' does not say what is meant: {why}. The latest calls that changed files: {latest}.")
 
     def _since(self, name: str, changes: list[Change]) -> list[Change]:
@@ -207,7 +213,7 @@ class Shadow:
             except (OSError, StoreDamaged) as error:
                 raise UndoFailed(self.folder, str(error), take_back(root, ready, self._objects, limit)) from error
         finally:
-            self.keeping.drop_note(opened)
+            opened.note.drop()
 
     def _step(self, root: int, move: Move, before: dict[str, State]) -> Step:
         keep = lambda data: self._objects.put("blob", data)  # noqa: E731

@@ -30,7 +30,7 @@ class Shadows:
         place: The folder of all repositories; None: `CALLGATE_UNDO`, or `callgate/undo` in the user's state folder.
         limits: How much is kept.
         sync: Whether old content survives a power cut before a call may write.
-        own: Paths that are the host's own (a journal), and that no snapshot looks at.
+        own: Paths that are the host's own, and that no snapshot looks at. What an engine writes itself (journal, blobs, cache) it says.
     """
 
     def __init__(
@@ -61,6 +61,13 @@ class Shadows:
                 found = Shadow(path, place=self._place, limits=self._limits, sync=self._sync, own=self._own)
                 self._shadows[path] = found
             return found
+
+    def leave_out(self, files: Iterable[str]) -> None:
+        """See `callgate.protocols.WriteLog`."""
+        with self._mutex:
+            self._own = tuple(dict.fromkeys((*self._own, *files)))
+            for shadow in self._shadows.values():
+                shadow.keeping.leave_out(self._own)
 
     def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> tuple[Shadow, Open]:
         """See `callgate.protocols.WriteLog`."""

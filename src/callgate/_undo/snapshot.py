@@ -14,10 +14,10 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from callgate._undo.changes import Gap
-from callgate._undo.state import Keep, Signature, State, look, signature
+from callgate._undo.state import Keep, Seen, look, signature
 from callgate._workspace.ignore import Ignore
 
-__all__ = ["Seen", "Snapshot", "Taker"]
+__all__ = ["Snapshot", "Taker"]
 
 _FRESH_NS = 100_000_000
 """A file that changed so shortly before it was read may change again without moving its times: it is read again next time."""
@@ -26,19 +26,13 @@ _OWN = ".callgate"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Seen(Struct, frozen=True, kw_only=True):
-    """One path, and whether its facts prove it unchanged later."""
-
-    signature: Signature
-    state: State
-    settled: bool
-
-
 class Snapshot(Struct, frozen=True, kw_only=True):
     """What there was."""
 
     seen: dict[str, Seen]
     gaps: tuple[Gap, ...]
+    unseen: frozenset[str]
+    """What was left out: nothing is known of it, nor of what is below it."""
 
 
 class Taker:
@@ -54,7 +48,8 @@ class Taker:
         self._most = most
         self._file_bytes = file_bytes
         self._own = own
-        self._known: dict[str, Seen] = {}
+        self.known: dict[str, Seen] = {}
+        """What the last look at everything found."""
         self.read = 0
         """Files and links whose content was read."""
 
@@ -67,11 +62,11 @@ class Taker:
         walk = _Walk(self, root, keep, Ignore(text))
         walk.folder(root, below)
         if not below:
-            self._known = walk.seen
-        return Snapshot(seen=walk.seen, gaps=walk.gaps())
+            self.known = walk.seen
+        return Snapshot(seen=walk.seen, gaps=walk.gaps(), unseen=walk.unseen())
 
     def state(self, folder: int, name: str, path: str, found: os.stat_result, keep: Keep) -> Seen:
-        known = self._known.get(path)
+        known = self.known.get(path)
         now = signature(found)
         if known is not None and known.settled and known.signature == now:
             return known
@@ -80,10 +75,6 @@ class Taker:
         seen, state = look(folder, name, keep, self._file_bytes)
         settled = state.why != "changing" and at_ns - max(found.st_mtime_ns, found.st_ctime_ns) > _FRESH_NS
         return Seen(signature=seen, state=state, settled=settled)
-
-    def forget(self) -> None:
-        """Read everything again next time: what was stored may be gone."""
-        self._known = {}
 
     def passes_over(self, found: os.stat_result) -> bool:
         return self._own(found)
@@ -147,6 +138,9 @@ class _Walk:
         if why:
             self._left[why].append(path)
         return bool(why)
+
+    def unseen(self) -> frozenset[str]:
+        return frozenset(path for paths in self._left.values() for path in paths)
 
     def gaps(self) -> tuple[Gap, ...]:
         return tuple(

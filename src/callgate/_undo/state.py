@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["ABSENT", "Keep", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
+__all__ = ["ABSENT", "Keep", "Seen", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
 
 Keep = Callable[[bytes], str]
 """Stores or only names some bytes; returns their name."""
@@ -43,6 +43,14 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 ABSENT = State()
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """One path, and whether its facts prove it unchanged later."""
+
+    signature: Signature
+    state: State
+    settled: bool
 
 
 def same(one: State, other: State) -> bool:

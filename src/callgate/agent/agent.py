@@ -33,7 +33,7 @@ from callgate.errors import UsageError
 from callgate.messages import Message, UserMessage
 from callgate.models.model import Model
 from callgate.models.wire.request import ModelRequest, ToolSpec
-from callgate.protocols import Policy, RestartHandler
+from callgate.protocols import Policy, RestartHandler, WriteLog
 from callgate.stream import StreamLimits
 from callgate.tools import Tool
 
@@ -61,6 +61,7 @@ class Agent(Runs):
         tools: For the engine that is made.
         policies: The same.
         restart: The same; `ContextRestarts` lets results enrich the context instead of the history.
+        undo: The same; `Shadows()` keeps what calls change in the scope's workspace, so that it can be undone.
         instructions: The system prompt, or what makes it from the iterations that are left (None: no limit) before each pass.
         exit_tools: Shown to the model; their calls become signals, never executions.
         preset: Where `settings` is not given.
@@ -88,6 +89,7 @@ class Agent(Runs):
         tools: Iterable[Tool] = (),
         policies: Iterable[Policy] = (),
         restart: RestartHandler | None = None,
+        undo: WriteLog | None = None,
         instructions: str | Callable[[int | None], str] = "",
         exit_tools: Sequence[ToolSpec] = (),
         preset: PresetName = "agent",
@@ -110,12 +112,12 @@ class Agent(Runs):
         self.model = _reading_text(given, text_calls, dialect)
         self.settings = settings or PRESETS[preset]
         self._own_engine = engine is None
-        if engine is not None and (*tools, *policies, *([restart] if restart is not None else ())):
+        if engine is not None and (*tools, *policies, *(one for one in (restart, undo) if one is not None)):
             raise UsageError(
-                "Agent(engine=...) takes the engine's own tools, policies and restart. Give them to the engine, or leave the engine out."
+                "Agent(engine=...) takes the engine's own tools, policies, restart and undo. Give them to it, or leave the engine out."
             )
         limits = Limits(dangerous_per_tick=self.settings.dangerous_per_tick)
-        self.engine = engine or Engine(tools, policies=policies, limits=limits, restart=restart)
+        self.engine = engine or Engine(tools, policies=policies, limits=limits, restart=restart, undo=undo)
         self._instructions = instructions
         self._bios = (preset == "worker" or self.model is not given) if bios is None else bios
         self._exits = {tool.name: tool for tool in exit_tools}
@@ -161,7 +163,7 @@ class Agent(Runs):
             task: What the user says.
             conversation: Which conversation goes on; one turn of it at a time, others wait. Empty: one of its own.
             history: The conversation so far; None: as this agent remembers it, which it does for the 1,000 conversations used last.
-            scope: Principal, actor, workspace and the like; run, conversation and iteration are filled in.
+            scope: Principal, actor, workspace and the like; run, conversation, turn and iteration are filled in.
             trigger: The host's id of the message that asks; `reply_to` of the streaming context.
             reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
             deliberate: Deliberate mode on or off for this run; None: as the agent was made.

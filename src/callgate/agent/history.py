@@ -24,7 +24,7 @@ class History:
         messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
     """
 
-    __slots__ = ("_counted", "_ids", "_numbers", "_shown", "_tokens", "messages", "recorded")
+    __slots__ = ("_counted", "_ids", "_numbers", "_shown", "_tokens", "messages", "recorded", "turns")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
@@ -36,11 +36,14 @@ class History:
         self._shown = Shown(None, ())
         self.recorded = 0
         """The position of the event up to which the record has this conversation; 0: it does not have it."""
+        self.turns = sum(isinstance(message, UserMessage) for message in self.messages)
+        """The number of its latest turn; of a conversation from elsewhere, how often its user spoke."""
 
     def fork(self) -> History:
         """A copy that goes its own way: what is committed to it leaves no trace here."""
         fork = History(self.messages)
         fork._counted, fork._tokens, fork.recorded, fork._shown = self._counted, self._tokens, self.recorded, self._shown
+        fork.turns = self.turns
         return fork
 
     def user(self, text: str) -> None:

@@ -86,6 +86,8 @@ class Runs(Parts):
         async with self.conversations.turn(scope.conversation, trigger=wish.trigger, first=wish.first) as place:
             kept = History(wish.history) if wish.history is not None else self._remembered(wish.conversation) or History()
             begins = not place.drained
+            if begins:
+                scope = _next_turn(kept, scope)
             if leaves_trace and begins:
                 self._remember(wish.conversation, kept)
             start = Start(
@@ -109,6 +111,7 @@ class Runs(Parts):
         if start.goes_on is not None:
             control.take_over_errors(conversation, start.goes_on.errors)
         self.engine.begin(start.scope.run)
+        start.history.turns = max(start.history.turns, start.scope.turn)
         deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
         record = RunRecord(self.engine, start.scope.run, start.phase)
         try:
@@ -240,6 +243,12 @@ class Runs(Parts):
         self._histories[conversation] = history
         if len(self._histories) > _MOST_CONVERSATIONS:
             self._histories.popitem(last=False)
+
+
+def _next_turn(history: History, scope: Scope) -> Scope:
+    """The scope of the conversation's next turn, which has a number: the host's, or the one after the latest."""
+    history.turns = scope.turn or history.turns + 1
+    return replace(scope, turn=history.turns)
 
 
 def _ended(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:

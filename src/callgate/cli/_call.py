@@ -23,7 +23,7 @@ from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
 from callgate.cli._interrupts import interruptible
-from callgate.cli._memory import files_of, open_memory
+from callgate.cli._memory import open_memory
 from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
 from callgate.cli._progress import Progressed
 from callgate.cli._record import Record
@@ -88,7 +88,7 @@ class _Terminal:
             persistent_cache=_cache(record, tools),
             timeout_s=options.timeout_s,
             repair=options.repair,
-            undo=Shadows(own=(*record.own, *files_of(options.memory))) if options.undo else None,
+            undo=Shadows() if options.undo else None,
             memory=memory,
             run=options.run or f"cli-{SystemClock().new_id()}",
         )

@@ -28,9 +28,7 @@ from callgate.tools import ToolRegistry
 if TYPE_CHECKING:
     from callgate.memory import Found, Memory
 
-__all__ = ["SearchOptions", "files_of", "open_memory", "rebuild", "search", "status"]
-
-_ENDS = ("", "-wal", "-shm")
+__all__ = ["SearchOptions", "open_memory", "rebuild", "search", "status"]
 
 
 class SearchOptions(Struct, frozen=True, kw_only=True):
@@ -69,11 +67,6 @@ def open_memory(place: str, *, there: bool = False) -> Memory | None:
     if Path(place).is_dir():
         raise UsageError(f"{place} is a folder. Give a file with --memory, as {Path(place) / 'memory.db'}.")
     return Memory(place)
-
-
-def files_of(place: str) -> tuple[str, ...]:
-    """The files that a memory writes: nothing that a tool changed."""
-    return tuple(f"{place}{end}" for end in _ENDS) if place else ()
 
 
 def search(options: SearchOptions) -> int:

@@ -25,7 +25,6 @@ __all__ = ["MEMORY", "Record", "default_journal", "default_memory", "without_pas
 MEMORY = ":memory:"
 _VARIABLE = "CALLGATE_JOURNAL"
 _PASSWORD = re.compile(r"(://[^:@/?]*):[^@/?]*(?=@)|(?<=[?&])password=[^&]*&?")
-_BESIDE = ("blobs", "cache.db", "cache.db-wal", "cache.db-shm")
 
 
 def default_journal() -> str:
@@ -76,12 +75,6 @@ class Record(Struct, frozen=True, kw_only=True):
         except (OSError, apsw.Error) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise UsageError(f"The journal {path} cannot be written: {why}. Give another file with --journal, or {MEMORY}.") from error
-
-    @property
-    def own(self) -> tuple[str, ...]:
-        """The files that it writes: nothing that a tool changed."""
-        names = ("", "-wal", "-shm", "-journal", ".lock")
-        return () if self.path is None else (*(f"{self.path}{end}" for end in names), *(str(self.path.parent / one) for one in _BESIDE))
 
     def show_command(self, identity: str) -> str:
         """The command that shows more about a call or a run."""

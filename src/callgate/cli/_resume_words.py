@@ -33,6 +33,7 @@ def resume(
     max_iterations: int | None = None,
     text_calls: TextCalls = "auto",
     yes: Annotated[bool, Parameter(negative="")] = False,
+    undo: Annotated[bool, Parameter(negative="--no-undo")] = True,
     json: AsJson = False,
 ) -> int:
     """Go on with a run that waits for a human, or that was cut off when its process ended.
@@ -75,6 +76,8 @@ def resume(
         When calls are read from the model's text: `fallback` where a message has none of its own, `always` for models that take no tools.
     yes
         Say yes to every question. What a rule denies stays denied.
+    undo
+        Keep what calls change, for `callgate undo`.
     """
     from callgate.cli._resume import Answers, resume_run
     from callgate.cli._run_options import RunOptions
@@ -95,6 +98,7 @@ def resume(
         text_calls=text_calls,
         yes=yes,
         chat=False,
+        undo=undo,
         json=json,
     )
     return resume_run(run, options, Answers(allow=tuple(allow or ()), deny=tuple(deny or ())))

@@ -33,6 +33,7 @@ from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
 from callgate.policy import Rules
 from callgate.tools import Tool
+from callgate.undo import Shadows
 
 if TYPE_CHECKING:
     from callgate.memory import Memory
@@ -78,7 +79,8 @@ class TerminalRun:
         self._record = record
         self._workspace = str(Path(options.workspace).resolve())
         self._person = Person(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
-        self._run = self._conversation = f"run-{SystemClock().new_id()}"
+        self._run = f"run-{SystemClock().new_id()}"
+        self._conversation = f"chat-{SystemClock().new_id()}" if options.chat else self._run
         self._engine = Engine(
             tools,
             policies=(self._person, *policies),
@@ -86,6 +88,7 @@ class TerminalRun:
             blobs=record.blobs,
             limits=Limits(dangerous_per_tick=settings.dangerous_per_tick),
             repair=True,
+            undo=Shadows() if options.undo else None,
             memory=memory,
             run=self._run,
         )
@@ -116,7 +119,7 @@ class TerminalRun:
                 self._screen.close()
             await self._agent.close()
             await self._model.close()
-        self._say_where(result)
+        self._say_where(result, kept=listening.kept)
         return self._code(result)
 
     async def _turn(self, listening: Listening, task: str) -> RunResult:
@@ -212,7 +215,7 @@ class TerminalRun:
             record=self._record.name,
         )
 
-    def _say_where(self, result: RunResult) -> None:
+    def _say_where(self, result: RunResult, *, kept: bool) -> None:
         if self._screen is None:
             return
         if result.status == "waiting" and not self._interrupts:
@@ -222,6 +225,14 @@ class TerminalRun:
         if self._record.name:
             say(f"  record  {self._record.name}", "dim")
         say(f"  more    {self._record.show_command(result.run)}", "dim")
+        if kept:
+            say(f"  undo    {shlex.join(('callgate', 'undo', self._conversation, *self._where()))}", "dim")
+
+    def _where(self) -> list[str]:
+        """What `callgate undo` must be told to find the workspace and the journal from here."""
+        words = [] if self._workspace == str(Path.cwd()) else ["--workspace", self._workspace]
+        path = self._record.path
+        return words + ([] if path is None or str(path) == default_journal() else ["--journal", str(path)])
 
     def _how_to_go_on(self, result: RunResult) -> list[str]:
         if not self._record.name:

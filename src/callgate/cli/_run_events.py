@@ -210,9 +210,12 @@ class Listening:
         self._streaming = False
         self.failed = 0
         """Calls that ended without success."""
+        self.kept = False
+        """Whether a call has changed files, and they can be put back."""
         self.close = bus.subscribe(
             self._hear,
             *("call.received", "call.started", "call.progress", "call.attempt_failed", "call.suspended", "call.aborted", "tool.completed"),
+            *("files.kept", "files.not_kept"),
         )
 
     def agent(self, event: AgentEvent) -> None:
@@ -258,6 +261,10 @@ class Listening:
                 return CallBegun(call=call, tool=self._tools[call], attempt=event.attempt, early=self._streaming)
             case "call.attempt_failed":
                 return CallRetried(call=call, attempt=event.attempt, reason=str(body.get("error", "")))
+            case "files.kept":
+                self.kept = True
+            case "files.not_kept":
+                return Noticed(kind="files_not_kept", text=f"{body.get('reason', '')}. callgate undo cannot take it back.")
             case "call.suspended" | "call.aborted":
                 status = "asked" if topic == "call.suspended" else "aborted"
                 return CallAnswered(call=call, tool=self._tools.pop(call, ""), status=status, reason=str(body.get("reason", "")))

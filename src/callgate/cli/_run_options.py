@@ -47,6 +47,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     text_calls: TextCallWord
     yes: bool
     chat: bool
+    undo: bool
     json: bool
 
 

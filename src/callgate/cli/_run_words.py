@@ -34,6 +34,7 @@ def run(
     text_calls: TextCalls = "auto",
     yes: Annotated[bool, Parameter(negative="")] = False,
     chat: Annotated[bool, Parameter(negative="")] = False,
+    undo: Annotated[bool, Parameter(negative="--no-undo")] = True,
     json: AsJson = False,
 ) -> int:
     """Let a model work on a task with tools, and watch: its text as it streams, its calls as they run.
@@ -77,6 +78,8 @@ def run(
         Say yes to every question. What a rule denies stays denied.
     chat
         Go on with what you say next, in the same conversation; Ctrl-D ends it.
+    undo
+        Keep what calls change, for `callgate undo`.
     """
     from callgate.cli._run import run_task
     from callgate.cli._run_options import RunOptions
@@ -98,6 +101,7 @@ def run(
             text_calls=text_calls,
             yes=yes,
             chat=chat,
+            undo=undo,
             json=json,
         )
     )

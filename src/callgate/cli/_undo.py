@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from callgate._journal import open_reader
+from callgate._journal import is_url, open_reader
 from callgate._pipeline.record import Reason, clean
 from callgate._printable import one_line, printable
 from callgate.cli import _exits
@@ -47,7 +47,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
     shadow = Shadow(options.workspace)
     try:
         if direction == "undo":
-            _refuse_unkept(words, options)
+            _refuse_unkept(words, shadow, options)
             done = shadow.undo(words, paths=options.paths, dry_run=options.dry_run, interrupted=options.interrupted)
         else:
             done = shadow.redo(words, paths=options.paths, dry_run=options.dry_run)
@@ -62,14 +62,15 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
     return _exits.OK
 
 
-def _refuse_unkept(words: str, options: UndoOptions) -> None:
+def _refuse_unkept(words: str, shadow: Shadow, options: UndoOptions) -> None:
     """A run in which a call's files could not be kept is not undone as if there were nothing more."""
-    if options.paths or not os.path.exists(options.journal):
+    if options.paths or not _is_there(options.journal):
         return
+    name = words.rpartition("@")[0] or words
+    runs = {name, *(change.call.run for change in shadow.changes() if change.call.conversation == name)}
     reader = open_reader(options.journal)
     try:
-        run = words.rpartition("@")[0] or words
-        unkept = [event.call for event in reader.find(EventQuery(run=run, kinds=("files.not_kept",)))]
+        unkept = [event.call for run in sorted(runs) for event in reader.find(EventQuery(run=run, kinds=("files.not_kept",)))]
     finally:
         reader.close()
     if unkept:
@@ -86,8 +87,8 @@ def _refused(refused: UndoRefused, options: UndoOptions) -> int:
 
 
 def _record(done: Undone, options: UndoOptions) -> None:
-    """Write it to the journal, where there is one and nobody else writes."""
-    if options.journal == MEMORY or not os.path.exists(options.journal):
+    """Write it to the journal, where there is one."""
+    if not _is_there(options.journal):
         return
     details = {"commit": done.commit, "calls": [clean(uid) for uid in done.calls], "paths": [clean(path) for path in done.paths[:50]]}
     body = Reason(reason=f"{done.direction} at the terminal", details={**details, "count": len(done.paths)})
@@ -98,6 +99,10 @@ def _record(done: Undone, options: UndoOptions) -> None:
         asyncio.run(journal.close())
     except CallgateError as error:
         say(f"It is done, and kept as commit {done.commit[:12]}, but the journal has no line about it: {error}", "yellow")
+
+
+def _is_there(journal: str) -> bool:
+    return is_url(journal) or (journal != MEMORY and os.path.exists(journal))
 
 
 def _show(done: Undone, options: UndoOptions) -> None:

@@ -49,7 +49,7 @@ def undo(
     Parameters
     ----------
     what
-        A call's id or its end, a run, `RUN@TURN`, a checkpoint, or `last`.
+        A call's id or its end, a run, a conversation, `RUN@TURN` or `CONVERSATION@TURN`, a checkpoint, or `last`.
     dry_run
         Check everything, change nothing.
     interrupted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from callgate.demo._catalogue import DEMOS, Demo, Outcome, run_demo
 from callgate.demo._findings import Finding
+from callgate.demo.crash import verify_crash
 from callgate.demo.repair import verify_repair
 
-__all__ = ["DEMOS", "Demo", "Finding", "Outcome", "run_demo", "verify_repair"]
+__all__ = ["DEMOS", "Demo", "Finding", "Outcome", "run_demo", "verify_crash", "verify_repair"]

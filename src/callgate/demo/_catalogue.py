@@ -21,6 +21,7 @@ from callgate.demo._side_by_side import side_by_side
 from callgate.demo._stage import Stage, calls_in
 from callgate.demo._stop import stop
 from callgate.demo._undo import undo
+from callgate.demo.crash import crash
 from callgate.demo.repair import repair
 from callgate.errors import UsageError
 
@@ -31,11 +32,14 @@ class Demo(Struct, frozen=True):
     title: str
     prove: Callable[[Stage], Awaitable[list[Finding]]] | None
     """None: it needs the reader's folder."""
+    tables: bool = True
+    """Whether its calls are worth a table."""
 
 
 DEMOS: dict[str, Demo] = {
     "repair": Demo("An agent repairs a small repository, and everything that goes wrong on the way", repair),
     "stop": Demo("A tool can really be stopped: exits, crashes and endless C loops hurt nobody else", stop),
+    "crash": Demo("Kill -9 anywhere: each effect happens once, or is said to be unknown; never twice", crash, tables=False),
     "cut-off": Demo("Cut-off JSON never runs; what loses nothing is accepted and noted; true is no integer", cut_off),
     "early": Demo("A read starts while the model still streams the rest of its message", early),
     "side-by-side": Demo("Calls of one message run beside each other where that is safe, and never where it is not", side_by_side),
@@ -102,8 +106,9 @@ def _outcome(stage: Stage, findings: list[Finding]) -> Outcome:
 
 def _show(stage: Stage, outcome: Outcome, findings: list[Finding]) -> None:
     screen = stage.screen
-    screen.table(outcome.calls)
-    screen.timeline(outcome.calls)
+    if DEMOS[stage.name].tables:
+        screen.table(outcome.calls)
+        screen.timeline(outcome.calls)
     screen.findings(findings)
     journal = f"--journal {outcome.journal}"
     lines = [

@@ -20,8 +20,9 @@ from callgate.models.providers import model
 from callgate.testing import Pause, Received, ScriptedServer
 from callgate.testing.server import Script
 
-__all__ = ["asked", "own_model", "scripted_model", "until_called"]
+__all__ = ["asked", "held_until", "own_model", "scripted_at", "scripted_model", "scripted_server", "until_called"]
 
+_LOOK_S = 0.02
 _PATIENCE_S = 20.0
 """How long a held message waits at most; what should have happened by then has not, and the findings say so."""
 
@@ -52,13 +53,29 @@ async def scripted_model(
         log: Where every request is written down.
         pace: As of `ScriptedServer`.
     """
-    async with ScriptedServer(turns, pace=pace) as server:
-        over_http = model("openai-compatible:scripted", base_url=server.url, api_key="")
+    async with scripted_server(turns, log, pace=pace) as url:
+        over_http = scripted_at(url)
         try:
             yield over_http
         finally:
             await over_http.close()
+
+
+@asynccontextmanager
+async def scripted_server(
+    turns: Sequence[Script] | Callable[[Received], Script], log: Path, *, pace: Callable[[Received, int], Awaitable[None]] | None = None
+) -> AsyncIterator[str]:
+    """The same for a client in another process: yields the URL."""
+    async with ScriptedServer(turns, pace=pace) as server:
+        try:
+            yield server.url
+        finally:
             _write_down(server.requests, log)
+
+
+def scripted_at(url: str) -> HttpModel:
+    """The scripted model that is served at `url`."""
+    return model("openai-compatible:scripted", base_url=url, api_key="")
 
 
 def _write_down(requests: Sequence[Received], log: Path) -> None:
@@ -86,3 +103,19 @@ def until_called(bus: Bus, topic: str, *, times: int = 1) -> Pause:
     end = bus.subscribe(hear, topic)
     asyncio.get_running_loop().call_later(_PATIENCE_S, happened.set)
     return Pause(happened)
+
+
+def held_until(happened: Callable[[], bool]) -> Pause:
+    """A place where a message is held until something outside of this process has happened."""
+    over = asyncio.Event()
+
+    def look() -> None:
+        if happened() or loop.time() > end:
+            over.set()
+        else:
+            loop.call_later(_LOOK_S, look)
+
+    loop = asyncio.get_running_loop()
+    end = loop.time() + _PATIENCE_S
+    look()
+    return Pause(over)

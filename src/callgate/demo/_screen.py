@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
@@ -56,6 +58,19 @@ class Screen:
     def lively(self) -> bool:
         """Whether somebody watches it as it happens."""
         return self._console is not None and self._console.is_terminal
+
+    @property
+    def width(self) -> int | None:
+        """In characters; None where nothing is shown."""
+        return None if self._console is None else self._console.width
+
+    def after_kill(self, text: str) -> None:
+        """Say that whoever drew here is dead, and put right what it left of the terminal."""
+        if self._console is not None and self._console.is_terminal:
+            self._console.show_cursor(True)
+            self._console.control(Control((ControlType.CARRIAGE_RETURN,), (ControlType.ERASE_IN_LINE, 2)))
+        self._print()
+        self._print(Text(printable(text), style="bold red"))
 
     def note(self, text: str) -> None:
         self._print(Text(printable(text), style="dim"))
@@ -151,7 +166,10 @@ class Screen:
         return lines[:end]
 
     def _on_started(self, event: Event, body: dict[str, Any]) -> None:
-        if self._streaming:
+        if event.call not in self._tools:
+            self._tools[event.call] = one_line(str(body.get("tool", "")), 40)
+            self._print(Text.assemble("   ↻ ", (self._tools[event.call], "cyan"), " is taken up again"))
+        elif self._streaming:
             self._print(Text(f"     {self._tools.get(event.call, '')} starts while the message still streams", style="green"))
         self._running[event.call] = str(body.get("tool", ""))
 

@@ -17,6 +17,7 @@ from callgate._journal import SqliteJournal, open_reader
 from callgate._summary import CallSummary, summarise
 from callgate.calls import Answered, RawCall, Scope, ToolResult
 from callgate.calls import Outcome as CallOutcome
+from callgate.demo._processes import Order
 from callgate.demo._screen import Screen
 from callgate.demo._witness import Ledger, watch_processes
 from callgate.engine import Engine
@@ -30,11 +31,17 @@ __all__ = ["Stage", "calls_in", "events_in", "killed_at", "overlap", "raw", "res
 
 
 class Stage:
-    """One demonstration's place. Everything is in `root`, which stays when it is over."""
+    """One demonstration's place. Everything is in `root`, which stays when it is over.
 
-    def __init__(self, name: str, console: Console | None) -> None:
+    Args:
+        name: The demonstration's, and its run's.
+        console: Where it is shown; None: nowhere.
+        root: An earlier process's folder; None: a new one.
+    """
+
+    def __init__(self, name: str, console: Console | None, root: Path | None = None) -> None:
         self.name = name
-        self.root = Path(tempfile.mkdtemp(prefix=f"callgate-demo-{name}-"))
+        self.root = root or Path(tempfile.mkdtemp(prefix=f"callgate-demo-{name}-"))
         self.journal = self.root / "journal.db"
         self.ledger = Ledger(self.root / "ledger.jsonl")
         self.blobs = DirectoryBlobs(self.root / "blobs")
@@ -62,6 +69,11 @@ class Stage:
         watch_processes(engine.bus, self.ledger)
         self.screen.watch(engine.bus)
         return engine
+
+    def order(self, url: str, *, goes_on: bool = False) -> Order:
+        """What an engine in a process of its own is told."""
+        width = self.screen.width
+        return Order(root=str(self.root), url=url, demo=self.name, run=self.name, goes_on=goes_on, shown=width is not None, width=width)
 
     def scope(self, *, iteration: int = 0, workspace: Path | None = None) -> Scope:
         return Scope(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from callgate.builtins import command_tools, workspace_tools
+from callgate.demo._facts import Facts, facts
 from callgate.demo._findings import Finding, finding
 from callgate.demo._stage import Stage, raw
 from callgate.undo import Shadow, Shadows, UndoRefused
@@ -15,7 +15,6 @@ __all__ = ["undo"]
 _COMMAND = (
     "rm notes.md && chmod 600 run.sh && mkdir -p out/deep && printf 'a\\0b' > out/deep/data.bin && ln -s run.sh latest && echo >> src.txt"
 )
-Facts = dict[str, tuple[int, int, object]]
 
 
 async def undo(stage: Stage) -> list[Finding]:
@@ -23,12 +22,12 @@ async def undo(stage: Stage) -> list[Finding]:
     work, kept = stage.root / "work", stage.root / "kept"
     work.mkdir()
     _fill(work)
-    before = _facts(work)
+    before = facts(work)
     async with stage.engine([*workspace_tools(), *command_tools()], undo=Shadows(kept)) as engine:
         scope = stage.scope(workspace=work)
         await engine.call(raw("write_file", path="src.txt", content="the tool's\n"), scope)
         await engine.call(raw("run_command", command=_COMMAND), stage.scope(iteration=1, workspace=work))
-    after = _facts(work)
+    after = facts(work)
     shadow = Shadow(work, place=kept)
     return [
         finding(
@@ -41,20 +40,20 @@ async def undo(stage: Stage) -> list[Finding]:
 
 def _back_and_forth(shadow: Shadow, work: Path, before: Facts, after: Facts) -> list[Finding]:
     done = shadow.undo("undo")
-    found = [finding("undo of the run gives back every byte, mode, link, time and absence", _facts(work) == before, done.paths)]
+    found = [finding("undo of the run gives back every byte, mode, link, time and absence", facts(work) == before, done.paths)]
     again = shadow.redo("undo")
-    return [*found, finding("redo makes it all again", _facts(work) == after, again.paths)]
+    return [*found, finding("redo makes it all again", facts(work) == after, again.paths)]
 
 
 def _refused(shadow: Shadow, work: Path) -> list[Finding]:
     (work / "src.txt").write_text("my own line\n")
-    mine = _facts(work)
+    mine = facts(work)
     try:
         shadow.undo("undo")
         why = "it was done"
     except UndoRefused as refused:
         why = "; ".join(f"{one.path}: {one.text}" for one in refused.conflicts)
-    kept = finding("over somebody's own edit it refuses, and changes nothing", _facts(work) == mine and why.startswith("src.txt"), why)
+    kept = finding("over somebody's own edit it refuses, and changes nothing", facts(work) == mine and why.startswith("src.txt"), why)
     rest = shadow.undo("undo", paths=["out/**", "out", "latest"])
     return [kept, finding("what nobody else touched can still be taken back", not (work / "out").exists(), rest.paths)]
 
@@ -64,13 +63,3 @@ def _fill(work: Path) -> None:
     (work / "notes.md").write_bytes(b"\xff\xfe no text, no last line")
     (work / "run.sh").write_text("#!/bin/sh\n")
     (work / "run.sh").chmod(0o755)
-
-
-def _facts(work: Path) -> Facts:
-    """What the operating system says of every path: mode, time and content."""
-    found: Facts = {}
-    for path in sorted(work.rglob("*")):
-        status = path.lstat()
-        body: object = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
-        found[str(path.relative_to(work))] = (status.st_mode, 0 if path.is_dir() and not path.is_symlink() else status.st_mtime_ns, body)
-    return found

@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from callgate.errors import UsageError
@@ -126,10 +125,14 @@ class Database:
                 yield connection
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Where it is written."""
+        return () if self.path == ":memory:" else tuple(os.path.abspath(f"{self.path}{end}") for end in ("", "-wal", "-shm"))
+
+    @property
     def identities(self) -> set[tuple[int, int]]:
         """The device and inode of the files that this is, for whoever must not take them for somebody's work."""
-        files = (Path(f"{self.path}{end}") for end in ("", "-wal", "-shm"))
-        stats = [os.stat(file) for file in files if file.is_file()]
+        stats = [os.stat(file) for file in self.files if os.path.isfile(file)]
         return {(one.st_dev, one.st_ino) for one in stats}
 
     def _check(self) -> None:

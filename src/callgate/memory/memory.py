@@ -99,6 +99,11 @@ class Memory:
         self.catching_up = False
         """Whether the last question was answered before all older events were read."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `callgate.protocols.OnDisk`."""
+        return self._database.files
+
     def tools(self) -> list[Tool]:
         """`remember`, `recall` and `forget`, for an engine."""
         return MemoryTools(self).tools()

@@ -1,71 +1,108 @@
-"""Let an agent repair the repository.
+"""Let an agent repair the repository, kill its engine on the way, and in the end take everything back.
 
-With a scripted model behind HTTP, whose last call the user kills; or with the reader's own model, where the environment names one.
+With a scripted model behind HTTP, an engine in a process of its own that is killed in the middle of a call, and another one that goes on;
+or with the reader's own model, where the environment names one, in this process and unharmed.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 
-from msgspec.structs import replace
-
-from callgate.agent import PRESETS, Agent, Budget, RunResult
-from callgate.builtins import result_tools
-from callgate.demo import tools
+from callgate.agent import Agent, RunResult
+from callgate.demo._facts import facts
 from callgate.demo._findings import Finding
 from callgate.demo._messages import script
-from callgate.demo._model import own_model, scripted_model, until_called
-from callgate.demo._stage import Stage, killed_at
-from callgate.demo.repair._project import test_command, write_project
+from callgate.demo._model import held_until, own_model, scripted_server
+from callgate.demo._processes import killed, started, until
+from callgate.demo._stage import Stage, events_in
+from callgate.demo.repair import _engine
+from callgate.demo.repair._project import write_project
 from callgate.demo.repair._turns import reading_pace, turns
 from callgate.demo.repair._verify import verify_repair
 from callgate.demo.repair._verify_own import verify_own
-from callgate.engine import Engine
+from callgate.demo.repair._verify_undo import verify_undo
+from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
-from callgate.models.model import Model
+from callgate.undo import Shadow
 
 __all__ = ["repair"]
 
-TASK = (
-    "A test of this repository fails: customer C-17 was charged 9 cents for order A-04711, and the invoice says 10. Find out why and repair"
-    " the code. The tests stay as they are. Run them with run_command and this command: {command}"
-)
+_STUCK = "check_format"
+"""The call that the engine is killed in: its tool hangs in C, and has started a process."""
 
 
 async def repair(stage: Stage) -> list[Finding]:
-    """Repair the repository; returns what was proven, and what was not."""
+    """Repair the repository and take it back; returns what was proven, and what was not."""
     theirs = own_model()
     write_project(stage.root / "repository")
-    own = [tools.run_command, tools.edit_file, tools.order_history, tools.check_format, tools.legacy_export]
-    async with stage.engine([*tools.read_tools(), *own, *result_tools(stage.blobs)], rules="policy", repair=True) as engine:
-        if theirs is None:
-            await _scripted(stage, engine)
-        else:
-            result = await _own(stage, engine, theirs)
-    return verify_repair(stage.root) if theirs is None else verify_own(stage.root, result)
+    before = facts(stage.root / "repository")
+    (stage.root / "before.json").write_text(json.dumps(before), encoding="utf-8")
+    if theirs is None:
+        await _scripted(stage)
+        _take_back(stage)
+        return verify_repair(stage.root)
+    found = verify_own(stage.root, await _own(stage, theirs))
+    _take_back(stage)
+    return [*found, verify_undo(stage.root)]
 
 
-async def _scripted(stage: Stage, engine: Engine) -> None:
+async def _scripted(stage: Stage) -> None:
     choices = script("repair")
-    held = until_called(engine.bus, "call.started")
+    held = held_until(lambda: _recorded(stage, "call.started"))
     pace = reading_pace(choices) if stage.screen.lively else None
-    async with scripted_model(turns(choices, held), stage.root / "requests.jsonl", pace=pace) as model:
+    async with scripted_server(turns(choices, held), stage.root / "requests.jsonl", pace=pace) as url:
         stage.screen.note("The model is a script behind HTTP on this machine, in the format of OpenAI's chat completions.")
-        with killed_at(engine, stage.name, "watching"):
-            await _run(stage, engine, model)
+        await _until_killed(stage, url)
+        async with started(stage.order(url, goes_on=True)):
+            pass
 
 
-async def _own(stage: Stage, engine: Engine, model: HttpModel) -> RunResult:
-    stage.screen.note(f"The model is {model.provider}:{model.name}, as the environment says. CALLGATE_MODEL=scripted plays the script.")
+async def _until_killed(stage: Stage, url: str) -> None:
+    """One engine, killed as soon as the tool hangs; what was true at that moment is written down."""
+    async with started(stage.order(url)) as process:
+        await until(lambda: _hangs(stage), process)
+        code = await killed(process)
+        effects = [entry.call for entry in stage.ledger.entries("effect")]
+        at = max((event.position for event in events_in(stage.journal)), default=0)
+        died = {"pid": process.pid, "code": code, "position": at, "effects": effects}
+        (stage.root / "killed.json").write_text(json.dumps(died), encoding="utf-8")
+    stage.screen.after_kill(f"kill -9 {process.pid}: the engine is gone. Another one goes on from the journal.")
+
+
+def _hangs(stage: Stage) -> bool:
+    """Whether the tool and what it has started run, and its message has come to its end."""
+    noted = [entry.call for entry in stage.ledger.entries("process") if entry.tool == _STUCK]
+    return len(noted) == 2 and any(
+        event.kind == "emission.sealed" and noted[0] in event.body.decode() for event in events_in(stage.journal)
+    )
+
+
+def _recorded(stage: Stage, kind: str) -> bool:
     try:
-        return await _run(stage, engine, model)
-    finally:
-        await model.close()
+        return any(event.kind == kind for event in events_in(stage.journal))
+    except UsageError:
+        return False  # nobody has made the journal yet
 
 
-async def _run(stage: Stage, engine: Engine, model: Model) -> RunResult:
-    settings = replace(PRESETS["agent"], budget=Budget(iterations=30))
-    task = TASK.format(command=json.dumps(test_command()))
-    async with Agent(model, engine, settings=settings) as agent:
-        scope = stage.scope(workspace=stage.root / "repository")
-        return await agent.run(task, conversation=stage.name, scope=scope, on_event=stage.screen.tell)
+async def _own(stage: Stage, model: HttpModel) -> RunResult:
+    stage.screen.note(f"The model is {model.provider}:{model.name}, as the environment says. CALLGATE_MODEL=scripted plays the script.")
+    async with _engine.engine(stage) as engine:
+        try:
+            async with Agent(model, engine, settings=_engine.SETTINGS) as agent:
+                return await _engine.begun(stage, agent)
+        finally:
+            await model.close()
+
+
+def _take_back(stage: Stage) -> None:
+    """Keep what the agent made, to look at, and undo its whole run."""
+    repository = stage.root / "repository"
+    shutil.copytree(repository, stage.root / "repaired", symlinks=True)
+    shadow = Shadow(repository, place=stage.root / "kept")
+    if not any(change.call.run == stage.name for change in shadow.changes()):
+        return
+    stage.screen.note("")
+    stage.screen.note(f"callgate undo {stage.name}")
+    for path in shadow.undo(stage.name).paths:
+        stage.screen.note(f"   {path} is as it was")

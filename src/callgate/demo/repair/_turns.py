@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from callgate.demo._messages import Choice, filled
@@ -20,9 +19,14 @@ _WORD_S = 0.03
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 
-def turns(choices: list[Choice], held: Pause) -> list[Script]:
-    """One turn per message; the first is held after its first call."""
-    return [partial(_turn, choice, held if number == 0 else None) for number, choice in enumerate(choices)]
+def turns(choices: list[Choice], held: Pause) -> Callable[[Received], Script]:
+    """Each message by how many came before it in its prompt, whoever asks; the first is held after its first call."""
+    return lambda received: _turn(choices[_number(received)], held if _number(received) == 0 else None, received)
+
+
+def _number(received: Received) -> int:
+    messages: Any = received.body_json.get("messages", [])
+    return sum(message.get("role") == "assistant" for message in messages)
 
 
 def _turn(choice: Choice, held: Pause | None, received: Received) -> list[Item]:
@@ -53,7 +57,7 @@ def reading_pace(choices: list[Choice]) -> Callable[[Received, int], Awaitable[N
     """As fast as one reads, for the words of each message; the calls come at once."""
 
     async def pace(received: Received, piece: int) -> None:
-        if received.number < len(choices) and piece <= len(_words(choices[received.number])):
+        if piece <= len(_words(choices[_number(received)])):
             await asyncio.sleep(_WORD_S)
 
     return pace

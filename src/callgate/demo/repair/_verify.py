@@ -5,6 +5,8 @@ The ledger was not written by the engine, so that the two can contradict each ot
 
 from __future__ import annotations
 
+import json
+import signal
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +21,7 @@ from callgate.demo._model import asked
 from callgate.demo._stage import events_in, overlap
 from callgate.demo._witness import Ledger
 from callgate.demo.repair._project import REPAIRED
+from callgate.demo.repair._verify_undo import verify_undo
 from callgate.events import Event
 
 __all__ = ["nothing_left", "verify_repair"]
@@ -36,7 +39,7 @@ def verify_repair(root: Path) -> list[Finding]:
     broken = verify(events)
     return [
         _tests(calls),
-        _files(root / "repository"),
+        _files(root / "repaired"),
         _effects(calls, ledger),
         _side_by_side(calls),
         _early(events),
@@ -47,9 +50,11 @@ def verify_repair(root: Path) -> list[Finding]:
         _exited(calls, ledger),
         _large(calls),
         _killed(calls),
+        _went_on(root, events, ledger),
         nothing_left(root, ledger),
         _asked(root, calls),
         finding("the record holds", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
+        verify_undo(root),
     ]
 
 
@@ -144,7 +149,8 @@ def _hung(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
         return finding("the tool that hung in C was ended", False, "no call timed out")
     noted = [entry for entry in ledger.entries("process") if entry.call == hung.uid]
     left = [entry for entry in ledger.entries("left") if entry.call == hung.uid]
-    holds = len(noted) == 2 and not left and hung.overdue_s < _WITHIN_S
+    begun = len(hung.starts)  # once in the engine that was killed, once in the next
+    holds = begun == 2 and len(noted) == 2 * begun and not left and hung.overdue_s < _WITHIN_S
     return finding(
         "the tool that hung in C was ended with all it had started",
         holds,
@@ -154,7 +160,8 @@ def _hung(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
 
 def _exited(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
     exited = [call for call in calls if call.tool == "legacy_export" and call.starts]
-    holds = len(exited) == 1 and exited[0].status == "error" and len(ledger.entries("process")) == 3
+    noted = [entry for entry in ledger.entries("process") if exited and entry.call == exited[0].uid]
+    holds = len(exited) == 1 and exited[0].status == "error" and 0 < len(noted) <= len(exited[0].starts)
     return finding("the tool that exited its process hurt only itself", holds, (call.error for call in exited))
 
 
@@ -172,6 +179,22 @@ def _killed(calls: Sequence[CallSummary]) -> Finding:
     killed = [call for call in calls if call.status == "aborted"]
     holds = len(killed) == 1 and "killed by the user" in killed[0].error and len(killed[0].starts) == 1
     return finding("the user's kill ended what was running", holds, (f"{call.tool} after {call.duration_ms:,.0f} ms" for call in killed))
+
+
+def _went_on(root: Path, events: Sequence[Event], ledger: Ledger) -> Finding:
+    """Another process took the run up, and none of the effects before the kill happened again."""
+    died: dict[str, Any] = json.loads((root / "killed.json").read_text(encoding="utf-8"))
+    later = [event for event in events if event.position > died["position"]]
+    on = next((event for event in later if event.kind == "run.resumed"), None)
+    again = [entry.call for entry in ledger.entries("effect")[len(died["effects"]) :] if entry.call in died["effects"]]
+    holds = died["code"] == -signal.SIGKILL and bool(died["effects"]) and on is not None and on.epoch > 1 and not again
+    return finding(
+        "its engine was killed with kill -9, and another one finished",
+        holds,
+        f"process {died['pid']} died at event {died['position']}",
+        f"{len(later)} events by the next",
+        again or "no effect repeated",
+    )
 
 
 def nothing_left(root: Path, ledger: Ledger) -> Finding:

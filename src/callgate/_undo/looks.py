@@ -1,0 +1,65 @@
+"""Two looks at what a call may write, held against each other. Pure.
+
+A path that was left out of the first look may have been there all along, whatever the second one sees of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
+
+from callgate._undo.changes import Gap, Step
+from callgate._undo.state import ABSENT, Seen, State, same
+
+__all__ = ["Looked", "folders_above", "has_moved", "is_unkept_and_same", "merged", "state_at", "without_hidden"]
+
+_NAMED = 10
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    """What there was at one moment, as far as it was looked at."""
+
+    seen: dict[str, Seen] = {}
+    gaps: tuple[Gap, ...] = ()
+    unseen: frozenset[str] = frozenset()
+
+
+def folders_above(path: str) -> list[str]:
+    names = path.split("/")[:-1]
+    return ["/".join(names[: end + 1]) for end in range(len(names))]
+
+
+def state_at(seen: dict[str, Seen], path: str) -> State:
+    return seen[path].state if path in seen else ABSENT
+
+
+def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: frozenset[str]) -> tuple[dict[str, Seen], list[Gap]]:
+    """What was seen, without what had been left out before: it may have been there all along, ignored or not readable."""
+    if not unseen:
+        return seen, []
+    hidden = {path for path in seen if path not in before and (path in unseen or not unseen.isdisjoint(folders_above(path)))}
+    gaps = [Gap(why="ignored", paths=tuple(sorted(hidden)[:_NAMED]), count=len(hidden))] if hidden else []
+    return {path: one for path, one in seen.items() if path not in hidden}, gaps
+
+
+def merged(gaps: Iterable[Gap]) -> list[Gap]:
+    """One gap of each kind, of what two looks left out."""
+    found: dict[str, Gap] = {}
+    for gap in gaps:
+        known = found.get(gap.why, gap)
+        paths = tuple(dict.fromkeys((*known.paths, *gap.paths)))
+        count = max(known.count, gap.count, len(paths))
+        found[gap.why] = Gap(why=gap.why, paths=paths[:_NAMED], count=count, blocks=known.blocks or gap.blocks)
+    return list(found.values())
+
+
+def has_moved(before: Seen | None, after: Seen | None) -> bool:
+    if before is None or after is None:
+        return before is not after
+    return before.signature != after.signature or not (same(before.state, after.state) or before.state == after.state)
+
+
+def is_unkept_and_same(step: Step) -> bool:
+    """A file whose content was not kept, with the same size and time as before."""
+    return bool(step.before.why) and step.before == step.after

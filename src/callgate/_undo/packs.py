@@ -1,0 +1,220 @@
+"""Git's packs, read: its own ones and whatever `git gc` or `git repack` made of a repository.
+
+Stands below `objects`. Own code, because a library would be one more dependency of every install for a page of format, and the git program
+need not be there. Knows nothing of branches or calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import BinaryIO
+
+from callgate._undo.packing import Kind
+
+__all__ = ["Packs"]
+
+_NAMES: dict[int, Kind] = {1: "commit", 2: "tree", 3: "blob"}
+_BY_OFFSET, _BY_NAME = 6, 7
+_IDX = b"\xfftOc\0\0\0\2"
+_FANOUT = len(_IDX)
+_TABLES = _FANOUT + 1024
+_FAR = 0x8000_0000
+_CHUNK = 65_536
+
+
+class Packs:
+    """The packs of one repository, its own and git's.
+
+    Args:
+        folder: `objects/pack`; it may be missing.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._stamp = 0
+        self._packs: dict[str, _Index] = {}
+        self.refresh(surely=True)
+
+    def refresh(self, *, surely: bool = False) -> bool:
+        """Look which packs there are; whether that has changed.
+
+        Args:
+            surely: Also where the folder's time has not moved: two changes may have the same.
+        """
+        try:
+            stamp = os.stat(self._folder).st_mtime_ns
+        except FileNotFoundError:
+            stamp = 0
+        if stamp == self._stamp and not surely:
+            return False
+        self._stamp, before, self._packs = stamp, self._packs, {}
+        for name in os.listdir(self._folder) if stamp else ():
+            if name.endswith(".idx"):
+                with suppress(OSError):
+                    self._packs[name] = before.get(name) or _Index(os.path.join(self._folder, name))
+        return True
+
+    def __contains__(self, name: str) -> bool:
+        return any(index.find(name) is not None for index in self._packs.values())
+
+    def get(self, name: str) -> tuple[Kind, bytes] | None:
+        """Kind and bytes of an object; None where no pack has it, or none that can be read."""
+        for _ in range(2):
+            for index in self._packs.values():
+                at = index.find(name)
+                if at is not None:
+                    with suppress(OSError, ValueError, IndexError, zlib.error):
+                        return self._read(index, at)
+            if not self.refresh():
+                return None
+        return None
+
+    def names(self) -> Iterator[str]:
+        """Every object of every pack."""
+        for index in self._packs.values():
+            yield from index.names()
+
+    def remove(self) -> None:
+        """Delete every pack there is."""
+        for path in [index.path.removesuffix(".idx") for index in self._packs.values()]:
+            stem = os.path.basename(path)
+            for name in sorted(os.listdir(self._folder)):  # .idx before .pack: no reader finds one without the other
+                if name.startswith(f"{stem}."):
+                    os.unlink(os.path.join(self._folder, name))
+        self.refresh(surely=True)
+
+    def _read(self, index: _Index, at: int) -> tuple[Kind, bytes]:
+        """An object, with the deltas on the way to it applied to what they are deltas of."""
+        deltas: list[bytes] = []
+        with open(index.path.removesuffix(".idx") + ".pack", "rb") as file:
+            while True:
+                kind, base, data = _entry(file, at)
+                if kind in _NAMES:
+                    break
+                deltas.append(data)
+                if isinstance(base, str):
+                    found = index.find(base)
+                    if found is None:
+                        raise ValueError("the base of a delta is in no pack of its own")
+                    at = found
+                else:
+                    at -= base
+        for delta in reversed(deltas):
+            data = _applied(delta, data)
+        return _NAMES[kind], data
+
+
+class _Index:
+    """Where each object of one pack is."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with open(path, "rb") as file:
+            self._data = file.read()
+        sound = self._data.startswith(_IDX) and hashlib.sha1(self._data[:-20], usedforsecurity=False).digest() == self._data[-20:]
+        self._count = struct.unpack_from(">I", self._data, _TABLES - 4)[0] if sound else 0
+
+    def find(self, name: str) -> int | None:
+        wanted = bytes.fromhex(name)
+        first, last = self._within(wanted[0])
+        while first < last:
+            middle = (first + last) // 2
+            found = self._name(middle)
+            if found == wanted:
+                return self._offset(middle)
+            first, last = (middle + 1, last) if found < wanted else (first, middle)
+        return None
+
+    def names(self) -> Iterator[str]:
+        return (self._name(number).hex() for number in range(self._count))
+
+    def _within(self, byte: int) -> tuple[int, int]:
+        if not self._count:
+            return 0, 0
+        ends = (
+            struct.unpack_from(">256I", self._data, _FANOUT) if byte == 0 else struct.unpack_from(">2I", self._data, _FANOUT + 4 * byte - 4)
+        )
+        return (0, ends[0]) if byte == 0 else (ends[0], ends[1])
+
+    def _name(self, number: int) -> bytes:
+        return self._data[_TABLES + 20 * number : _TABLES + 20 * number + 20]
+
+    def _offset(self, number: int) -> int:
+        offsets = _TABLES + 24 * self._count
+        at: int = struct.unpack_from(">I", self._data, offsets + 4 * number)[0]
+        if at & _FAR:
+            far: int = struct.unpack_from(">Q", self._data, offsets + 4 * self._count + 8 * (at ^ _FAR))[0]
+            return far
+        return at
+
+
+# The format
+
+
+def _entry(file: BinaryIO, at: int) -> tuple[int, str | int, bytes]:
+    """Kind, what a delta is a delta of (a name, or how far back), and the unpacked bytes."""
+    file.seek(at)
+    byte = file.read(1)[0]
+    kind, size, shift = byte >> 4 & 7, byte & 15, 4
+    while byte & 128:
+        byte = file.read(1)[0]
+        size |= (byte & 127) << shift
+        shift += 7
+    base: str | int = ""
+    if kind == _BY_NAME:
+        base = file.read(20).hex()
+    elif kind == _BY_OFFSET:
+        byte = file.read(1)[0]
+        back = byte & 127
+        while byte & 128:
+            byte = file.read(1)[0]
+            back = (back + 1) << 7 | byte & 127
+        base = back
+    elif kind not in _NAMES:
+        raise ValueError("no kind of object")
+    return kind, base, _inflated(file, size)
+
+
+def _inflated(file: BinaryIO, size: int) -> bytes:
+    unpack = zlib.decompressobj()
+    pieces: list[bytes] = []
+    while not unpack.eof:
+        packed = file.read(_CHUNK)
+        if not packed:
+            raise ValueError("the pack ends in the middle of an object")
+        pieces.append(unpack.decompress(packed))
+    data = b"".join(pieces)
+    if len(data) != size:
+        raise ValueError("an object has not the size that the pack says")
+    return data
+
+
+def _applied(delta: bytes, base: bytes) -> bytes:
+    """What a delta makes of its base: pieces of it, and bytes of its own."""
+    at = _after_number(delta, _after_number(delta, 0))
+    pieces: list[bytes] = []
+    while at < len(delta):
+        order, at = delta[at], at + 1
+        if not order & 128:
+            pieces.append(delta[at : at + order])
+            at += order
+            continue
+        fields = [0] * 7
+        for bit in range(7):
+            if order >> bit & 1:
+                fields[bit], at = delta[at], at + 1
+        start = int.from_bytes(bytes(fields[:4]), "little")
+        size = int.from_bytes(bytes(fields[4:]), "little") or 65_536
+        pieces.append(base[start : start + size])
+    return b"".join(pieces)
+
+
+def _after_number(delta: bytes, at: int) -> int:
+    while delta[at] & 128:
+        at += 1
+    return at + 1

@@ -1,0 +1,41 @@
+"""What git's names point to: as files of their own, or in the one file that `git gc` puts them all into."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+__all__ = ["drop_ref", "read_ref"]
+
+_PACKED = "packed-refs"
+
+
+def read_ref(folder: str, name: str) -> str:
+    """The object that `name` points to in the repository at `folder`; empty where there is no such name."""
+    found = _text(os.path.join(folder, name)).strip()
+    if found:
+        return found
+    lines = (line.partition(" ") for line in _text(os.path.join(folder, _PACKED)).splitlines())
+    return next((value for value, _, ref in lines if ref == name), "")
+
+
+def drop_ref(folder: str, name: str) -> None:
+    """Forget `name`, wherever it stands."""
+    path = os.path.join(folder, _PACKED)
+    lines = _text(path).splitlines(keepends=True)
+    rest = [line for line in lines if line.rstrip("\n").partition(" ")[2] != name]
+    if len(rest) != len(lines):
+        draft = f"{path}.lock"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w", encoding="utf-8") as file:
+            file.writelines(rest)
+        os.rename(draft, path)
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, name))
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

@@ -1,0 +1,52 @@
+"""What the last look at a whole tree found, kept for the next process: it reads only what has changed since.
+
+A file of the store that may be lost or stale at any time: each entry counts only as long as the file's facts are the same, and all of
+them only until stored content was dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from callgate._undo.objects import Objects
+from callgate._undo.state import Seen
+
+__all__ = ["recalled", "remember"]
+
+_FILE = "callgate.seen"
+_DIGEST = 32
+
+
+class _Saved(Struct, frozen=True, array_like=True):
+    pruned: int
+    """Which prune of the store came last: it may have dropped what was seen before."""
+    seen: dict[str, Seen]
+
+
+_decode = msgspec.msgpack.Decoder(_Saved).decode
+
+
+def recalled(objects: Objects) -> dict[str, Seen]:
+    """What is remembered and can be trusted; nothing where that is not whole."""
+    try:
+        with open(os.path.join(objects.folder, _FILE), "rb") as file:
+            data = file.read()
+        if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
+            return {}
+        saved = _decode(data[_DIGEST:])
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return saved.seen if saved.pruned == objects.pruned else {}
+
+
+def remember(objects: Objects, seen: dict[str, Seen]) -> None:
+    """Keep what was seen, of which all content is on disk."""
+    settled = {path: one for path, one in seen.items() if one.settled}
+    data = msgspec.msgpack.encode(_Saved(objects.pruned, settled))
+    with suppress(OSError):  # it only saves time
+        objects.replace(_FILE, hashlib.sha256(data).digest() + data)

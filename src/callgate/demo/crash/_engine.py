@@ -1,0 +1,57 @@
+"""The process that is killed: an agent with the shop's tools, which stops where it was told to and says that it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+from msgspec.structs import replace
+
+from callgate.agent import PRESETS, Agent
+from callgate.demo._model import scripted_at
+from callgate.demo._processes import Order
+from callgate.demo._stage import Stage
+from callgate.demo.crash._moments import ORDER
+from callgate.demo.crash._shop import shop_tools
+from callgate.events import Event
+
+__all__ = ["HERE", "work"]
+
+HERE = "here"
+_FOR_EVER_S = 600.0
+_SETTINGS = replace(PRESETS["agent"], early_start=False)
+"""Each run is killed behind its whole message: what a broken-off message had started early is another demonstration."""
+
+
+async def work(order: Order) -> None:
+    """Begin a run, or go on with it."""
+    stage = Stage(order.demo, None, Path(order.root))
+
+    def reach(place: str, position: int = 0) -> None:
+        """Stop where it was said, with the record up to there on disk, and never go on."""
+        if place == order.at:
+            on_disk = Thread(target=asyncio.run, args=(engine.journal.durable(position),))
+            on_disk.start()
+            on_disk.join()
+            sys.stdout.write(f"{HERE}\n")
+            sys.stdout.flush()
+            time.sleep(_FOR_EVER_S)
+
+    def hear(topic: str, item: object) -> None:
+        if isinstance(item, Event) and item.run == order.run:
+            tool = ORDER[int(item.call.rpartition("/")[2])] if item.call else "-"
+            reach(f"{topic} {tool}", item.position)
+
+    engine = stage.engine(shop_tools(stage.ledger, reach))
+    engine.bus.subscribe(hear)
+    scope = replace(stage.scope(), run=order.run, conversation=order.run)
+    model = scripted_at(order.url)
+    async with engine, Agent(model, engine, settings=_SETTINGS) as agent:
+        if order.goes_on:
+            await agent.resume(order.run, extra=scope.extra)
+        else:
+            await agent.run(f"Sell it. {order.run}", conversation=order.run, scope=scope)
+    await model.close()

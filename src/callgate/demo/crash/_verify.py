@@ -1,0 +1,103 @@
+"""Prove it from the demonstration's folder: the tools' own ledger, the journal, and what the model was told.
+
+The ledger was written by the tools and not by the engine, so that the two can contradict each other.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from callgate._journal.rows import verify
+from callgate._summary import CallSummary, summarise
+from callgate.demo._findings import Finding, finding
+from callgate.demo._model import asked
+from callgate.demo._stage import events_in
+from callgate.demo._witness import Ledger
+from callgate.demo.crash._moments import MOMENTS, ORDER, Moment
+from callgate.events import Event
+
+__all__ = ["verify_crash"]
+
+_WHAT_TO_DO = ("was not run again", "Check the real state")
+
+
+def verify_crash(root: Path) -> list[Finding]:
+    """Every claim, held against what is in the folder."""
+    events = events_in(root / "journal.db")
+    calls, effects = summarise(events), Counter(entry.call for entry in Ledger(root / "ledger.jsonl").entries("effect"))
+    kills: dict[str, list[int]] = json.loads((root / "kills.json").read_text(encoding="utf-8"))
+    broken = verify(events)
+    return [
+        *(_moment(moment, calls, effects) for moment in MOMENTS),
+        _deaths(kills),
+        _never_twice(calls, effects),
+        _nothing_lost(calls, effects),
+        _ended(events),
+        _told_once(root),
+        finding("the record holds", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
+    ]
+
+
+def _moment(moment: Moment, calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
+    """The call in question, and no other, may be unknown."""
+    mine = [call for call in calls if call.run == moment.name]
+    call = next((call for call in mine if call.tool == moment.tool), None)
+    if call is None:
+        return finding(moment.says, False, "the call is not on record")
+    others = all(other.status == "ok" for other in mine if other is not call)
+    holds = call.status == moment.status and effects[call.uid] == moment.effects and len(mine) == len(ORDER) and others
+    said = f"{call.status}{': ' + call.error if call.error else ''}"
+    return finding(moment.says, holds, f"{effects[call.uid]} in the ledger", said)
+
+
+def _deaths(kills: dict[str, list[int]]) -> Finding:
+    """Each process but the last of a run died of the signal, and the last came to its end."""
+    wanted = {moment.name: [-signal.SIGKILL] * (1 + len(moment.again)) + [0] for moment in MOMENTS}
+    wrong = [name for name in wanted if kills.get(name) != wanted[name]]
+    count = sum(code == -signal.SIGKILL for codes in kills.values() for code in codes)
+    return finding("every process died of kill -9 where it was meant to", not wrong, wrong or f"{count} kills, {len(wanted)} runs finished")
+
+
+def _never_twice(calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
+    known = {call.uid for call in calls}
+    twice = [uid for uid, count in effects.items() if count > 1 or uid not in known]
+    return finding("no effect happened twice", not twice, twice or f"{effects.total()} in the ledger, of {len(effects)} calls")
+
+
+def _nothing_lost(calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
+    """Who is told `ok` can rely on it; who is told `unknown` is told what to look at."""
+    wrong = [call.uid for call in calls if call.status == "ok" and effects[call.uid] != (call.effect != "none")]
+    vague = [call.uid for call in calls if call.status == "unknown" and not all(word in call.error for word in _WHAT_TO_DO)]
+    ends = Counter(call.status for call in calls)
+    told = [*wrong, *vague] or (f"{count} {status}" for status, count in ends.items())
+    return finding(
+        "what is said of each call is true, or says what to check", not wrong and not vague and ends.keys() <= {"ok", "unknown"}, told
+    )
+
+
+def _ended(events: Sequence[Event]) -> Finding:
+    """Whatever was killed came to its end, once."""
+    ends = Counter(event.run for event in events if event.kind == "run.ended" and json.loads(event.body)["status"] == "completed")
+    holds = ends == Counter(moment.name for moment in MOMENTS)
+    return finding("every run came to its end once", holds, f"{ends.total()} of {len(MOMENTS)}")
+
+
+def _told_once(root: Path) -> Finding:
+    """The provider's word: in the last prompt of each run each call has one result, in its place."""
+    last: dict[str, list[dict[str, Any]]] = {}
+    for request in asked(root / "requests.jsonl"):
+        task = next(message["content"] for message in request["messages"] if message["role"] == "user")
+        last[str(task).rpartition(" ")[2]] = request["messages"]
+    wrong = [moment.name for moment in MOMENTS if not _each_once(last.get(moment.name, []))]
+    return finding("the model was told each result once, in its place", not wrong, wrong or f"the last prompt of {len(last)} runs")
+
+
+def _each_once(messages: Sequence[dict[str, Any]]) -> bool:
+    wanted = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
+    given = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
+    return len(given) == len(ORDER) and wanted == given

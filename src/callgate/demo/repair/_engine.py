@@ -1,0 +1,52 @@
+"""The process with the engine of the main demonstration: one begins the run, and after a kill -9 another one goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from callgate.agent import PRESETS, Agent, Budget, RunResult
+from callgate.builtins import result_tools
+from callgate.demo import tools
+from callgate.demo._model import scripted_at
+from callgate.demo._processes import Order
+from callgate.demo._stage import Stage, killed_at
+from callgate.demo.repair._project import test_command
+from callgate.engine import Engine
+from callgate.undo import Shadows
+
+__all__ = ["SETTINGS", "begun", "engine", "work"]
+
+SETTINGS = replace(PRESETS["agent"], budget=Budget(iterations=30))
+_TASK = (
+    "A test of this repository fails: customer C-17 was charged 9 cents for order A-04711, and the invoice says 10. Find out why and repair"
+    " the code. The tests stay as they are. Run them with run_command and this command: {command}"
+)
+
+
+def engine(stage: Stage) -> Engine:
+    own = [tools.run_command, tools.edit_file, tools.order_history, tools.check_format, tools.legacy_export]
+    given = [*tools.read_tools(), *own, *result_tools(stage.blobs)]
+    return stage.engine(given, rules="policy", repair=True, undo=Shadows(stage.root / "kept"))
+
+
+async def begun(stage: Stage, agent: Agent) -> RunResult:
+    task = _TASK.format(command=json.dumps(test_command()))
+    scope = stage.scope(workspace=stage.root / "repository")
+    return await agent.run(task, conversation=stage.name, scope=scope, on_event=stage.screen.tell)
+
+
+async def work(order: Order) -> None:
+    """Begin the run, or go on with it."""
+    stage = Stage(order.run, order.console, Path(order.root))
+    model = scripted_at(order.url)
+    running = engine(stage)
+    async with running, Agent(model, running, settings=SETTINGS) as agent:
+        with killed_at(running, stage.name, "watching"):
+            if order.goes_on:
+                await agent.resume(stage.name, extra=stage.scope().extra, on_event=stage.screen.tell)
+            else:
+                await begun(stage, agent)
+    await model.close()

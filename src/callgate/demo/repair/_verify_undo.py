@@ -1,0 +1,20 @@
+"""Hold the repository after the undo against what it was before the agent came: every byte, mode, time and absence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from callgate.demo._facts import Facts, differences, facts
+from callgate.demo._findings import Finding, finding
+
+__all__ = ["verify_undo"]
+
+
+def verify_undo(root: Path) -> Finding:
+    before: Facts = json.loads((root / "before.json").read_text(encoding="utf-8"))
+    now, repaired = facts(root / "repository"), facts(root / "repaired")
+    left = differences(before, now)
+    changed = [path for path in differences(before, repaired) if path not in left]
+    told = [f"{path} is not as it was" for path in left] or [f"{len(now)} paths compared", f"{', '.join(changed) or 'nothing'} put back"]
+    return finding("undo put everything back: bytes, modes, times, absence", not left, told)

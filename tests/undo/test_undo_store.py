@@ -1,0 +1,232 @@
+"""The store is a repository that git may tidy, and that a next process reads as this one left it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from callgate.undo import Call, Shadow, UndoRefused
+from tests.patience import COMMAND_S
+from tests.undo.bench import facts
+
+MANY = 200
+
+
+class Store:
+    """A workspace with many files and its shadow, opened anew at will."""
+
+    def __init__(self, top: Path) -> None:
+        self.root = top / "work"
+        self.root.mkdir()
+        self.place = top / "kept"
+        chance = random.Random(7)
+        self.words = [f"line {number} {chance.random()}\n" for number in range(400)]
+        old = self.root.stat().st_mtime_ns - 10**12
+        for number in range(MANY):
+            path = self.root / f"{number % 7}" / f"{number}.txt"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("".join([f"{number}\n", *self.words]))
+            os.utime(path, ns=(old, old))
+        self.calls = 0
+        self.shadow = self.opened()
+
+    def opened(self) -> Shadow:
+        self.shadow = Shadow(self.root, place=self.place, sync=False)
+        return self.shadow
+
+    def call(self, write: Callable[[], object], *, keys: list[str] | None = None, between: Callable[[], object] = lambda: None) -> str:
+        """One call; `between` happens after its first look and before it writes."""
+        self.calls += 1
+        uid = f"r/0/{self.calls}"
+        opened = self.shadow.keeping.begin(Call(uid=uid, run="r"), keys)
+        between()
+        write()
+        self.shadow.keeping.finish(opened)
+        return uid
+
+    def git(self, *words: str) -> str:
+        program = shutil.which("git")
+        if program is None:
+            pytest.skip("there is no git here")
+        command = [program, "--git-dir", self.shadow.folder, *words]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_S)
+        return done.stdout + done.stderr
+
+    def packs(self) -> list[str]:
+        return sorted(path.name for path in Path(self.shadow.folder, "objects", "pack").glob("*.pack"))
+
+    def alone(self) -> int:
+        """How many objects are files of their own."""
+        return sum(len(files) for folder, _, files in os.walk(Path(self.shadow.folder, "objects")) if len(Path(folder).name) == 2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+TIDIED = {
+    "gc": ["gc", "--quiet", "--prune=now"],
+    "repack": ["repack", "-a", "-d", "-f", "-q", "--depth=50", "--window=50"],
+    "repack with names of bases": ["-c", "repack.useDeltaBaseOffset=false", "repack", "-a", "-d", "-f", "-q"],
+    "loose": ["prune", "--expire=now"],
+}
+
+
+@pytest.mark.parametrize("words", TIDIED.values(), ids=TIDIED)
+def test_what_git_has_tidied_is_undone_and_goes_on(store: Store, words: list[str]) -> None:
+    """The store stays readable after git's own collector: packs, deltas and packed names are git's form, and so ours."""
+    found = facts(store.root)
+    for number in (3, 5):
+        path = store.root / f"{number}" / f"{number}.txt"
+        store.call(lambda path=path: path.write_text("".join(["changed\n", *store.words])))  # type: ignore[misc]
+    left = facts(store.root)
+    store.git(*words)
+    for shadow in (store.shadow, store.opened()):
+        assert not shadow.verify()
+        shadow.undo("r")
+        assert facts(store.root) == found
+        shadow.redo("r")
+        assert facts(store.root) == left
+    last = store.call(lambda: (store.root / "6/6.txt").unlink())
+    store.git(*words)
+    store.shadow.undo(last)
+    store.shadow.undo("r")
+    assert facts(store.root) == found
+    assert "error" not in store.git("fsck", "--full", "--strict")
+
+
+@pytest.mark.parametrize("words", TIDIED.values(), ids=TIDIED)
+@pytest.mark.parametrize("keys", [None, ["big.bin"]], ids=["a command", "a large file by name"])
+def test_what_an_open_call_found_is_not_tidied_away(store: Store, words: list[str], keys: list[str] | None) -> None:
+    """Content that no commit has yet: of the first look at everything, of a look since, and of a large file."""
+    store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    (store.root / "big.bin").write_bytes(os.urandom(1_500_000))
+    (store.root / "2/2.txt").write_text("somebody else's")
+    found = facts(store.root)
+
+    def write() -> None:
+        (store.root / "big.bin").write_bytes(b"")
+        if keys is None:
+            (store.root / "2/2.txt").write_text("the call's")
+            shutil.rmtree(store.root / "4")
+
+    uid = store.call(write, keys=keys, between=lambda: store.git(*words))
+    store.shadow.undo(uid)
+    assert facts(store.root) == found
+
+
+def test_the_first_look_at_many_files_is_one_pack_that_git_reads(store: Store) -> None:
+    """Ten thousand files are not ten thousand files more."""
+    store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    assert len(store.packs()) == 1
+    assert store.alone() < 12
+    store.git("verify-pack", str(Path(store.shadow.folder, "objects", "pack", store.packs()[0])))
+    assert store.git("count-objects", "-v").count(f"in-pack: {MANY}") == 1
+
+
+def test_the_next_process_reads_only_what_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was seen is remembered beside what was kept."""
+    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
+    store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    (store.root / "2/2.txt").write_text("somebody else's")
+    found = facts(store.root)
+    store.opened()
+    store.call(lambda: shutil.rmtree(store.root / "2"))
+    assert store.shadow.keeping.taker.read <= 2
+    store.shadow.undo("last")
+    assert facts(store.root) == found
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "altered", "pruned"])
+def test_what_was_seen_is_not_trusted_where_it_is_not_whole(store: Store, damage: str) -> None:
+    uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    seen = Path(store.shadow.folder, "callgate.seen")
+    data = seen.read_bytes()
+    match damage:
+        case "gone":
+            seen.unlink()
+        case "cut":
+            seen.write_bytes(data[: len(data) // 2])
+        case "altered":
+            seen.write_bytes(data[:-9] + b"\0" + data[-8:])
+        case "pruned":
+            assert store.shadow.prune(keep_days=0) == 1
+    store.opened()
+    found = facts(store.root)
+    uid = store.call(lambda: list(map(shutil.rmtree, store.root.iterdir())))
+    assert store.shadow.keeping.taker.read >= MANY
+    store.shadow.undo(uid)
+    assert facts(store.root) == found
+
+
+def test_pruning_takes_from_packs_too(store: Store) -> None:
+    """What no change needs is gone from disk; what one needs is still there."""
+    for content in ("x", "y"):
+        store.call(lambda content=content: (store.root / "1/1.txt").write_text(content))  # type: ignore[misc]
+    store.git("gc", "--quiet", "--prune=now")
+    found = facts(store.root)
+    store.shadow.checkpoint("mark")
+    store.call(lambda: shutil.rmtree(store.root / "5"))
+    assert store.shadow.prune(keep_days=0) == 1
+    assert store.packs() == []
+    assert not store.shadow.verify()
+    store.opened().undo("mark")
+    assert facts(store.root) == found
+    store.shadow.checkpoints.drop("mark")
+    assert store.shadow.prune(keep_days=0) == 3
+    assert store.alone() == 0
+    assert store.opened().changes() == []
+
+
+def test_a_pack_that_was_damaged_is_said_and_not_used(store: Store) -> None:
+    uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    pack = Path(store.shadow.folder, "objects", "pack", store.packs()[0])
+    pack.write_bytes(bytes(len(pack.read_bytes())))
+    left = facts(store.root)
+    with pytest.raises(UndoRefused) as refused:
+        store.opened().undo(uid)
+    assert {(one.path, one.why) for one in refused.value.conflicts} == {("1/1.txt", "damaged")}
+    assert store.shadow.verify()
+    assert facts(store.root) == left
+
+
+def test_a_note_that_was_cut_is_of_a_call_that_never_began(store: Store) -> None:
+    """Power goes while the note is written: the call had not started, and nothing keeps the store from going on."""
+    uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    note = Path(store.shadow.folder, "pending", "0123456789abcdef.json")
+    note.write_bytes(b'{"change":{"id":"0123')
+    assert [change.call.uid for change in store.opened().changes()] == [uid]
+    assert not note.exists()
+
+
+def test_a_note_that_a_power_cut_brought_back_is_not_a_second_change(store: Store) -> None:
+    """The commit outlived the note's removal, or the other way round: either way the call is there once."""
+    kept: list[tuple[Path, bytes]] = []
+
+    def keep() -> None:
+        (note,) = Path(store.shadow.folder, "pending").glob("*.json")
+        kept.append((note, note.read_bytes()))
+
+    uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"), between=keep)
+    kept[0][0].write_bytes(kept[0][1])
+    assert [change.call.uid for change in store.opened().changes()] == [uid]
+    store.shadow.undo(uid)
+
+
+@pytest.mark.parametrize("keys", [None, ["1/1.txt"]], ids=["a command", "a file by name"])
+def test_a_store_that_was_deleted_under_a_living_engine_begins_anew(store: Store, keys: list[str] | None) -> None:
+    """What was kept is gone; what is written from now on can be undone."""
+    store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    shutil.rmtree(store.place)
+    found = facts(store.root)
+    store.call(lambda: (store.root / "1/1.txt").write_text("y"), keys=keys)
+    assert len(store.opened().changes()) == 1
+    store.shadow.undo("last")
+    assert facts(store.root) == found
