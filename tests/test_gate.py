@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from callgate import Allow, Ask, Deny, Engine, Limits, Modify, Scope, Suspended, Tool, before_call, tool
@@ -94,6 +98,87 @@ async def test_a_change_that_breaks_the_schema_is_a_deny(ledger: Ledger) -> None
         result = await said(engine, call("pay", to="ann", amount=1))
     assert (result.failure_class, result.code) == ("denied", "modification_invalid")
     assert ledger.lines() == []
+
+
+@pytest.mark.parametrize("by", ["policy", "hook"])
+async def test_who_always_wants_the_same_arguments_has_them_after_one_change(by: str) -> None:
+    """A change is what differs once the tool's own rules have had their say: defaults written in, unknown arguments dropped."""
+
+    @tool(effect="none")
+    async def search(query: str, limit: int = 10) -> str:
+        """Search."""
+        return f"{query} {limit}"
+
+    wanted = {"query": "tea", "unknown": 1}
+
+    @before_call("search", kind="transform")
+    def hook(call: ValidatedCall) -> dict[str, object]:
+        return wanted
+
+    policies = [Always(Modify(arguments=wanted, reason="tea is what we have"))] if by == "policy" else []
+    async with Engine([search], policies=policies, hooks=[hook] if by == "hook" else []) as engine:
+        result = await said(engine, call("search", query="coffee", limit=3))
+    assert (result.structured, result.error) == ("tea 10", None)
+    assert [note.kind for note in result.metadata.notes] == ["dropped", "modified"]
+
+
+class Instant:
+    """A policy that says that it never waits."""
+
+    never_waits = True
+
+    def __init__(self, judge: Callable[[ValidatedCall], Any]) -> None:
+        self.judge = judge
+
+    async def decide(self, call: ValidatedCall) -> Any:
+        return self.judge(call)
+
+
+def _breaks_arguments(call: ValidatedCall) -> Verdict:
+    call.arguments["amount"] = object()
+    return Allow()
+
+
+def _knots_arguments(call: ValidatedCall) -> Verdict:
+    call.arguments["amount"] = call.arguments
+    return Allow()
+
+
+@pytest.mark.parametrize("beside_one_that_waits", [False, True])
+@pytest.mark.parametrize(
+    "judge",
+    [_breaks_arguments, _knots_arguments, lambda call: Allow(rule=5), lambda call: Allow, lambda call: True],
+    ids=["no JSON", "a circle", "a rule that is no text", "a class", "no verdict"],
+)
+async def test_whatever_nonsense_a_policy_makes_is_a_recorded_deny(
+    judge: Callable[[ValidatedCall], Any], beside_one_that_waits: bool, ledger: Ledger
+) -> None:
+    """Fail closed, as a deny: not as a fault of the engine."""
+    policies = [*([Always(Allow())] if beside_one_that_waits else []), Instant(judge)]
+    async with Engine([paying(ledger)], policies=policies) as engine:
+        result = await said(engine, call("pay", to="ann", amount=5))
+        assert [verdict["verdict"] for verdict in bodies(engine, "call.verdict")] == ["deny"]
+    assert (result.failure_class, result.code, ledger.lines()) == ("denied", "policy_failed", [])
+
+
+class WaitsAllTheSame(Instant):
+    def __init__(self) -> None:
+        super().__init__(self._judge)
+
+    async def _judge(self, call: ValidatedCall) -> Verdict:
+        await asyncio.Event().wait()
+        return Allow()
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return await self._judge(call)
+
+
+@pytest.mark.parametrize("policies", [[WaitsAllTheSame()], [WaitsAllTheSame(), Always(Allow())]], ids=["alone", "beside another"])
+async def test_a_policy_that_says_it_never_waits_and_does_has_its_time_like_any_other(policies: list[Any], ledger: Ledger) -> None:
+    """Every wait has a bound."""
+    async with Engine([paying(ledger)], policies=policies, limits=Limits(policy_timeout_s=0.01)) as engine:
+        result = await said(engine, call("pay", to="ann", amount=5))
+    assert (result.code, ledger.lines()) == ("policy_failed", [])
 
 
 async def test_changes_without_end_are_a_deny_after_three_rounds(ledger: Ledger) -> None:

@@ -6,6 +6,7 @@ One per engine. Holds no order: which stage comes when is the engine's.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -62,8 +63,9 @@ class Desk:
         normaliser: Normaliser,
         route: Route,
     ) -> None:
-        self.policies, self.waits = judges(policies, limits.policy_timeout_s)
+        self.policies, self.waits = judges(policies)
         self.rounds = limits.policy_rounds
+        self.policy_timeout_s = limits.policy_timeout_s
         self.hook_timeout_s = limits.hook_timeout_s
         self._writer = writer
         self._clock = clock
@@ -295,26 +297,25 @@ class Desk:
         self._writer.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
 
 
-def judges(policies: Iterable[Policy], timeout_s: float) -> tuple[tuple[Judge, ...], bool]:
-    """Policies as the gate asks them, each at once or within so many seconds; and whether one of them has to be waited for."""
-    asked = tuple(one if _is_instant(one) else _Bounded(one, timeout_s) for one in policies)
-    return asked, any(isinstance(one, _Bounded) for one in asked)
+def judges(policies: Iterable[Policy]) -> tuple[tuple[Judge, ...], bool]:
+    """Policies as the gate asks them, and whether one of them has to be waited for."""
+    asked = tuple(one if _is_instant(one) else _Waiting(one) for one in policies)
+    return asked, any(isinstance(one, _Waiting) for one in asked)
 
 
 def _is_instant(policy: Policy) -> TypeGuard[InstantPolicy]:
-    return isinstance(policy, InstantPolicy) and policy.never_waits
+    """Whether a policy answers at once; one whose `judge` is a coroutine has to be waited for, whatever it says of itself."""
+    return isinstance(policy, InstantPolicy) and bool(policy.never_waits) and not inspect.iscoroutinefunction(policy.judge)
 
 
-class _Bounded:
-    """A policy that must answer in time: its silence is a failure, and that is a deny."""
+class _Waiting:
+    """A policy that is waited for."""
 
-    def __init__(self, policy: Policy, timeout_s: float) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._timeout_s = timeout_s
 
     async def judge(self, call: ValidatedCall) -> Verdict:
-        async with asyncio.timeout(self._timeout_s):
-            return await self._policy.decide(call)
+        return await self._policy.decide(call)
 
 
 def _tick(scope: Scope) -> str:

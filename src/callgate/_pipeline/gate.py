@@ -7,6 +7,7 @@ question becomes a pending approval, asked last, so that nobody is asked for wha
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any, Protocol
@@ -16,10 +17,9 @@ from callgate._pipeline.again import Question
 from callgate._pipeline.approvals import binding
 from callgate._pipeline.hooks import hook_arguments
 from callgate._pipeline.record import clean
-from callgate._pipeline.validate import revalidate
+from callgate._pipeline.validate import modified
 from callgate._signals import is_own_failure
-from callgate.calls import Note
-from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied, CallFailed
+from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
 from callgate.protocols import Allow, Ask, Deny, Modify, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
@@ -30,7 +30,7 @@ _BY_DEFAULT = Allow(rule="default")
 
 
 class Judge(Protocol):
-    """A policy that answers in bounded time: at once, or when it is waited for."""
+    """A policy that answers at once, or when it is waited for."""
 
     def judge(self, call: ValidatedCall) -> Verdict | Coroutine[Any, Any, Verdict]: ...
 
@@ -42,6 +42,7 @@ class Gate(Protocol):
     waits: bool
     """Whether one of them has to be waited for."""
     rounds: int
+    policy_timeout_s: float
     hook_timeout_s: float
 
     def hook_failed(self, hook: Hook, why: str) -> None: ...
@@ -74,9 +75,9 @@ def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> 
     verdict: Allow | Ask = _BY_DEFAULT
     for policy in deps.policies:
         answer = _together(call, verdict, _asked(policy, call))
-        if isinstance(answer, Modify):
+        if isinstance(answer, ValidatedCall):
             _refuse_changed(call, encoded)
-            return _rounds(_modified(call, answer.arguments, answer.reason), hooks, deps, key, done=1)
+            return _rounds(answer, hooks, deps, key, done=1)
         verdict = answer
     return _approve(call, encoded, verdict, deps, key)
 
@@ -85,14 +86,14 @@ async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key:
     """The gate from round `done` on, until nothing changes the arguments any more."""
     for _ in range(done, deps.rounds):
         encoded = canonical(call.arguments)
-        changed, hook = await hook_arguments(call, encoded, hooks, deps) if hooks else (None, None)
-        if changed is not None and hook is not None:
-            call = _modified(call, changed, f"the hook '{hook.title}' changed the arguments")
+        changed = await hook_arguments(call, encoded, hooks, deps) if hooks else None
+        if changed is not None:
+            call = changed
             continue
-        verdict = await _judge(call, deps.policies)
-        if isinstance(verdict, Modify):
+        verdict = await _judge(call, deps)
+        if isinstance(verdict, ValidatedCall):
             _refuse_changed(call, encoded)
-            call = _modified(call, verdict.arguments, verdict.reason)
+            call = verdict
             continue
         return _approve(call, encoded, verdict, deps, key)
     raise CallDenied(
@@ -101,14 +102,17 @@ async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key:
     )
 
 
-async def _judge(call: ValidatedCall, policies: tuple[Judge, ...]) -> Allow | Ask | Modify:
-    """The verdict of all policies together."""
-    verdict: Allow | Ask | Modify = _BY_DEFAULT
-    for policy in policies:
+async def _judge(call: ValidatedCall, deps: Gate) -> Allow | Ask | ValidatedCall:
+    """The verdict of all policies together, or the call as one of them changed it."""
+    verdict: Allow | Ask = _BY_DEFAULT
+    for policy in deps.policies:
         answer = _asked(policy, call)
-        verdict = _together(call, verdict, await _answered(call, answer) if type(answer) is CoroutineType else answer)
-        if isinstance(verdict, Modify):
-            break
+        if type(answer) is CoroutineType:
+            answer = await _answered(call, answer, deps.policy_timeout_s)
+        together = _together(call, verdict, answer)
+        if isinstance(together, ValidatedCall):
+            return together
+        verdict = together
     return verdict
 
 
@@ -122,9 +126,11 @@ def _asked(policy: Judge, call: ValidatedCall) -> Any:
         raise _failed(call, error) from error
 
 
-async def _answered(call: ValidatedCall, answer: Coroutine[Any, Any, Verdict]) -> Verdict:
+async def _answered(call: ValidatedCall, answer: Coroutine[Any, Any, Verdict], timeout_s: float) -> Verdict:
+    """What a policy says in time: its silence is a failure, and that is a deny."""
     try:
-        return await answer
+        async with asyncio.timeout(timeout_s):
+            return await answer
     except BaseException as error:
         if not is_own_failure(error):
             raise
@@ -136,11 +142,15 @@ def _failed(call: ValidatedCall, error: BaseException) -> CallDenied:
 
 
 def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
-    if canonical(call.arguments) != encoded:
+    try:
+        changed = canonical(call.arguments) != encoded
+    except Exception:  # what stands there now is not even JSON
+        changed = True
+    if changed:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def _together(call: ValidatedCall, before: Allow | Ask | Modify, verdict: Verdict) -> Allow | Ask | Modify:
+def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict) -> Allow | Ask | ValidatedCall:
     """One more verdict: the first deny or change wins, then a question, then allow."""
     match verdict:
         case Allow() | Ask():
@@ -149,26 +159,12 @@ def _together(call: ValidatedCall, before: Allow | Ask | Modify, verdict: Verdic
             rule = clean(verdict.rule)
             raise CallDenied(f"{call.name} was denied: {clean(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
-            if verdict.arguments != call.arguments:
-                return verdict
+            changed = modified(call, verdict.arguments, verdict.reason)
+            if changed.arguments != call.arguments:
+                return changed
             return before if isinstance(before, Ask) else Allow(rule=verdict.rule)
         case _:
             raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
-
-
-def _modified(call: ValidatedCall, arguments: dict[str, object], reason: str) -> ValidatedCall:
-    """The call with other arguments, validated again, with a note that the model will see."""
-    try:
-        fresh = revalidate(call, arguments)
-    except CallFailed as error:
-        raise CallDenied(
-            f"{call.name} was denied: {reason}, and the new arguments are not valid: {error}", code="modification_invalid"
-        ) from error
-    changed = ", ".join(sorted(name for name in {*call.arguments, *arguments} if call.arguments.get(name) != arguments.get(name)))
-    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({clean(changed)[:500]}): {clean(reason)}.")
-    return ValidatedCall(
-        uid=fresh.uid, raw=fresh.raw, tool=fresh.tool, scope=fresh.scope, arguments=fresh.arguments, notes=(*fresh.notes, note)
-    )
 
 
 def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Gate, key: str) -> ApprovedCall:
@@ -183,6 +179,8 @@ def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Ga
         deps.check_limits(call)
     if not isinstance(verdict, Ask):
         rule = verdict.rule
+        if not isinstance(rule, str):
+            raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
         return ApprovedCall(call=call, rule=rule if rule.isascii() else clean(rule), encoded=encoded, key=key)
     bound_to = binding(call, encoded)
     approval = deps.spend_approval(bound_to)

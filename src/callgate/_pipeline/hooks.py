@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from callgate._json import decode
 from callgate._pipeline.check import recheck
 from callgate._pipeline.record import clean
+from callgate._pipeline.validate import modified
 from callgate._signals import is_own_failure
 from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
@@ -46,10 +47,8 @@ class HookChain(Struct, frozen=True):
         return cls(tuple(h for h in mine if h.phase == "before"), tuple(h for h in mine if h.phase == "after"))
 
 
-async def hook_arguments(
-    call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], desk: HookDesk
-) -> tuple[dict[str, object] | None, Hook | None]:
-    """Run the hooks before a call until one changes the arguments; return these and that hook, or None where nobody did.
+async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], desk: HookDesk) -> ValidatedCall | None:
+    """Run the hooks before a call until one changes the arguments; return the call with these, or None where nobody did.
 
     Each hook gets a copy of its own: what it does to the arguments counts only if it returns them.
 
@@ -57,7 +56,7 @@ async def hook_arguments(
         encoded: The arguments as canonical JSON.
 
     Raises:
-        CallDenied: A rejecter refused, or a rejecter or transformer broke.
+        CallDenied: A rejecter refused, a rejecter or transformer broke, or the tool does not accept what a transformer returned.
     """
     for hook in hooks:
         try:
@@ -68,9 +67,11 @@ async def hook_arguments(
             raise CallDenied(f"{call.name} was denied: the hook '{clean(hook.title)}' failed ({broken}).", code="hook_failed") from broken
         if hook.kind == "reject" and answer:
             raise CallDenied(f"{call.name} was denied: {clean(answer)}", code="hook_denied")
-        if hook.kind == "transform" and answer is not None and answer != call.arguments:
-            return dict(answer), hook
-    return None, None
+        if hook.kind == "transform" and answer is not None:
+            changed = modified(call, answer, f"the hook '{clean(hook.title)}' changed the arguments")
+            if changed.arguments != call.arguments:
+                return changed
+    return None
 
 
 async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], desk: HookDesk) -> Checked:

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from callgate._json import canonical, decode, plain_bytes, strict_object
 from callgate._json.text import clip
 from callgate._limits import Limits
+from callgate._pipeline.record import clean
 from callgate._schema import Problem, coerced, whole_numbers
 from callgate.calls import Note, Scope
-from callgate.errors import ArgumentsInvalid, ToolRaised
+from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, ToolRaised
 from callgate.route import ResolvedCall, ValidatedCall
 from callgate.tools.base import ValidationResult
 from callgate.tools.registry import BoundTool
 
-__all__ = ["revalidate", "validate"]
+__all__ = ["modified", "revalidate", "validate"]
 
 _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
@@ -66,6 +69,24 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _L
     return ValidatedCall(
         uid=call.uid, raw=call.raw, tool=call.tool, scope=call.scope, arguments=checked, notes=call.notes + notes if notes else call.notes
     )
+
+
+def modified(call: ValidatedCall, arguments: Arguments, reason: str) -> ValidatedCall:
+    """The call as a hook or policy wants it, validated again, with a note that the model will see.
+
+    Raises:
+        CallDenied: The tool does not accept these arguments.
+    """
+    try:
+        fresh = revalidate(call, arguments)
+    except CallFailed as error:
+        raise CallDenied(
+            f"{call.name} was denied: {reason}, and the new arguments are not valid: {error}", code="modification_invalid"
+        ) from error
+    before, after = call.arguments, fresh.arguments
+    changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
+    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({clean(changed)[:500]}): {clean(reason)}.")
+    return replace(fresh, notes=(*fresh.notes, note))
 
 
 def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Arguments, Notes]:

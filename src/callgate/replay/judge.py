@@ -124,7 +124,8 @@ class _Bench:
         limits: Limits,
         coerce: bool,
     ) -> None:
-        self.policies, self.waits = judges(policies or (), limits.policy_timeout_s)
+        self.policies, self.waits = judges(policies or ())
+        self.policy_timeout_s = limits.policy_timeout_s
         self.rounds = limits.policy_rounds
         self.hook_timeout_s = limits.hook_timeout_s
         self._registry = registry
