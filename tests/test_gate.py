@@ -147,14 +147,20 @@ def _knots_arguments(call: ValidatedCall) -> Verdict:
 @pytest.mark.parametrize("beside_one_that_waits", [False, True])
 @pytest.mark.parametrize(
     "judge",
-    [_breaks_arguments, _knots_arguments, lambda call: Allow(rule=5), lambda call: Allow, lambda call: True],
+    [
+        _breaks_arguments,
+        _knots_arguments,
+        lambda call: Allow(rule=5),  # type: ignore[arg-type]
+        lambda call: Allow,
+        lambda call: True,
+    ],
     ids=["no JSON", "a circle", "a rule that is no text", "a class", "no verdict"],
 )
 async def test_whatever_nonsense_a_policy_makes_is_a_recorded_deny(
     judge: Callable[[ValidatedCall], Any], beside_one_that_waits: bool, ledger: Ledger
 ) -> None:
     """Fail closed, as a deny: not as a fault of the engine."""
-    policies = [*([Always(Allow())] if beside_one_that_waits else []), Instant(judge)]
+    policies: list[Policy] = [*([Always(Allow())] if beside_one_that_waits else []), Instant(judge)]
     async with Engine([paying(ledger)], policies=policies) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
         assert [verdict["verdict"] for verdict in bodies(engine, "call.verdict")] == ["deny"]

@@ -157,6 +157,7 @@ class Engine:
             normaliser=self._normaliser,
             approvals=self._approvals,
             restart=restart,
+            restart_timeout_s=limits.hook_timeout_s,
         )
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners)
         self._executor = Executor(

@@ -394,4 +394,5 @@ class Follower(Protocol):
 
 
 RestartHandler = Callable[[object], Awaitable[bool]]
-"""Given a result's data whose `type` begins with `context_restart_`: enrich the context and return True, or leave it and return False."""
+"""Given a result's data whose `type` begins with `context_restart_`: enrich the context and return True, or leave it and return False.
+Its error, and its silence for longer than `Limits.hook_timeout_s`, count as False: the result goes to the model."""

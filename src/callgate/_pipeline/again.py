@@ -24,7 +24,7 @@ from callgate._json import canonical, decode
 from callgate._pipeline.check import check
 from callgate._pipeline.record import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, off_loop
 from callgate._pipeline.run import Ran
-from callgate._signals import settled
+from callgate._signals import is_own_failure, settled
 from callgate.calls import ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
 from callgate.events import TERMINAL, Event
@@ -378,12 +378,15 @@ def as_verified(tool: BoundTool, found: Verified) -> Checked:
 
 
 async def verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float) -> Verified:
-    """What the tool says of a call with these final arguments and this key; its error and its silence say nothing."""
+    """What the tool says of a call with these final arguments and this key; its error, its silence and nonsense say nothing."""
     try:
         async with asyncio.timeout(timeout_s):
-            return await tool.tool.verify(decode(encoded), key)
-    except Exception:
+            found: object = await tool.tool.verify(decode(encoded), key)
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
         return Verified(happened=None)
+    return found if isinstance(found, Verified) else Verified(happened=None)
 
 
 def _not_known(tool: str, uid: str) -> str:

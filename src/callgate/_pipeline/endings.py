@@ -5,6 +5,7 @@ Each call ends here exactly once. Decides nothing: what the error says is what h
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
 from callgate._pipeline.unfinished import told_as_unknown
-from callgate._signals import Control
+from callgate._signals import Control, is_own_failure
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.events import Bus
@@ -40,6 +41,7 @@ class Endings:
         normaliser: Normaliser,
         approvals: Approvals,
         restart: RestartHandler | None,
+        restart_timeout_s: float,
     ) -> None:
         self._journal = journal
         self._survives = journal.strength != "memory"
@@ -49,6 +51,7 @@ class Endings:
         self._normaliser = normaliser
         self._approvals = approvals
         self._restart = restart
+        self._restart_timeout_s = restart_timeout_s
 
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
         """The call has a result: recorded, and durable before anybody sees it."""
@@ -153,8 +156,16 @@ class Endings:
         return Aborted(end.status, reason)
 
     async def _restarts(self, result: ToolResult) -> bool:
+        """Whether the host consumed the result. Its handler's error and its silence leave the result where it is: nothing is lost."""
         data = result.data
         kind = data.get("type") if isinstance(data, Mapping) else None
         if not isinstance(kind, str) or not kind.startswith("context_restart_") or self._restart is None:
             return False
-        return await self._restart(data)
+        try:
+            async with asyncio.timeout(self._restart_timeout_s):
+                return await self._restart(data) is True
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
+            log.error("The restart handler failed on %s; its result goes to the model", result.uid, exc_info=error)
+            return False

@@ -16,6 +16,7 @@ from callgate._json import canonical, plain_bytes
 from callgate._limits import Limits
 from callgate._pipeline.excerpt import excerpt
 from callgate._redact import Redactor
+from callgate._signals import is_own_failure
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore
@@ -174,12 +175,16 @@ class Normaliser:
             return build(checked)
         try:
             clean = _decode_checked(self._redactor.redact(plain_bytes(_in_unicode(checked))))
-        except Exception as error:
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
             return _withheld(raw, uid, checked, error)
         result = build(clean)
         try:
             return replace(_decode_result(self._redactor.redact(canonical(result))), id=raw.id, uid=uid)
-        except Exception as error:
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
             return _withheld(raw, uid, checked, error)
 
 
@@ -190,7 +195,7 @@ def _in_unicode(checked: Checked) -> Checked:
     return replace(checked, error=checked.error.encode("utf-8", "backslashreplace").decode())
 
 
-def _withheld(raw: RawCall, uid: str, checked: Checked, error: Exception) -> ToolResult:
+def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) -> ToolResult:
     """Where the redactor fails, nothing is shown that a secret could be in."""
     log.error("The redactor failed on the result of %s; it is withheld", uid, exc_info=error)
     ran = checked.attempts > 0 or checked.status == "ok"

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from callgate._json import canonical
 from callgate._redact import Redactor
+from callgate._signals import is_own_failure
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.errors import LeaseLost, RecordFailed
-from callgate.events import Bus, Draft, encoded
+from callgate.events import Body, Bus, Draft, encoded
 from callgate.protocols import Execution, Journal
 
 __all__ = [
@@ -203,10 +204,10 @@ class Writer:
         """Append one event and return its position.
 
         Raises:
-            RecordFailed: The journal did not take it.
+            RecordFailed: The journal did not take it, or secrets could not be taken out of it.
         """
         if self.redactor is not None:
-            draft = replace(draft, body=_redacted(encoded(draft.body), self.redactor))
+            draft = replace(draft, body=_redacted(draft.body, self.redactor))
         try:
             position = self.journal.append(draft)
         except LeaseLost as error:
@@ -263,10 +264,22 @@ def _scope_facts(scope: Scope) -> dict[str, object] | None:
     return {name: clean(value) if isinstance(value, str) else value for name, value in facts.items()} or None
 
 
-def _redacted(body: bytes, redactor: Redactor) -> bytes:
-    """The body without what is secret; one that lost something says so, so that nobody takes it for the whole."""
-    kept = redactor.redact(body)
-    whole = kept == body or not (kept.startswith(b"{") and kept.endswith(b"}") and len(kept) > 2)
+def _redacted(body: Body, redactor: Redactor) -> bytes:
+    """The body without what is secret; one that lost something says so, so that nobody takes it for the whole.
+
+    Raises:
+        RecordFailed: The redactor failed; without its own words, as a secret may be in them.
+    """
+    given = encoded(body)
+    try:
+        kept = redactor.redact(given)
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
+        raise RecordFailed(
+            f"The record could not be redacted ({type(error).__name__}). Nothing is run until it can be; tell the operator."
+        ) from error
+    whole = kept == given or not (kept.startswith(b"{") and kept.endswith(b"}") and len(kept) > 2)
     return kept if whole else kept[:-1] + b',"redacted":true}'
 
 

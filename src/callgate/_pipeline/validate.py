@@ -17,6 +17,7 @@ from callgate._json.text import clip
 from callgate._limits import Limits
 from callgate._pipeline.record import clean
 from callgate._schema import Problem, coerced, whole_numbers
+from callgate._signals import is_own_failure
 from callgate.calls import Note, Scope
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, ToolRaised
 from callgate.route import ResolvedCall, ValidatedCall
@@ -161,7 +162,9 @@ def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Note
     """Ask the tool's own validator, which gets a copy."""
     try:
         found: Any = tool.tool.validate_parameters(strict_object(arguments, _LIMITS))
-    except Exception as error:
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
         raise _broken(tool, f"its own validator failed with {type(error).__name__}") from error
     if not isinstance(found, ValidationResult):
         raise _broken(tool, f"its own validator returned {type(found).__name__} instead of ValidationResult")

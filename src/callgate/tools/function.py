@@ -43,6 +43,10 @@ class FunctionTool(Tool):
         self.description = settings.pop("description", None) or self._schema.description
         self.output_schema = settings.pop("output_schema", None) or self._schema.output
         self._validator: Callable[..., object] | None = settings.pop("validate", None)
+        if inspect.iscoroutinefunction(self._validator):
+            raise UsageError(
+                f"The validate function of tool '{self.name}' ({self.where()}) is async; write a plain def, which never waits."
+            )
         self._verifier: Callable[..., Any] | None = settings.pop("verify", None)
         written: Category | None = settings.pop("category", None)
         effect: Effect | None = settings.pop("effect", None)

@@ -12,6 +12,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from callgate._signals import is_own_failure
 from callgate.calls import Scope
 
 __all__ = ["Declared", "KeyIndex", "Touched", "conflict", "meet"]
@@ -37,7 +38,9 @@ class Touched(Struct, frozen=True):
             return None
         try:
             return cls(_keys(reads, arguments, scope), _keys(writes, arguments, scope))
-        except Exception:
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
             return None  # unknown is treated as touching everything
 
 
