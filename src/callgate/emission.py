@@ -60,6 +60,8 @@ class _Slot(Struct, eq=False):
     waits: tuple[int, ...] = ()
     early: bool = False
     started: bool = False
+    entered: bool = False
+    """Whether it is on the second half of the route, which gives it its end."""
     ended: asyncio.Future[None] | None = None
     """Made by the first who waits for this call."""
 
@@ -151,7 +153,6 @@ class Emission:
             return await self._finish()
         except asyncio.CancelledError:
             await self._end_all("the caller was cancelled")
-            self._end_rest("the caller was cancelled")
             raise
         finally:
             self._unlink()
@@ -161,11 +162,17 @@ class Emission:
         if self._over:
             return
         self._over = True
-        await self._end_all(reason)
+        try:
+            await self._end_all(reason)
+        finally:
+            if self._slots:
+                self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
+
+    def end(self, reason: str) -> None:
+        """End every call, now: what has not begun will not, what runs is killed. The outcomes can still be had from `seal`."""
+        self._kill.abort(reason)
         self._unlink()
-        self._end_rest(reason)
-        if self._slots:
-            self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
+        self._end_rest(reason, [slot for slot in self._slots if not slot.entered])
 
     def _check_open(self) -> None:
         if self._over:
@@ -197,14 +204,18 @@ class Emission:
         try:
             for index in slot.waits:
                 await self._slots[index].end(self._kill.signal)
-            if self._stopped or slot.call is None:
-                slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
-            else:
-                slot.outcome = await self._route.complete(slot.flight, slot.call)
+            if slot.outcome is None:
+                slot.outcome = await self._outcome(slot)
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
             slot.flight.before_start = None  # or slot and flight would keep each other until the garbage is collected
             slot.tell()
+
+    async def _outcome(self, slot: _Slot) -> Outcome:
+        if self._stopped or slot.call is None:
+            return self._route.not_started(slot.flight, "the message was stopped before this call")
+        slot.entered = True
+        return await self._route.complete(slot.flight, slot.call)
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
         """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
@@ -234,7 +245,7 @@ class Emission:
 
     async def _finish(self) -> list[Outcome]:
         for slot in self._slots:
-            if not slot.started and slot.call is not None:
+            if not slot.started and slot.outcome is None:
                 self._start(slot)
         await self._pump.ended()
         if any(slot.outcome is None for slot in self._slots):
@@ -243,13 +254,11 @@ class Emission:
 
     async def _abort(self, why: str) -> list[Outcome]:
         await self._end_all(why)
-        self._end_rest(why)
-        self._unlink()
         return self._outcomes()
 
-    def _end_rest(self, why: str) -> None:
-        """Give every call that never came to an end of its own one that says so."""
-        for slot in self._slots:
+    def _end_rest(self, why: str, slots: list[_Slot]) -> None:
+        """Give each of these that has not come to an end of its own one that says so."""
+        for slot in slots:
             if slot.outcome is None and not slot.flight.ended:
                 slot.outcome = self._route.not_started(slot.flight, why)
 
@@ -257,8 +266,10 @@ class Emission:
         return [slot.outcome for slot in self._slots if slot.outcome is not None]
 
     async def _end_all(self, reason: str) -> None:
-        self._kill.abort(reason)
+        """End every call, and wait for those that run; whoever is cancelled meanwhile leaves them to end by themselves."""
+        self.end(reason)
         await asyncio.shield(self._pump.ended())
+        self._end_rest(reason, self._slots)
 
 
 def _footprint(call: ValidatedCall) -> Footprint:

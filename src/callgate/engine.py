@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -182,6 +183,7 @@ class Engine:
         self._thread: LoopThread | None = None
         self._thread_lock = threading.Lock()
         self._running: dict[str, Flight] = {}
+        self._emissions: WeakSet[Emission] = WeakSet()
         self._idle = asyncio.Event()
         """Set when the engine is closed and its last call has ended."""
         self._holding = Holding(self._writer, self.control, self.run, self._running.values, self._desk)
@@ -259,6 +261,8 @@ class Engine:
 
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
         """The second half: a valid call to its outcome, at most once."""
+        if self._closing is not None:
+            return self.not_started(flight, "the engine was closed")
         self._running[flight.uid] = flight
         try:
             if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
@@ -329,7 +333,9 @@ class Engine:
 
     def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
         """Begin a message's calls; see `Emission`."""
-        return Emission(self, scope, signal or self.control.signal(scope.conversation), early=early)
+        emission = Emission(self, scope, signal or self.control.signal(scope.conversation), early=early)
+        self._emissions.add(emission)
+        return emission
 
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
         """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
@@ -404,16 +410,21 @@ class Engine:
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
         """The end of a call of a message that ended before it."""
-        if not flight.on_record:
-            flight.received()
+        self._receive(flight)
         return self._endings.ended(
             flight, CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again."), flight.raw.name
         )
 
     def refused(self, flight: Flight, error: CallFailed) -> Outcome:
         """The end of a call that the loop around the engine does not let run."""
-        flight.received()
+        self._receive(flight)
         return self._endings.ended(flight, error, flight.raw.name)
+
+    def _receive(self, flight: Flight) -> None:
+        """Have a call on record before its end; where that fails, the end meets the same fault and says so."""
+        if not flight.on_record:
+            with suppress(RecordFailed):
+                flight.received()
 
     def write(self, kind: str, run: str, body: Body, parents: tuple[int, ...] = ()) -> int:
         """Record an event that is no call's, and return its position.
@@ -509,6 +520,8 @@ class Engine:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
+        for emission in list(self._emissions):
+            emission.end("the engine was closed")
         for flight in list(self._running.values()):
             flight.kill.fire("the engine was closed")
         if self._running:

@@ -283,7 +283,7 @@ async def test_a_call_that_was_broken_off_is_told_as_what_it_is(tmp_path: Path, 
     first, second = tool_texts(model.seen[0])
     assert (result.status, ledger.lines()) == ("completed", ["ann"])
     assert "may have taken effect" in first
-    assert "Nothing was changed" in second
+    assert "Nothing happened" in second
     journal = SqliteJournal(path)
     assert same(recall(journal, Engine().blobs, RUN).history.messages, result.messages)
     await journal.close()
