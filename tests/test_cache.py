@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Deny, Engine, Scope, TableCache, after_call, tool
+from callgate import Deny, Engine, Scope, TableCache, ToolContext, after_call, tool
 from callgate._cache import MemoryCache
 from callgate.protocols import Allow, CacheStore, Verdict
 from callgate.route import Checked, ValidatedCall
@@ -403,3 +403,169 @@ def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
     assert [store.get(key, 0) is not None for key in "abc"] == [False, True, True]
     store.put("large", b"x" * 11, group="", expires_ns=None, reads=frozenset())
     assert store.get("large", 0) is None
+
+
+class Failing:
+    """Fails or hangs as often as it is told to, then sees."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.runs = 0
+        self.release = asyncio.Event()
+
+    def tool(self, **settings: Any) -> Any:
+        @tool(name="look", effect="none", cacheable=True, cache_scope="session", **settings)
+        async def look() -> str:
+            """Look."""
+            self.runs += 1
+            run = self.runs
+            await self.release.wait()
+            await asyncio.sleep(0)
+            if run <= self.failures:
+                raise ValueError(f"dark {run}")
+            return f"seen {run}"
+
+        return look
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_of_those_who_waited_for_a_run_that_failed_one_runs_again_for_all(failures: int) -> None:
+    """A run that began after they asked is as good as their own, however it ends."""
+    failing = Failing(failures)
+    async with Engine([failing.tool()]) as engine:
+        calls = [asyncio.create_task(said(engine, call("look"))) for _ in range(6)]
+        await until(lambda: failing.runs == 1)
+        failing.release.set()
+        first, *others = [await one for one in calls]
+    assert (failing.runs, first.success, first.metadata.joined) == (2, False, False)
+    assert {one.success for one in others} == {failures == 1}
+    assert [one.metadata.joined for one in others].count(False) == 1
+    assert all(one.metadata.untrusted and ("2" in one.text) for one in others)
+
+
+async def test_a_kill_of_the_one_who_runs_is_nobody_elses() -> None:
+    failing = Failing(0)
+    async with Engine([failing.tool()]) as engine:
+        leader = asyncio.create_task(engine.call(call("look"), Scope(conversation="killed")))
+        await until(lambda: failing.runs == 1)
+        others = [asyncio.create_task(said(engine, call("look"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        engine.control.kill("killed")
+        await leader
+        await until(lambda: failing.runs == 2)
+        failing.release.set()
+        assert [(await one).text for one in others] == ["seen 2"] * 3
+    assert failing.runs == 2
+
+
+def circling() -> list[Any]:
+    @tool(effect="none", cacheable=True)
+    async def mirror(ctx: ToolContext, of: str) -> Any:
+        """Call the tool that is named, with the name of this one."""
+        await asyncio.sleep(0)
+        return (await ctx.call(of, {"of": "mirror"})).code
+
+    @tool(effect="none", cacheable=True)
+    async def window(ctx: ToolContext, of: str) -> Any:
+        """The same."""
+        await asyncio.sleep(0)
+        return (await ctx.call(of, {"of": "window"})).structured
+
+    return [mirror, window]
+
+
+async def test_a_cached_call_that_would_wait_for_itself_is_refused_at_once() -> None:
+    """Nothing waits for what cannot come before it."""
+    async with asyncio.timeout(PATIENCE_S), Engine(circling()) as engine:
+        result = await said(engine, call("mirror", of="mirror"))
+        assert result.structured == "waits_for_itself"
+        result = await said(engine, call("window", of="mirror"))
+        assert result.structured == "waits_for_itself"
+
+
+async def test_two_calls_that_wait_for_each_other_do_not() -> None:
+    """Whoever closes the circle is told, whatever came first."""
+
+    @tool(effect="none", cacheable=True)
+    async def half(ctx: ToolContext, of: str, other: str) -> Any:
+        """Needs the other half."""
+        met.append(of)
+        await until(lambda: len(met) == 2)
+        result = await ctx.call("half", {"of": other, "other": of})
+        return [result.code, result.structured]
+
+    met: list[str] = []
+    async with asyncio.timeout(PATIENCE_S), Engine([half]) as engine:
+        one, two = await asyncio.gather(said(engine, call("half", of="a", other="b")), said(engine, call("half", of="b", other="a")))
+    assert "waits_for_itself" in f"{one.structured} {two.structured}"
+    assert (one.success, two.success, sorted(met)) == (True, True, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "runs"),
+    [("file:a", None, 2), (None, None, 1), ("file:a", (), 1), ("file:a", "file:b", 1), (lambda arguments, scope: 1 / 0, "file:b", 2)],
+    ids=["may be written", "says nothing of what it reads", "writes nothing", "written elsewhere", "cannot tell what it reads"],
+)
+async def test_a_call_that_does_not_say_what_it_writes_may_write_what_others_say_they_read(reads: Any, writes: Any, runs: int) -> None:
+    """What says what it reads is told of every write that may meet it."""
+    count = Count()
+
+    @tool(writes=writes)
+    async def act() -> str:
+        """Act on the world."""
+        return "done"
+
+    async with Engine([counting(count, reads=reads, cache_scope="session"), act]) as engine:
+        for name in ("look", "act", "look"):
+            assert (await said(engine, call(name))).success
+    assert count.runs == runs
+
+
+async def test_what_is_being_written_is_neither_kept_nor_shared() -> None:
+    """A tool that reads before and after its own write sees it."""
+    files = {"a": "old"}
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        return files[path]
+
+    @tool
+    async def edit(ctx: ToolContext, path: str) -> list[str]:
+        """Read, write, read."""
+        before = await ctx.call("read", {"path": path})
+        files[path] = "new"
+        return [before.text, (await ctx.call("read", {"path": path})).text]
+
+    async with Engine([read, edit]) as engine:
+        await said(engine, call("read", path="a"))
+        assert (await said(engine, call("edit", path="a"))).structured == ["old", "new"]
+        assert (await said(engine, call("read", path="a"))).metadata.cached is None
+
+
+@pytest.mark.parametrize("broken", ["get", "put", "drop_written", "garbage"])
+async def test_a_store_that_fails_costs_a_run_and_never_a_result(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what it could not forget, it is not asked for again."""
+
+    def fails(*_: object, **__: object) -> Any:
+        if broken == "garbage":
+            return b"{"
+        raise OSError("the disk is gone")
+
+    store, count, world = MemoryCache(), Count(), ["old"]
+    monkeypatch.setattr(store, "get" if broken == "garbage" else broken, fails)
+
+    @tool(name="look", effect="none", cacheable=True, cache_scope="persistent", reads="world:")
+    async def look() -> str:
+        """Look."""
+        count.runs += 1
+        return world[0]
+
+    @tool(effect="idempotent", writes="world:")
+    async def change() -> str:
+        """Change the world."""
+        world[0] = "new"
+        return "changed"
+
+    async with Engine([look, change], persistent_cache=store) as engine:
+        assert [(await said(engine, call(name))).text for name in ("look", "look", "change", "look")] == ["old", "old", "changed", "new"]

@@ -270,7 +270,7 @@ async def test_cancelling_the_caller_ends_every_call_of_the_message() -> None:
 
 
 steps = st.lists(st.sampled_from(["a", "b", "a:", "/", "ab"]), max_size=5).map("".join)
-keys = st.frozensets(st.builds("{}{}".format, st.sampled_from(["file:", "db:", "file", "/"]), steps), min_size=1, max_size=3)
+keys = st.frozensets(st.builds("{}{}".format, st.sampled_from(["file:", "db:", "file", "/", ""]), steps), min_size=1, max_size=3)
 footprints = st.builds(
     Footprint,
     st.booleans(),

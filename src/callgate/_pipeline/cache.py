@@ -2,30 +2,38 @@
 
 Sits after the gate, so that a denied call is never answered from here, and before the run, which is all that a hit skips: hooks,
 normalisation and the record still happen. What is kept or shared is the checked result as bytes, so that copies go in and copies come
-out. Only successful results are, and none to a call that came after a write of what it reads.
+out. Only successful results are kept, and none is given to a call that came after a write of what it reads, or while one is under way.
+A store that fails costs a run, never a result.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._clock import Clock
+from callgate._pipeline.flight import Flight
 from callgate._redact import Redactor
-from callgate._signals import AbortSignal, settled
+from callgate._signals import settled
+from callgate.errors import CallNotStarted
 from callgate.protocols import CacheStore
 from callgate.route import ApprovedCall, Checked
-from callgate.tools.resources import Touched, meet
+from callgate.tools.resources import ANYTHING, Touched, meet
 
 __all__ = ["Cache", "cache_key"]
 
+log = logging.getLogger("callgate")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Checked).decode
+_OWN_ENDS = frozenset({"killed", "not_started"})
+"""Failures that say something of one call and nothing of its tool."""
 
 
 def cache_key(approved: ApprovedCall) -> str:
@@ -45,15 +53,27 @@ def _tick(approved: ApprovedCall) -> str:
     return f"{scope.run}/{scope.conversation}/{scope.tick or scope.turn}"
 
 
+class _End(Struct, frozen=True):
+    """What a run came to."""
+
+    value: bytes
+    """Encoded, so that nobody shares an object with anybody."""
+    failure_class: str | None
+    until: float
+    """When the time of the call that ran would have been over."""
+
+    def holds_for(self, until: float) -> bool:
+        """Whether this failure would have been that of a call with time until then, too."""
+        return self.failure_class not in _OWN_ENDS and (self.failure_class != "timeout" or self.until >= until)
+
+
 class _Shared(Struct, frozen=True, eq=False):
     """A run that identical calls may wait for."""
 
+    leader: Flight
     reads: frozenset[str]
-    done: asyncio.Future[bytes | None]
-    """Its success, encoded, so that nobody shares an object with anybody; None if it did not succeed."""
-
-    def meets(self, writes: frozenset[str]) -> bool:
-        return any(meet(write, read) for write in writes for read in self.reads)
+    done: asyncio.Future[_End | None]
+    """None where nothing came of it that could be told."""
 
 
 class Cache:
@@ -62,77 +82,170 @@ class Cache:
     def __init__(self, memory: CacheStore, persistent: CacheStore | None, clock: Clock, redactor: Redactor | None) -> None:
         self._memory = memory
         self._persistent = persistent
+        self._trusted = True
+        """Whether the persistent store has forgotten all that it was told to forget."""
         self._clock = clock
         self._redactor = redactor
         self._flights: dict[str, _Shared] = {}
-        self._writes = 0
+        self._waiting: dict[Flight, _Shared] = {}
+        self._writing: list[frozenset[str]] = []
+        """What the calls write that are under way."""
 
-    async def answer(
-        self, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]], *, kill: AbortSignal, timeout_s: float
-    ) -> Checked:
+    async def answer(self, flight: Flight, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]]) -> Checked:
         """The call's checked result: cached, shared with an identical call in flight, or fresh from `execute`.
 
-        A call that waits for another's result waits no longer than its own kill and time limit allow; then `execute` says how it ends.
+        A call that waits for another's result waits no longer than its own kill and deadline allow; then `execute` says how it ends. Where
+        the run it waited for fails, one of those who waited runs again; how that ends holds for all who waited for it by then.
+
+        Raises:
+            CallNotStarted: It would wait for itself.
         """
         scope = approved.call.tool.cache_scope
-        if scope is None:
+        if scope is None or (self._writing and self._is_written(_reads(approved))):
             return await execute()
         key = cache_key(approved)
-        store = self._persistent if scope == "persistent" and self._persistent is not None else self._memory
-        kept = store.get(key, self._clock.wall_ns())
-        if kept is not None:
-            return replace(_decode(kept), cached=scope, attempts=0, duration_ms=0.0)
-        flight = self._flights.get(key)
-        if flight is not None:
-            shared = flight.done.result() if await settled(flight.done, kill, timeout_s) else None
-            return await execute() if shared is None else replace(_decode(shared), joined=True, attempts=0)
-        return await self._lead(approved, key, store, execute)
+        store = self._store(scope)
+        again = False
+        while True:
+            kept = self._kept(store, key)
+            if kept is not None:
+                return replace(kept, cached=scope, attempts=0, duration_ms=0.0)
+            shared = self._flights.get(key)
+            if shared is None:
+                return await self._lead(flight, approved, key, store, execute)
+            if not await self._ended(flight, approved, shared):
+                return await execute()
+            end = shared.done.result()
+            if end is not None and (end.failure_class is None or (again and end.holds_for(flight.deadline))):
+                return replace(_decode(end.value), joined=True, attempts=0)
+            again = True
 
-    async def _lead(self, approved: ApprovedCall, key: str, store: CacheStore, execute: Callable[[], Awaitable[Checked]]) -> Checked:
-        """Run, and let those that wait for the same have the result if it is a success."""
-        touched = approved.call.tool.touched(approved.call.arguments, approved.call.scope)
-        reads = touched.reads if touched else frozenset[str]()
-        flight = self._flights[key] = _Shared(reads, asyncio.get_running_loop().create_future())
-        writes = self._writes
-        good: bytes | None = None
+    async def _ended(self, flight: Flight, approved: ApprovedCall, shared: _Shared) -> bool:
+        """Wait for another's run; False where the call's own kill or deadline came first."""
+        if self._waits_for(shared, flight):
+            name = approved.call.tool.name
+            raise CallNotStarted(
+                f"{name} was not started: a call of {name} with these very arguments is under way and waits for this one, so that this one"
+                " would wait for itself. Give it other arguments, or do the work without it.",
+                code="waits_for_itself",
+            )
+        self._waiting[flight] = shared
+        try:
+            return await settled(shared.done, flight.kill, flight.deadline - self._clock.monotonic())
+        finally:
+            del self._waiting[flight]
+
+    def _waits_for(self, shared: _Shared, flight: Flight) -> bool:
+        """Whether a run cannot end before this call does: the call was made within it, or within one that it waits for in turn."""
+        line = set(_line(flight))
+        found, queue = {shared}, [shared]
+        while line and queue:
+            leader = queue.pop().leader
+            if leader in line:
+                return True
+            more = {awaited for waiter, awaited in self._waiting.items() if leader in _line(waiter)} - found
+            found |= more
+            queue += more
+        return False
+
+    async def _lead(
+        self, flight: Flight, approved: ApprovedCall, key: str, store: CacheStore, execute: Callable[[], Awaitable[Checked]]
+    ) -> Checked:
+        """Run, and let those that wait for the same have what came of it."""
+        shared = self._flights[key] = _Shared(flight, _reads(approved), asyncio.get_running_loop().create_future())
+        end: _End | None = None
         try:
             checked = await execute()
-            if checked.status == "ok":
-                good = _encode(checked)
-                if writes == self._writes:
-                    self._keep(approved, key, store, good, reads)
+            with suppress(ValueError):  # what a tool raised may be no valid Unicode: then it is told to nobody else
+                end = _End(_encode(checked), checked.failure_class, flight.deadline)
+            if checked.status == "ok" and end is not None and self._flights.get(key) is shared:
+                self._keep(approved, key, store, end.value, shared.reads)
             return checked
         finally:
-            if self._flights.get(key) is flight:
+            if self._flights.get(key) is shared:
                 del self._flights[key]
-            flight.done.set_result(good)
+            shared.done.set_result(end)
+
+    # What is kept
+
+    def _store(self, scope: str) -> CacheStore:
+        return self._persistent if scope == "persistent" and self._persistent is not None and self._trusted else self._memory
+
+    def _kept(self, store: CacheStore, key: str) -> Checked | None:
+        try:
+            kept = store.get(key, self._clock.wall_ns())
+            return None if kept is None else _decode(kept)
+        except Exception as error:
+            log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
+            return None
 
     def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, value: bytes, reads: frozenset[str]) -> None:
         tool = approved.call.tool
-        if self._redactor is not None:
-            value = self._redactor.redact(value)
         expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
         group = _tick(approved) if tool.cache_scope == "tick" else tool.cache_scope or ""
-        store.put(key, value, group=group, expires_ns=expires, reads=reads)
+        try:
+            if self._redactor is not None:
+                value = self._redactor.redact(value)
+            store.put(key, value, group=group, expires_ns=expires, reads=reads)
+        except Exception as error:
+            log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
-    def written(self, touched: Touched | None) -> None:
-        """Forget what was read from resources that a call is writing; called before it starts and after it ends.
+    @contextmanager
+    def writing(self, touched: Touched | None) -> Iterator[None]:
+        """Forget what was read from resources that a call writes, before and after it; while it runs, nothing of them is kept or shared.
 
-        Who waits already for a run that reads them began before the write ended and may have its result; whoever comes now may not.
+        A call that does not say what it touches may write anything. Who waits already for a run that reads what is now written may have
+        its result; whoever comes now may not.
         """
-        if touched is None or not touched.writes:
+        writes = ANYTHING if touched is None else touched.writes
+        if not writes:
+            yield
             return
-        self._writes += 1
-        for key in [key for key, flight in self._flights.items() if flight.meets(touched.writes)]:
-            del self._flights[key]
-        self._memory.drop_written(touched.writes)
-        if self._persistent is not None:
-            self._persistent.drop_written(touched.writes)
+        self._forget(writes)
+        self._writing.append(writes)
+        try:
+            yield
+        finally:
+            self._writing.remove(writes)
+            self._forget(writes)
 
-    def end_tick(self, tick: str) -> None:
-        self._memory.drop_group(tick)
+    def _is_written(self, reads: frozenset[str]) -> bool:
+        return any(_meet(writes, reads) for writes in self._writing)
+
+    def _forget(self, writes: frozenset[str]) -> None:
+        for key in [key for key, shared in self._flights.items() if _meet(writes, shared.reads)]:
+            del self._flights[key]
+        self._memory.drop_written(writes)
+        if self._persistent is not None and self._trusted:
+            try:
+                self._persistent.drop_written(writes)
+            except Exception as error:
+                self._trusted = False
+                why = f"{type(error).__name__}: {error}"
+                log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
 
     def close(self) -> None:
         self._memory.close()
         if self._persistent is not None:
             self._persistent.close()
+
+
+def _reads(approved: ApprovedCall) -> frozenset[str]:
+    """What the result is made from: nothing that a call here writes, where the tool does not say; anything, where it cannot be told."""
+    call = approved.call
+    if call.tool.tool.reads is None:
+        return frozenset()
+    touched = call.tool.touched(call.arguments, call.scope)
+    return ANYTHING if touched is None else touched.reads
+
+
+def _meet(writes: frozenset[str], reads: frozenset[str]) -> bool:
+    return any(meet(write, read) for write in writes for read in reads)
+
+
+def _line(flight: Flight) -> Iterator[Flight]:
+    """The calls within which this one was made."""
+    above = flight.parent
+    while above is not None:
+        yield above
+        above = above.parent

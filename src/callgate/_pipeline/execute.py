@@ -49,10 +49,8 @@ class Executor:
 
     async def cached(self, flight: Flight, approved: ApprovedCall) -> Checked:
         """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
-        now = self._clock.monotonic()
-        flight.start_clock(now + self._timeout_s)
-        run = partial(self.executed, flight, approved)
-        return await self._cache.answer(approved, run, kill=flight.kill, timeout_s=flight.deadline - now)
+        flight.start_clock(self._clock.monotonic() + self._timeout_s)
+        return await self._cache.answer(flight, approved, partial(self.executed, flight, approved))
 
     async def executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
         """What the call's own run came to."""
@@ -92,13 +90,11 @@ class Executor:
     async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
         """The run of a call with an effect, between two looks at what it writes."""
         touched = approved.call.tool.touched(approved.call.arguments, flight.scope)
-        self._cache.written(touched)
         try:
-            async with kept(self._writes, flight, approved, touched):
-                return await self._ran(flight, approved)
+            with self._cache.writing(touched):
+                async with kept(self._writes, flight, approved, touched):
+                    return await self._ran(flight, approved)
         except BaseException:
             if flight.started:
                 flight.state.now_uncertain(approved)
             raise
-        finally:
-            self._cache.written(touched)

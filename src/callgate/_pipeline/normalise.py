@@ -124,7 +124,8 @@ class Normaliser:
         if data is not None:
             told["result"] = data
         structured = data if data is not None else checked.details
-        content, size, blob = self._told(told, structured if checked.attempts else None)
+        ran = checked.attempts > 0 or checked.joined
+        content, size, blob = self._told(told, structured if ran else None)
         return ToolResult(
             id=raw.id,
             uid=uid,
@@ -149,7 +150,7 @@ class Normaliser:
                 cached=checked.cached,
                 joined=checked.joined,
                 notes=notes,
-                untrusted=checked.attempts > 0,
+                untrusted=ran,
             ),
         )
 

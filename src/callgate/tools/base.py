@@ -63,7 +63,7 @@ class Tool:
     reads: Declared | None = None
     """Resource keys the call reads, so that others may run beside it."""
     writes: Declared | None = None
-    """Resource keys the call changes; cached reads of them are dropped."""
+    """Resource keys the call changes; cached reads of them are dropped. None: it may change anything, unless its effect is `none`."""
     timeout_s: float | None = None
     """Of one attempt; None: the whole call's deadline."""
     retry: RetryPolicy | None = None

@@ -1,7 +1,7 @@
 """What a call touches, as keys, and when two calls may not run side by side. Pure.
 
 A key is `scheme:path`, like `file:src/app.py` or `account:42`. Two keys meet if they are equal or one contains the other
-(`file:src` contains `file:src/app.py`; a bare `file:` contains every file).
+(`file:src` contains `file:src/app.py`; a bare `file:` contains every file, and the empty key contains every key).
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from msgspec import Struct
 from callgate._signals import is_own_failure
 from callgate.calls import Scope
 
-__all__ = ["Declared", "KeyIndex", "Touched", "conflict", "meet"]
+__all__ = ["ANYTHING", "Declared", "KeyIndex", "Touched", "conflict", "meet"]
 
 _STEP = re.compile(r"/|[^:/]*:|[^:/]+")
 _MOST_STEPS = 64
 """A key that is deeper counts as the key above it of that depth: it meets more, never less."""
+
+ANYTHING = frozenset({""})
+"""The one key that meets every key."""
 
 Declared = str | tuple[str, ...] | Callable[[Mapping[str, object], Scope], Iterable[str]]
 """A key or several, each with `{argument}` places; or a function of the final arguments and the scope."""
@@ -61,7 +64,7 @@ def meet(one: str, other: str) -> bool:
 
 
 def _contains(outer: str, inner: str) -> bool:
-    return inner.startswith(outer) and (outer.endswith((":", "/")) or inner[len(outer)] == "/")
+    return not outer or (inner.startswith(outer) and (outer.endswith((":", "/")) or inner[len(outer)] == "/"))
 
 
 def conflict(one: Touched, other: Touched) -> bool:
