@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,13 @@ async def test_an_engine_that_nobody_called_is_closed_by_close_sync(tmp_path: Pa
         ({"parallel": True}, "parallel=True; it must be a whole number from 1"),
         ({"aliases": "xyz"}, "aliases='xyz'; it must be a tuple of names"),
         ({"retry": "3"}, "retry='3'; it must be a RetryPolicy"),
+        ({"description": 5}, "description=5; it must be text"),
+        ({"coerce": "no"}, "coerce='no'; it must be True or False"),
+        ({"retryable": "no"}, "retryable='no'; it must be True or False"),
+        ({"requires_actor": 1}, "requires_actor=1; it must be True or False"),
+        ({"reads": 5}, "reads=5; it must be a key"),
+        ({"writes": ("a:", 5)}, "writes=('a:', 5); it must be a key"),
+        ({"triggers": "weather"}, "triggers='weather'; it must be a tuple of phrases"),
     ],
 )
 def test_a_setting_that_no_call_could_use_is_refused_at_registration(settings: dict[str, Any], complaint: str) -> None:
@@ -362,6 +370,48 @@ def test_a_setting_that_no_call_could_use_is_refused_at_registration(settings: d
     with pytest.raises(UsageError) as caught:
         Engine([useless])
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("defaults", [lambda self: 1 / 0, lambda self: 5, lambda self: {"n": object()}], ids=["fail", "5", "no JSON"])
+def test_defaults_that_no_call_could_use_are_refused_at_registration(defaults: Any) -> None:
+    """Registration refuses what is incomplete, with a message that names the place."""
+
+    class Odd(Tool):
+        name = "odd"
+        description = "Odd."
+        category = "terminal"
+        parameters = {"type": "object"}
+
+    Odd.defaults = defaults  # type: ignore[method-assign]
+    with pytest.raises(UsageError, match="The defaults of tool 'odd'"):
+        Engine([Odd()])
+
+
+@pytest.mark.parametrize("role", ["validate", "verify"])
+def test_a_validator_or_verifier_that_is_no_function_is_refused(role: str) -> None:
+    """The same."""
+
+    def do() -> None:
+        """Do."""
+
+    with pytest.raises(UsageError, match=f"{role}=5; it must be a function"):
+        tool(**{role: 5})(do)  # type: ignore[call-overload]
+
+
+def test_a_generator_is_refused_because_its_code_would_never_run() -> None:
+    """And the message says what to write instead."""
+
+    def lines(n: int) -> Iterator[int]:
+        """Yield."""
+        yield n
+
+    async def rows(n: int) -> AsyncIterator[int]:
+        """Yield."""
+        yield n
+
+    for function in (lines, rows):
+        with pytest.raises(UsageError, match="Return the whole result"):
+            tool(function)
 
 
 class Adder:

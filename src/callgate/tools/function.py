@@ -32,6 +32,11 @@ class FunctionTool(Tool):
                 f"@tool was given a {type(function).__name__}, which is no function."
                 " Write a def that calls it, with the parameters a model should see, and decorate that."
             )
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise UsageError(
+                f"@tool was given {function.__qualname__}, a generator, whose code would never run. Return the whole result, and show what"
+                " comes on the way with ToolContext.progress."
+            )
         self.function = function
         self.name = settings.pop("name", None) or function.__name__
         given = settings.pop("parameters", None)
@@ -43,11 +48,8 @@ class FunctionTool(Tool):
         self.description = settings.pop("description", None) or self._schema.description
         self.output_schema = settings.pop("output_schema", None) or self._schema.output
         self._validator: Callable[..., object] | None = settings.pop("validate", None)
-        if inspect.iscoroutinefunction(self._validator):
-            raise UsageError(
-                f"The validate function of tool '{self.name}' ({self.where()}) is async; write a plain def, which never waits."
-            )
         self._verifier: Callable[..., Any] | None = settings.pop("verify", None)
+        self._check_functions()
         written: Category | None = settings.pop("category", None)
         effect: Effect | None = settings.pop("effect", None)
         self.category = written or "safe_chain"
@@ -56,6 +58,15 @@ class FunctionTool(Tool):
             setattr(self, key, value)
         self.execute = function  # type: ignore[method-assign]
         self.__doc__ = function.__doc__
+
+    def _check_functions(self) -> None:
+        for role, function in (("validate", self._validator), ("verify", self._verifier)):
+            if function is not None and not callable(function):
+                raise UsageError(f"Tool '{self.name}' ({self.where()}) has {role}={function!r}; it must be a function.")
+        if inspect.iscoroutinefunction(self._validator):
+            raise UsageError(
+                f"The validate function of tool '{self.name}' ({self.where()}) is async; write a plain def, which never waits."
+            )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

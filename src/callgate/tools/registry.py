@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from callgate._json import canonical
+from callgate._json import canonical, strict_object
+from callgate._limits import Limits
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
@@ -164,6 +165,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
     output = compile_schema(tool.output_schema, where, any_root=True) if tool.output_schema is not None else None
     category: Category = tool.category or "safe_chain"
     effect = _effect(tool)
+    defaults = _defaults(tool)
     return BoundTool(
         tool=tool,
         name=tool.name,
@@ -183,10 +185,19 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         parallel=tool.parallel,
         coerce=tool.coerce,
         takes=schema.properties if tool.drops_unknown and schema.silent else None,
-        defaults=tool.defaults(),
+        defaults=defaults,
         own_validator=tool.has_validator(),
-        exacting=tool.has_validator() or bool(tool.defaults()),
+        exacting=tool.has_validator() or bool(defaults),
     )
+
+
+def _defaults(tool: Tool) -> dict[str, Any]:
+    try:
+        return strict_object(tool.defaults(), Limits())
+    except Exception as error:
+        raise UsageError(
+            f"The defaults of tool '{tool.name}' ({tool.where()}) cannot be used ({type(error).__name__}: {error}). Return JSON data."
+        ) from error
 
 
 def _check_declaration(tool: Tool) -> None:
@@ -195,6 +206,9 @@ def _check_declaration(tool: Tool) -> None:
         value = getattr(tool, attribute, None)
         if value is None or value == "":
             raise UsageError(f"Tool '{tool.name or where}' ({where}) has no {attribute}. Set it on the class or in the decorator.")
+    for attribute in ("name", "description"):
+        if not isinstance(getattr(tool, attribute), str):
+            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={getattr(tool, attribute)!r}; it must be text.")
     if not _NAME.fullmatch(tool.name) or len(tool.name) > _MAX_NAME:
         raise UsageError(
             f"Tool name {tool.name[:80]!r} ({where}) cannot be used. Take at most {_MAX_NAME} letters, digits, '_', '-', '.' or '/',"
@@ -222,8 +236,9 @@ def _check_choices(tool: Tool, where: str) -> None:
     if tool.cacheable and _effect(tool) != "none":
         raise UsageError(f"Tool '{tool.name}' ({where}) is cacheable but has effects. Say effect='none', or drop cacheable.")
     _check_numbers(tool, where)
+    _check_kinds(tool, where)
     aliases: object = tool.aliases
-    if not isinstance(aliases, (tuple, list)) or not all(isinstance(alias, str) for alias in aliases):
+    if not _are_texts(aliases):
         raise UsageError(f"Tool '{tool.name}' ({where}) has aliases={aliases!r}; it must be a tuple of names.")
     if tool.retry is not None and not isinstance(tool.retry, RetryPolicy):
         raise UsageError(f"Tool '{tool.name}' ({where}) has retry={tool.retry!r}; it must be a RetryPolicy.")
@@ -237,6 +252,24 @@ def _check_numbers(tool: Tool, where: str) -> None:
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a finite number of seconds above 0.")
     if tool.parallel is not None and not (_is_number(tool.parallel, int) and tool.parallel >= 1):
         raise UsageError(f"Tool '{tool.name}' ({where}) has parallel={tool.parallel!r}; it must be a whole number from 1, or None.")
+
+
+def _check_kinds(tool: Tool, where: str) -> None:
+    """Here, because a word in the place of a flag would count as yes, and a declaration that cannot be read as none."""
+    for attribute in ("coerce", "retryable", "requires_actor", "cacheable"):
+        value = getattr(tool, attribute)
+        if value is not None and not isinstance(value, bool):
+            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be True or False.")
+    for attribute in ("reads", "writes"):
+        value = getattr(tool, attribute)
+        if not (value is None or callable(value) or isinstance(value, str) or _are_texts(value)):
+            raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a key, a tuple of keys, or a function.")
+    if not _are_texts(tool.triggers):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has triggers={tool.triggers!r}; it must be a tuple of phrases.")
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, (tuple, list, frozenset)) and all(isinstance(one, str) for one in value)
 
 
 def _is_number(value: object, *kinds: type) -> bool:
