@@ -100,7 +100,7 @@ def _module(name: str, spec: str) -> ModuleType:
         raise UsageError(f"'{spec}' does not name tools. Give {FORMS}.") from None
     except CallgateError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(spec, error) from error
 
 
@@ -126,7 +126,7 @@ def _run(module: ModuleType, spec: str) -> ModuleType:
         module.__spec__.loader.exec_module(module)
     except CallgateError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         raise _broken(spec, error) from error
     return module
@@ -138,7 +138,7 @@ def _look_in(folder: str) -> None:
         sys.path.append(folder)
 
 
-def _broken(spec: str, error: Exception) -> UsageError:
+def _broken(spec: str, error: BaseException) -> UsageError:
     if isinstance(error, SyntaxError):
         where = f" ({error.filename}:{error.lineno})"
     else:

@@ -100,6 +100,7 @@ def test_malformed_arguments_are_repaired_where_that_is_asked_for(folder: Path) 
         (("call", "refund", "--tools", "crm.py:nothing"), "Tools there: refund, odd_text, broken, wait"),
         (("call", "refund", "--tools", "json"), "holds no tools"),
         (("call", "refund", "--tools", "wrong.py"), "SyntaxError"),
+        (("call", "refund", "--tools", "leaving.py"), "cannot be loaded: SystemExit: 9"),
         (("call", "refund", "--policy", "none.toml"), "none.toml cannot be read"),
         (("call", "refund", "--policy", "crm.py"), "not valid TOML"),
         (("call", "refund", "--workspace", "nowhere"), "no folder nowhere"),
@@ -114,6 +115,7 @@ def test_malformed_arguments_are_repaired_where_that_is_asked_for(folder: Path) 
 )
 def test_a_wrong_command_says_what_is_wrong_and_runs_nothing(folder: Path, words: tuple[str, ...], told: str) -> None:
     (folder / "wrong.py").write_text("def (", encoding="utf-8")
+    (folder / "leaving.py").write_text("raise SystemExit(9)", encoding="utf-8")
     done = shell(folder, *words)
     assert (done.code, done.out) == (2, "")
     assert told in done.err

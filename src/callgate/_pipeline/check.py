@@ -93,7 +93,7 @@ def _ended(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         details["abandoned"] = True
     if execution.partial:
         details["partial_output"] = execution.partial
-    reason = f"{tool.name} {fact}{': ' + execution.error if execution.error else ''}."
+    reason = f"{tool.name} {fact}{': ' + execution.error.removesuffix('.') if execution.error else ''}."
     unknown = not harmless and execution.status != "raised"
     return Checked(
         status="unknown" if unknown else "error",
