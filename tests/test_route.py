@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import threading
 
 import pytest
 
@@ -11,6 +13,7 @@ from callgate import Aborted, Engine, Limits, RawCall, Scope, Tool, ToolContext,
 from callgate.errors import FAILURE_CLASSES, UsageError
 from callgate.messages import function_response, history_entry, openai_message
 from tests.door import bodies, call, kinds, result_of, said
+from tests.patience import PATIENCE_S
 
 
 @tool(effect="none")
@@ -263,6 +266,29 @@ async def test_plain_code_calls_by_call_sync_and_a_running_loop_is_refused() -> 
     await engine.close()
 
 
+def test_plain_code_that_still_calls_while_the_engine_is_closed_is_told_so_and_never_left_waiting() -> None:
+    """Every wait has a bound; and no thread is left."""
+    engine, answers, before = Engine([add]), list[str](), set(threading.enumerate())
+
+    def keep_calling() -> None:
+        while True:
+            try:
+                answers.append(result_of(engine.call_sync(call("add", a=1, b=2))).status)
+            except UsageError as error:
+                answers.append(str(error))
+                return
+
+    callers = [threading.Thread(target=keep_calling, daemon=True) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    engine.close_sync()
+    for caller in callers:
+        caller.join(PATIENCE_S)
+    assert not any(caller.is_alive() for caller in callers)
+    assert {answer for answer in answers if answer != "ok"} <= {"This engine is closed. Make a new one.", "error"}
+    assert set(threading.enumerate()) <= before
+
+
 def test_call_sync_runs_on_a_loop_of_the_engines_own() -> None:
     engine = Engine([add])
     try:
@@ -276,6 +302,17 @@ async def test_many_engines_live_in_one_process_without_sharing_anything() -> No
         assert (await said(one, call("add", a=1, b=2))).success
         assert not (await said(other, call("add", a=1, b=2))).success
         assert len(kinds(one)) == 4
+
+
+async def test_an_engine_in_use_is_not_closed_from_another_thread() -> None:
+    """An engine belongs to one event loop."""
+    async with Engine([add]) as engine:
+        assert (await said(engine, call("add", a=1, b=2))).success
+        with pytest.raises(UsageError, match="another event loop"):
+            await asyncio.to_thread(asyncio.run, engine.close())
+        with pytest.raises(UsageError, match="another event loop"):
+            await asyncio.to_thread(engine.close_sync)
+        assert (await said(engine, call("add", a=1, b=2))).success
 
 
 async def test_a_closed_engine_says_so() -> None:

@@ -227,9 +227,9 @@ class Engine:
         """
         refuse_inside_loop()
         with self._thread_lock:
-            if self._thread is None:
-                self._thread = LoopThread()
-        return self._thread.run(self.call(raw, scope))
+            self._check_unclosed()
+            thread = self._thread = self._thread or LoopThread()
+        return thread.run(self.call(raw, scope))
 
     # The route
 
@@ -509,11 +509,20 @@ class Engine:
                 raise UsageError("This engine belongs to another event loop. Make one engine per loop, or use call_sync from plain code.")
             self._loop = loop
             self.journal.watch(self._holding)
+        self._check_unclosed()
+
+    def _check_unclosed(self) -> None:
         if self._closed:
             raise UsageError("This engine is closed. Make a new one.")
 
     async def close(self) -> None:
-        """End what runs, in bounded time, and let go of everything. Idempotent; goes on to its end if whoever waits for it is cancelled."""
+        """End what runs, in bounded time, and let go of everything. Idempotent; goes on to its end if whoever waits for it is cancelled.
+
+        Raises:
+            UsageError: The engine's event loop is another one, and still runs.
+        """
+        if self._loop is not None and self._loop is not get_running_loop() and self._loop.is_running():
+            raise UsageError("This engine belongs to another event loop, which still runs. Close it there.")
         self._closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
@@ -547,12 +556,16 @@ class Engine:
         """Close an engine that was used through `call_sync`, or not at all.
 
         Raises:
-            UsageError: Inside a running event loop.
+            UsageError: Inside a running event loop, or where the engine's own is another that still runs.
         """
         refuse_inside_loop()
-        thread, self._thread = self._thread or LoopThread(), None
-        thread.run(self.close())
-        thread.close()
+        with self._thread_lock:
+            self._closed = self._closed or self._thread is not None
+            thread, self._thread = self._thread or LoopThread(), None
+        try:
+            thread.run(self.close())
+        finally:
+            thread.close()
 
     async def __aenter__(self) -> Self:
         self._check_open()

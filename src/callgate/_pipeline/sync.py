@@ -12,6 +12,7 @@ from callgate.errors import UsageError
 __all__ = ["LoopThread", "refuse_inside_loop"]
 
 T = TypeVar("T")
+_PATIENCE_S = 1.0
 
 
 def refuse_inside_loop() -> None:
@@ -27,16 +28,40 @@ class LoopThread:
     """One daemon thread that runs an event loop until it is closed."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="callgate-loop", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """Run `work` on the loop and wait for it.
+
+        Raises:
+            UsageError: The loop is closed.
+        """
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise UsageError("This engine is closed. Make a new one.")
+            running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return running.result()
 
     def close(self) -> None:
+        """Let what was begun come to its end, and end the loop: nobody is left waiting for what will never run."""
+        with self._lock:
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5.0)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+async def _others_ended() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=_PATIENCE_S)
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others, timeout=_PATIENCE_S)
