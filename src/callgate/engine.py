@@ -10,16 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from asyncio import get_running_loop
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
-from weakref import WeakSet
-
-from msgspec.structs import replace
 
 from callgate._blobs import MemoryBlobs
 from callgate._cache import MemoryCache
@@ -29,20 +24,21 @@ from callgate._journal import MemoryJournal
 from callgate._json import canonical
 from callgate._limits import Limits, timeout_from_environment
 from callgate._pipeline.again import Known, Question, asked_hash, call_key, earlier_result
-from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.endings import Endings
+from callgate._pipeline.entrance import Entrance
 from callgate._pipeline.execute import Executor
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import gate
+from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
-from callgate._pipeline.normalise import Normaliser
+from callgate._pipeline.life import Life
 from callgate._pipeline.parse import parse
-from callgate._pipeline.record import Reason, Writer, clean, valid_text
+from callgate._pipeline.record import Reason, clean
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.sync import LoopThread, refuse_inside_loop
+from callgate._pipeline.sync import SyncDoor
 from callgate._pipeline.unfinished import Unfinished, refuse_other_arguments, rule_out_second_start
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
@@ -129,67 +125,39 @@ class Engine:
         self.restart = restart
         self.redactor = redactor
         self.run = run or f"engine-{self.clock.new_id()}"
-        self._is_new = not run
-        self._survives = self.journal.strength != "memory"
         self.activity_since_wake = 0
         """Successful calls since the host last set this to 0."""
+        self._survives = self.journal.strength != "memory"
         self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
         self._coerce = coerce
         self._repair = repair
-        self._normaliser = Normaliser(limits, self.blobs, redactor)
-        self._approvals = Approvals(self.clock, limits.approval_s)
-        self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
-        self._writer = Writer(self.journal, self.bus, redactor)
-        self._desk = Desk(
-            writer=self._writer,
-            clock=self.clock,
-            limits=limits,
-            policies=tuple(policies),
-            hooks=tuple(hooks),
-            approvals=self._approvals,
-            normaliser=self._normaliser,
-            route=self,
-        )
-        self._endings = Endings(
+        self._ground = Ground.of(
             journal=self.journal,
+            blobs=self.blobs,
             bus=self.bus,
             control=self.control,
             clock=self.clock,
-            normaliser=self._normaliser,
-            approvals=self._approvals,
-            restart=restart,
-            restart_timeout_s=limits.hook_timeout_s,
+            limits=limits,
+            redactor=redactor,
         )
+        self._desk = Desk(self._ground, policies, hooks, route=self)
+        self._endings = Endings(self._ground, restart)
+        self._normaliser = self._ground.normaliser
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners)
-        self._executor = Executor(
-            desk=self._desk,
-            cache=self._cache,
-            runners=self._runners,
-            clock=self.clock,
-            timeout_s=self._timeout_s,
-            grace_s=limits.grace_s,
-            writes=undo,
-        )
+        self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
+        self._executor = Executor(self._ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
+        self._life = Life(lambda: self.journal.watch(self._holding), self._endings.cancelled, self._let_go, limits.grace_s)
+        self._holding = Holding(self._ground.writer, self.control, self.run, self._life.running.values, self._desk)
+        self._desk.is_busy = self._holding.is_busy
+        self._entrance = Entrance(self._desk, self._life, self._holding, self.run, is_new=not run)
+        self._door = SyncDoor()
+        self._memory = memory
         if undo is not None:
             undo.leave_out(_files(self.journal, self.blobs, persistent_cache, memory))
         for one in tools:
             self.register(one)
-        self._memory = memory
         if memory is not None:
             memory.follow(self.journal, self.bus, self.tools, redactor)
-        self._given: Scope | None = None
-        self._placed = _NOWHERE
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: LoopThread | None = None
-        self._thread_lock = threading.Lock()
-        self._running: dict[str, Flight] = {}
-        self._emissions: WeakSet[Emission] = WeakSet()
-        self._idle = asyncio.Event()
-        """Set when the engine is closed and its last call has ended."""
-        self._holding = Holding(self._writer, self.control, self.run, self._running.values, self._desk)
-        self._desk.is_busy = self._holding.is_busy
-        self._closed = False
-        self._closing: asyncio.Future[None] | None = None
 
     async def call(self, raw: RawCall, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> Outcome:
         """Take one call through the whole route.
@@ -202,22 +170,21 @@ class Engine:
         Returns:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
-        if scope is not self._given:
+        if scope is not self._entrance.given:
             try:
-                await self._open_run(scope)
+                await self._entrance.open(scope)
             except (RunHeld, RecordFailed) as error:
                 return self._endings.unrecorded(raw, error)
-        if not self._survives:
-            flight = self.admit(raw, scope, signal or self.control.signal(scope.conversation))
-            call = self.prepare(flight)
-            return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
-        kill, unlink = linked(signal or self.control.signal(scope.conversation))  # another engine may take this run alone
+        kill, unlink = signal or self.control.signal(scope.conversation), None
+        if self._survives:  # another engine may take this call's run over, and end it alone
+            kill, unlink = linked(kill)
         try:
-            flight = self.admit(raw, scope, kill)
+            flight = self._entrance.admit(raw, scope, kill)
             call = self.prepare(flight)
             return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
         finally:
-            unlink()
+            if unlink is not None:
+                unlink()
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
@@ -225,11 +192,7 @@ class Engine:
         Raises:
             UsageError: Inside a running event loop.
         """
-        refuse_inside_loop()
-        with self._thread_lock:
-            self._check_unclosed()
-            thread = self._thread = self._thread or LoopThread()
-        return thread.run(self.call(raw, scope))
+        return self._door.run(self._life.check_unclosed, lambda: self.call(raw, scope))
 
     # The route
 
@@ -261,9 +224,9 @@ class Engine:
 
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
         """The second half: a valid call to its outcome, at most once."""
-        if self._closing is not None:
+        if self._life.ending:
             return self.not_started(flight, "the engine was closed")
-        self._running[flight.uid] = flight
+        self._life.running[flight.uid] = flight
         try:
             if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
                 return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
@@ -288,9 +251,7 @@ class Engine:
             self._endings.cancelled(flight, "the caller was cancelled")
             raise
         finally:
-            del self._running[flight.uid]
-            if self._closed and not self._running:
-                self._idle.set()
+            self._life.ended(flight)
 
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
@@ -334,14 +295,14 @@ class Engine:
     def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
         """Begin a message's calls; see `Emission`."""
         emission = Emission(self, scope, signal or self.control.signal(scope.conversation), early=early)
-        self._emissions.add(emission)
+        self._life.messages.add(emission)
         return emission
 
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
         """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
-        if scope is not self._given:
+        if scope is not self._entrance.given:
             try:
-                await self._open_run(scope)
+                await self._entrance.open(scope)
             except (RunHeld, RecordFailed) as error:
                 return [self._endings.unrecorded(raw, error) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
@@ -360,16 +321,7 @@ class Engine:
         unfinished: Unfinished | None = None,
     ) -> Flight:
         """Give a call its place in its run, or the one it had before its run was cut off."""
-        if self._closed or self._loop is not get_running_loop():
-            self._check_open()
-        if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
-            raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
-        if scope is not self._given:  # one value per turn: all its calls share what is made of it
-            self._given, self._placed = scope, self._place(scope)
-        return self._desk.flight(raw, self._placed, signal, occurrence=occurrence, cause=cause, unfinished=unfinished)
-
-    def _place(self, scope: Scope) -> Scope:
-        return _recordable(scope if scope.run else replace(scope, run=self.run))
+        return self._entrance.admit(raw, scope, signal, occurrence, cause, unfinished)
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
         """Have a scope's run to this engine, and read what the record has of it, so that its calls can be taken up. Starts nothing.
@@ -382,7 +334,7 @@ class Engine:
             RunHeld: Another engine works on it.
             RecordFailed: The record cannot be read.
         """
-        await self._open_run(scope, new=new)
+        await self._entrance.open(scope, new=new)
 
     async def placed(self, position: int) -> int:
         """Where an event came to stand, by the position that `write` returned; 0 where it was not kept."""
@@ -391,22 +343,6 @@ class Engine:
         except JournalFailed:
             return 0
         return self.journal.place(position)
-
-    async def _open_run(self, scope: Scope, *, new: bool = False) -> None:
-        """Know the run of a scope that was not there before, without holding up the event loop."""
-        self._check_open()
-        placed = self._place(scope)
-        try:
-            await self._desk.open(placed.run, new=new or (placed.run == self.run and self._is_new))
-        except RunHeld:
-            raise
-        except Exception as error:
-            self._check_open()  # it was closed meanwhile, and its journal with it
-            raise RecordFailed(
-                f"The record of run '{placed.run[:80]}' cannot be read ({error}). Nothing is run until it can be."
-            ) from error
-        self._given, self._placed = scope, placed
-        self._holding.take_in(placed.run)
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
         """The end of a call of a message that ended before it."""
@@ -432,7 +368,7 @@ class Engine:
         Raises:
             RecordFailed: The journal did not take it.
         """
-        return self._writer.write(Draft(kind=kind, run=run, body=body, parents=parents))
+        return self._ground.writer.write(Draft(kind=kind, run=run, body=body, parents=parents))
 
     def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
         """End a call that a run left open and that nobody will take up again. Runs nothing."""
@@ -443,7 +379,7 @@ class Engine:
     def note(self, kind: str, uids: list[str], reason: str) -> None:
         """Record what happened to a message as a whole."""
         try:
-            self._writer.write(Draft(kind=kind, run=uids[0].rsplit("/", 2)[0], body=Reason(reason=reason, details={"calls": uids})))
+            self._ground.writer.write(Draft(kind=kind, run=uids[0].rsplit("/", 2)[0], body=Reason(reason=reason, details={"calls": uids})))
         except RecordFailed as error:  # each call meets the same fault on its own way, and says so
             log.error("%s", error)
 
@@ -469,7 +405,7 @@ class Engine:
 
     def approval(self, approval_id: str) -> Question | None:
         """What a human was asked under this id and said, as far as it is neither used up nor expired."""
-        return self._approvals.find(approval_id)
+        return self._ground.approvals.find(approval_id)
 
     def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[None]:
         """Say that somebody works on a run, for as long as the block lasts; others may have it then.
@@ -502,55 +438,13 @@ class Engine:
 
     # Life
 
-    def _check_open(self) -> None:
-        loop = get_running_loop()
-        if self._loop is not loop:
-            if self._loop is not None:
-                raise UsageError("This engine belongs to another event loop. Make one engine per loop, or use call_sync from plain code.")
-            self._loop = loop
-            self.journal.watch(self._holding)
-        self._check_unclosed()
-
-    def _check_unclosed(self) -> None:
-        if self._closed:
-            raise UsageError("This engine is closed. Make a new one.")
-
     async def close(self) -> None:
         """End what runs, in bounded time, and let go of everything. Idempotent; goes on to its end if whoever waits for it is cancelled.
 
         Raises:
             UsageError: The engine's event loop is another one, and still runs.
         """
-        if self._loop is not None and self._loop is not get_running_loop() and self._loop.is_running():
-            raise UsageError("This engine belongs to another event loop, which still runs. Close it there.")
-        self._closed = True
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        for emission in list(self._emissions):
-            emission.end("the engine was closed")
-        for flight in list(self._running.values()):
-            flight.kill.fire("the engine was closed")
-        if self._running:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1.0 + self.limits.grace_s):
-                    await self._idle.wait()
-        for flight in self._running.values():  # still in somebody's slow policy or hook: nothing of it has run, and nothing will
-            self._endings.cancelled(flight, "the engine was closed")
-        await self._runners.close()
-        await self._end_memory()
-        self._cache.close()
-        await self.journal.close()
-
-    async def _end_memory(self) -> None:
-        if self._memory is not None:
-            try:
-                async with asyncio.timeout(_MEMORY_END_S):
-                    await self._memory.close()
-            except Exception as error:
-                log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
+        await self._life.close()
 
     def close_sync(self) -> None:
         """Close an engine that was used through `call_sync`, or not at all.
@@ -558,37 +452,25 @@ class Engine:
         Raises:
             UsageError: Inside a running event loop, or where the engine's own is another that still runs.
         """
-        refuse_inside_loop()
-        with self._thread_lock:
-            self._closed = self._closed or self._thread is not None
-            thread, self._thread = self._thread or LoopThread(), None
-        try:
-            thread.run(self.close())
-        finally:
-            thread.close()
+        self._door.close(self._life.shut, self.close)
+
+    async def _let_go(self) -> None:
+        await self._runners.close()
+        if self._memory is not None:
+            try:
+                async with asyncio.timeout(_MEMORY_END_S):
+                    await self._memory.close()
+            except Exception as error:
+                log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
+        self._cache.close()
+        await self.journal.close()
 
     async def __aenter__(self) -> Self:
-        self._check_open()
+        self._life.check_open()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-
-def _recordable(scope: Scope) -> Scope:
-    """The scope, if its words can be recorded.
-
-    Raises:
-        UsageError: One of them is no valid Unicode.
-    """
-    with suppress(TypeError):  # a word that is none is the host's own, and is not recorded as text
-        if "".join(_WORDS(scope)).isascii():
-            return scope
-    for name in scope.__struct_fields__:
-        value = getattr(scope, name)
-        if isinstance(value, str) and not value.isascii() and valid_text(value) != value:
-            raise UsageError(f"Scope.{name} is no valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
-    return scope
 
 
 def _files(*parts: object) -> list[str]:

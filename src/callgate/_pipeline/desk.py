@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeGuard
 
-from callgate._clock import Clock
-from callgate._limits import Limits
 from callgate._pipeline.again import Question, Reading, RunState
-from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
+from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
-from callgate._pipeline.normalise import Normaliser
-from callgate._pipeline.record import Reason, Writer, clean, off_loop
+from callgate._pipeline.record import Reason, clean, off_loop
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
@@ -51,28 +48,18 @@ class Route(Protocol):
 class Desk:
     """The engine's side of what `gate`, `run` and the hooks need."""
 
-    def __init__(
-        self,
-        *,
-        writer: Writer,
-        clock: Clock,
-        limits: Limits,
-        policies: tuple[Policy, ...],
-        hooks: Iterable[Hook],
-        approvals: Approvals,
-        normaliser: Normaliser,
-        route: Route,
-    ) -> None:
-        self.policies, self.waits = judges(policies)
+    def __init__(self, ground: Ground, policies: Iterable[Policy], hooks: Iterable[Hook], route: Route) -> None:
+        limits = ground.limits
+        self.policies, self.waits = judges(tuple(policies))
         self.rounds = limits.policy_rounds
         self.policy_timeout_s = limits.policy_timeout_s
         self.hook_timeout_s = limits.hook_timeout_s
-        self._writer = writer
-        self._clock = clock
+        self._writer = ground.writer
+        self._clock = ground.clock
         self._limits = limits
         self._hooks = tuple(hooks)
-        self._approvals = approvals
-        self._normaliser = normaliser
+        self._approvals = ground.approvals
+        self._normaliser = ground.normaliser
         self._route = route
         self._chains: dict[str, HookChain] = {}
         self._all_slots = Slots(limits.parallel_calls)

@@ -10,17 +10,14 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
-from callgate._clock import Clock
-from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.normalise import Normaliser
+from callgate._pipeline.ground import Ground
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
 from callgate._pipeline.unfinished import told_as_unknown
-from callgate._signals import Control, is_own_failure
+from callgate._signals import is_own_failure
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
-from callgate.events import Bus
-from callgate.protocols import Journal, RestartHandler
+from callgate.protocols import RestartHandler
 from callgate.route import ApprovedCall
 
 __all__ = ["Endings"]
@@ -31,27 +28,16 @@ log = logging.getLogger("callgate")
 class Endings:
     """How the calls of one engine end."""
 
-    def __init__(
-        self,
-        *,
-        journal: Journal,
-        bus: Bus,
-        control: Control,
-        clock: Clock,
-        normaliser: Normaliser,
-        approvals: Approvals,
-        restart: RestartHandler | None,
-        restart_timeout_s: float,
-    ) -> None:
-        self._journal = journal
-        self._survives = journal.strength != "memory"
-        self._bus = bus
-        self._control = control
-        self._clock = clock
-        self._normaliser = normaliser
-        self._approvals = approvals
+    def __init__(self, ground: Ground, restart: RestartHandler | None) -> None:
+        self._journal = ground.journal
+        self._survives = ground.journal.strength != "memory"
+        self._bus = ground.bus
+        self._control = ground.control
+        self._clock = ground.clock
+        self._normaliser = ground.normaliser
+        self._approvals = ground.approvals
         self._restart = restart
-        self._restart_timeout_s = restart_timeout_s
+        self._restart_timeout_s = ground.limits.hook_timeout_s
 
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
         """The call has a result: recorded, and durable before anybody sees it."""

@@ -10,12 +10,12 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from callgate._clock import Clock
 from callgate._pipeline.again import rule_out_repeat
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.flight import Flight
+from callgate._pipeline.ground import Ground
 from callgate._pipeline.keep import kept
 from callgate._pipeline.run import Ran, run
 from callgate._runners import Runners
@@ -28,23 +28,13 @@ __all__ = ["Executor"]
 class Executor:
     """Runs the approved calls of one engine."""
 
-    def __init__(
-        self,
-        *,
-        desk: Desk,
-        cache: Cache,
-        runners: Runners,
-        clock: Clock,
-        timeout_s: float,
-        grace_s: float,
-        writes: WriteLog | None = None,
-    ) -> None:
+    def __init__(self, ground: Ground, desk: Desk, cache: Cache, runners: Runners, timeout_s: float, writes: WriteLog | None) -> None:
         self._desk = desk
         self._cache = cache
         self._runners = runners
-        self._clock = clock
+        self._clock = ground.clock
         self._timeout_s = timeout_s
-        self._grace_s = grace_s
+        self._grace_s = ground.limits.grace_s
         self._writes = writes
 
     async def cached(self, flight: Flight, approved: ApprovedCall) -> Checked:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from callgate.errors import UsageError
 
-__all__ = ["LoopThread", "refuse_inside_loop"]
+__all__ = ["LoopThread", "SyncDoor", "refuse_inside_loop"]
 
 T = TypeVar("T")
 _PATIENCE_S = 1.0
@@ -56,6 +56,34 @@ class LoopThread:
         self._thread.join(5.0)
         if not self._thread.is_alive():
             self._loop.close()
+
+
+class SyncDoor:
+    """One engine's door for plain code: its loop thread is made when it is first used."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._thread: LoopThread | None = None
+
+    def run(self, check: Callable[[], None], work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run `work` and wait for it, unless `check` raises."""
+        refuse_inside_loop()
+        with self._guard:
+            check()
+            thread = self._thread = self._thread or LoopThread()
+        return thread.run(work())
+
+    def close(self, shut: Callable[[], None], work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `work` last, and end the thread. `shut` is called before, where the door was ever used: nobody comes in any more."""
+        refuse_inside_loop()
+        with self._guard:
+            if self._thread is not None:
+                shut()
+            thread, self._thread = self._thread or LoopThread(), None
+        try:
+            thread.run(work())
+        finally:
+            thread.close()
 
 
 async def _others_ended() -> None:
