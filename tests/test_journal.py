@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import apsw
@@ -15,7 +17,7 @@ from callgate import Engine, MemoryJournal, Scope, SqliteJournal, UsageError, to
 from callgate._journal import open_reader
 from callgate.events import KINDS, Draft
 from callgate.queries import EventQuery
-from tests.door import call, said
+from tests.door import bodies, call, said
 from tests.ledger import Ledger
 
 
@@ -31,6 +33,28 @@ async def test_memory_is_bounded_and_says_what_it_forgot() -> None:
     assert len(events) <= 100
     assert events[-1].position == 1000
     assert journal.forgotten == 1000 - len(events)
+
+
+async def test_a_record_that_is_kept_has_what_its_scopes_said_and_nothing_of_the_hosts() -> None:
+    """Nobody has read it, and the scope's own context can be gone: a journal in memory is no reason to keep a host's connections."""
+
+    class Connection: ...
+
+    @tool(effect="none")
+    async def look() -> None:
+        """Look."""
+
+    live = Connection()
+    gone = weakref.ref(live)
+    async with Engine([look]) as engine:
+        for raw in (call("look"), call("look")):
+            await said(engine, raw, Scope(run="r", conversation="c", turn=2, iteration=3, principal="p", extra=live))
+        await said(engine, call("look"), Scope(run="other"))
+        del live
+        gc.collect()
+        assert gone() is None
+        scopes = [body["scope"] for body in bodies(engine, "call.received") if "scope" in body]
+    assert scopes == [{"conversation": "c", "turn": 2, "iteration": 3, "principal": "p"}] * 2
 
 
 async def test_a_file_is_read_again_as_it_was_and_goes_on(tmp_path: Path) -> None:

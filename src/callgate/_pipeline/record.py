@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -43,7 +44,9 @@ __all__ = [
 T = TypeVar("T")
 _MAX_RAW = 65_536
 _MAX_TEXT = 4_096
-_NO_SCOPE = Scope()
+_WORDS = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
+_words = attrgetter(*_WORDS)
+_UNSAID: tuple[object, ...] = _words(Scope())
 
 
 class _Json(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -75,12 +78,32 @@ class Received(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What stood beside the arguments at the top level of the call, as JSON, up to 64 KiB."""
 
 
+class ScopeFacts:
+    """What the record says of a scope: worked out when it is first encoded, once for all calls that share it.
+
+    Holds nothing of the host's, so that a kept record keeps nothing else alive.
+    """
+
+    __slots__ = ("_facts", "_scope")
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope: Scope | None = scope if scope.extra is None else replace(scope, extra=None)
+        self._facts: dict[str, object] | None = None
+
+    def said(self) -> dict[str, object] | None:
+        """What the scope says that it does not say by default."""
+        scope = self._scope
+        if scope is not None:
+            self._facts = _facts_of(scope)
+            self._scope = None  # only now: another thread may be here too
+        return self._facts
+
+
 class ReceivedCall(Struct, frozen=True, gc=False):
-    """Becomes `Received` when it is encoded. Holds nothing of the host's, so that a kept record keeps nothing else alive."""
+    """Becomes `Received` when it is encoded."""
 
     raw: RawCall
-    scope: dict[str, object] | None
-    """What the scope says, without the host's own context."""
+    scope: ScopeFacts
     parent: str
 
     def encode(self) -> bytes:
@@ -96,7 +119,7 @@ class ReceivedCall(Struct, frozen=True, gc=False):
             closed=raw.closed,
             reasoning=clean(raw.reasoning),
             idempotency_key=clean(raw.idempotency_key or ""),
-            scope=self.scope,
+            scope=self.scope.said(),
             parent=self.parent,
             beside=_as_text(raw.beside)[0] if raw.beside else "",
         )
@@ -191,13 +214,13 @@ class Writer:
         self.journal = journal
         self.bus = bus
         self.redactor = redactor
-        self._scope = _NO_SCOPE
-        self._facts: dict[str, object] | None = None
+        self._scope = Scope()
+        self._facts = ScopeFacts(self._scope)
 
-    def facts_of(self, scope: Scope) -> dict[str, object] | None:
-        """What to record of a scope: worked out once for all calls of a turn, which share it."""
+    def facts_of(self, scope: Scope) -> ScopeFacts:
+        """What to record of a scope: one value for all calls of a message, which share it."""
         if scope is not self._scope:
-            self._scope, self._facts = scope, _scope_facts(scope)
+            self._scope, self._facts = scope, ScopeFacts(scope)
         return self._facts
 
     def write(self, draft: Draft) -> int:
@@ -255,13 +278,11 @@ def arguments_hash(encoded: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()[:32]
 
 
-def _scope_facts(scope: Scope) -> dict[str, object] | None:
-    """What a scope says that it does not say by default."""
-    names = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
-    facts = {name: getattr(scope, name) for name in names if getattr(scope, name) != getattr(_NO_SCOPE, name)}
+def _facts_of(scope: Scope) -> dict[str, object] | None:
+    said = {word: value for word, value, unsaid in zip(_WORDS, _words(scope), _UNSAID, strict=True) if value != unsaid}
     if scope.deliberate and scope.allowed_tools is not None:
-        facts |= {"deliberate": True, "allowed_tools": sorted(scope.allowed_tools)}
-    return {name: clean(value) if isinstance(value, str) else value for name, value in facts.items()} or None
+        said |= {"deliberate": True, "allowed_tools": sorted(scope.allowed_tools)}
+    return {word: clean(value) if isinstance(value, str) else value for word, value in said.items()} or None
 
 
 def _redacted(body: Body, redactor: Redactor) -> bytes:
