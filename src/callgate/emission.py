@@ -25,7 +25,11 @@ from callgate.calls import Aborted, Outcome, RawCall, Scope
 from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall
 
-__all__ = ["Emission"]
+__all__ = ["Emission", "EndOnRecord"]
+
+EndOnRecord = tuple[str, int, bytes]
+"""Of a call: its uid, the position of its latest event, and its final arguments as canonical JSON: approved, or at least valid; empty where
+they are neither."""
 
 _FOREVER_S = 1e9
 _FREE = Footprint(reads_only=True, touched=None)
@@ -96,7 +100,8 @@ class Emission:
         self._kill = AbortController()
         self._unlink = signal.on_abort(lambda: self._kill.abort(signal.reason or "killed"))
         self._slots: list[_Slot] = []
-        self._plan = Plan()
+        self._plan: Plan | None = None
+        """Made for the second call: the first waits for none."""
         self._ids: dict[str, int] = {}
         """How often each of the model's ids has come."""
         self._pump = Pump()
@@ -117,7 +122,8 @@ class Emission:
         """
         self._check_open()
         called, index = str(raw.id), len(self._slots)
-        occurrence = max(self._ids.get(called, 0), occurrence)
+        if called in self._ids:
+            occurrence = max(self._ids[called], occurrence)
         self._ids[called] = occurrence + 1
         flight = self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence, cause=self.cause, unfinished=unfinished)
         slot = _Slot(flight, index, refusal)
@@ -128,14 +134,12 @@ class Emission:
         return index
 
     @property
-    def ends(self) -> list[tuple[str, int]]:
-        """Each call's uid, and the position of its latest event."""
-        return [(slot.flight.uid, slot.flight.last) for slot in self._slots]
-
-    @property
-    def finals(self) -> list[bytes]:
-        """Each call's final arguments as canonical JSON: approved, or at least valid; empty where they are neither."""
-        return [slot.flight.encoded or (b"" if slot.call is None else canonical(slot.call.arguments)) for slot in self._slots]
+    def ends(self) -> list[EndOnRecord]:
+        """Of each call, in emission order."""
+        return [
+            (slot.flight.uid, slot.flight.last, slot.flight.encoded or (b"" if slot.call is None else canonical(slot.call.arguments)))
+            for slot in self._slots
+        ]
 
     async def seal(self) -> list[Outcome]:
         """Run what has not run and return every call's outcome, in emission order."""
@@ -183,10 +187,17 @@ class Emission:
         if isinstance(prepared, ValidatedCall):
             slot.call = prepared
             slot.footprint = _footprint(prepared)
-            slot.waits = self._plan.add(slot.footprint)
         else:
             slot.outcome = prepared
-            self._plan.add(_FREE)
+        if slot.index:
+            slot.waits = self._planned(slot)
+
+    def _planned(self, slot: _Slot) -> tuple[int, ...]:
+        """The indexes of the calls that must have ended before this one starts."""
+        if self._plan is None:
+            self._plan = Plan()
+            self._plan.add(self._slots[0].footprint)
+        return self._plan.add(slot.footprint)
 
     def _start_early(self, slot: _Slot) -> None:
         """Start a sealed call without effect, unless something before it has to end first."""
@@ -248,9 +259,10 @@ class Emission:
             if not slot.started and slot.outcome is None:
                 self._start(slot)
         await self._pump.ended()
-        if any(slot.outcome is None for slot in self._slots):
+        outcomes = self._outcomes()
+        if len(outcomes) < len(self._slots):
             raise asyncio.CancelledError  # somebody cancelled the tasks of the message
-        return self._outcomes()
+        return outcomes
 
     async def _abort(self, why: str) -> list[Outcome]:
         await self._end_all(why)

@@ -94,11 +94,11 @@ class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag=
 
     @property
     def text(self) -> str:
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+        return "".join([part.text for part in self.parts if isinstance(part, Text)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
 
 class ToolMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="tool"):

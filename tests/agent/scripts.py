@@ -12,7 +12,7 @@ from callgate.models.events import CallOpened, CallSealed, Finished, FinishReaso
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 
-__all__ = ["Answer", "Gate", "Pause", "Script", "call", "ends", "says", "tool_texts"]
+__all__ = ["Answer", "Gate", "Pause", "Script", "Step", "call", "ends", "says", "tool_texts"]
 
 
 class Gate:

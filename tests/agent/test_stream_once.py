@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from callgate._limits import silence_from_environment
 from callgate._signals import Control
 from callgate.messages import Message, ToolMessage, UserMessage
-from callgate.models.events import Fault, ModelEvent, TextDelta
+from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, Fault, ModelEvent, TextDelta
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import StreamLimits, StreamResult, stream_once
-from tests.agent.scripts import Answer, Gate, Pause, Script, call, ends, says
+from tests.agent.scripts import Answer, Gate, Pause, Script, Step, call, ends, says
 
 SILENT = StreamLimits(idle_s=0.05, grace_s=0.02)
 PATIENT = StreamLimits(idle_s=60.0, grace_s=0.02)
@@ -33,7 +33,9 @@ class Pass:
         self.events: list[ModelEvent] = []
         self.history: list[Message] = [UserMessage("hello")]
 
-    async def run(self, on_event: Callable[[ModelEvent], None] | None = None) -> StreamResult:
+    async def run(
+        self, on_event: Callable[[ModelEvent], None] | None = None, on_call: Callable[[ModelEvent], None] | None = None
+    ) -> StreamResult:
         request = ModelRequest(model="m", messages=self.history)
         try:
             return await stream_once(
@@ -43,6 +45,7 @@ class Pass:
                 control=self.control,
                 limits=self.limits,
                 on_event=on_event or self.events.append,
+                on_call=on_call,
             )
         finally:
             self.check_clean()
@@ -108,8 +111,8 @@ def fired_into(context: StreamingContext, fired: list[str]) -> None:
     signal.on_abort(lambda: fired.append(signal.reason or ""))
 
 
-@pytest.mark.parametrize("beats", [True, False])
-async def test_each_sign_of_life_starts_the_silence_anew(beats: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sign", ["event", "beat", None])
+async def test_each_sign_of_life_starts_the_silence_anew(sign: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """ACCEPTANCE B2, B15: on a clock that the test moves, by a little less than the limit at each step."""
     loop = asyncio.get_running_loop()
     now = loop.time()
@@ -118,12 +121,37 @@ async def test_each_sign_of_life_starts_the_silence_anew(beats: bool, monkeypatc
     def go_on(context: StreamingContext) -> None:
         nonlocal now
         now += 0.9 * SILENT.idle_s
-        if beats:
+        if sign == "beat":
             assert context.on_progress is not None
             context.on_progress()
 
-    one = Pass(answer=[step for _ in range(10) for step in (go_on, Pause())] + says("Done."), limits=SILENT)
-    assert (await one.run()).status == ("completed" if beats else "timeout")
+    steps: list[Step] = [go_on, *([TextDelta("on ")] if sign == "event" else []), Pause()]
+    one = Pass(answer=steps * 10 + says("Done."), limits=SILENT)
+    assert (await one.run()).status == ("completed" if sign else "timeout")
+
+
+@pytest.mark.parametrize(("spoken", "allowed_s"), [(True, 1.0), (False, 3.0)], ids=["after an event", "before the first"])
+async def test_silence_counts_from_the_moment_in_which_the_model_first_waits(
+    spoken: bool, allowed_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ACCEPTANCE B2: nobody is silent who works; before its first event a model has the time that is for that."""
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+
+    def passes(seconds: float) -> Callable[[StreamingContext], None]:
+        def go_on(context: StreamingContext) -> None:
+            nonlocal now
+            now += seconds
+
+        return go_on
+
+    limits = StreamLimits(idle_s=1.0, first_s=3.0, grace_s=0.02)
+    begins: list[Step] = [passes(10.0), *([TextDelta("I ")] if spoken else []), Pause()]
+    patient = Pass(answer=[*begins, passes(0.9 * allowed_s), Pause(), *says("Done.")], limits=limits)
+    assert (await patient.run()).status == "completed"
+    silent = Pass(answer=[*begins, passes(1.1 * allowed_s), Pause(), *says("Done.")], limits=limits)
+    assert (await silent.run()).status == "timeout"
 
 
 async def test_a_kill_ends_the_connection_and_the_wait_in_the_same_moment() -> None:
@@ -239,13 +267,35 @@ async def test_the_pass_reads_the_conversation_and_never_writes_it() -> None:
     assert one.history == before
 
 
+async def test_who_only_wants_calls_is_told_what_is_sealed_and_what_goes_on_after_all() -> None:
+    """Each at once and in order; the arguments' pieces, texts and the end are for whoever wants everything."""
+    sealed = call("f", {"a": 1})
+    answer: list[ModelEvent] = [
+        TextDelta("Look."),
+        CallOpened(0, sealed.id, "f"),
+        ArgumentsDelta(0, "{}"),
+        CallSealed(0, sealed),
+        CallReopened(0),
+        CallSealed(0, sealed, "finished"),
+        ends(sealed),
+    ]
+    one, told = Pass(answer=answer), list[ModelEvent]()
+    result = await one.run(on_call=told.append)
+    assert told == [answer[3], answer[4], answer[5]]
+    assert one.events == answer
+    assert result.closed == ("finished",)
+
+
 async def test_what_a_listener_raises_ends_the_pass() -> None:
     def broken(event: ModelEvent) -> None:
         raise ValueError("the listener is broken")
 
-    one = Pass("Hello.")
+    one = Pass("Hello.", call("f"))
     with pytest.raises(ValueError, match="the listener"):
         await one.run(broken)
+    one = Pass("Hello.", call("f"))
+    with pytest.raises(ValueError, match="the listener"):
+        await one.run(on_call=broken)
 
 
 @given(ended_at=st.integers(0, 7), how=st.sampled_from(["kill", "stop", "follow_up"]))

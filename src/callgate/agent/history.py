@@ -80,8 +80,8 @@ class History:
                 kept.append(call)
                 answers.append(_message_of(call, result))
         if answers or any(type(part) is Text or type(part) is Native for part in kept):
-            unchanged = len(kept) == len(message.parts) and all(a is b for a, b in zip(kept, message.parts, strict=True))
-            self.messages.append(message if unchanged else replace(message, parts=tuple(kept)))
+            parts = tuple(kept)
+            self.messages.append(message if parts == message.parts else replace(message, parts=parts))
             self.messages.extend(answers)
 
     def tokens(self, estimate: Callable[[Message], int]) -> int:

@@ -19,7 +19,6 @@ from callgate.agent.intake import Intake
 from callgate.calls import Text
 from callgate.decide import Ending, TurnStatus
 from callgate.messages import AssistantMessage, SystemMessage
-from callgate.models.events import ModelEvent
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import PassStatus, StreamResult, stream_once
 
@@ -43,7 +42,6 @@ class Passes:
         self._view = Conversation((), parts.history.messages)
         self._request = replace(parts.request, messages=self._view)
         self._toolless = replace(self._request, tools=(), tool_choice="none")
-        self._intake: Intake | None = None
         self._system = ""
         """The system text of the present pass."""
         self._empty = 0
@@ -64,7 +62,6 @@ class Passes:
         """Let the model answer once; calls that are whole go to the intake at once."""
         parts, iteration = self._parts, self._course.iteration
         request = self._next_request()
-        self._intake = intake
         intake.cause = parts.record.pass_began(iteration, parts.history.shown(), self._system, self._view.tail)
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
@@ -116,17 +113,12 @@ class Passes:
                 control=parts.engine.control,
                 limits=parts.limits,
                 guards=parts.guards,
-                on_event=self._see if parts.tell is not None else intake.see,
+                on_event=parts.tell,
+                on_call=intake.see,
             )
         except BaseException:
             await intake.drop("the model's stream failed")
             raise
-
-    def _see(self, event: ModelEvent) -> None:
-        assert self._parts.tell is not None
-        assert self._intake is not None
-        self._parts.tell(event)
-        self._intake.see(event)
 
     async def _compacted(self) -> Ending | None:
         parts = self._parts

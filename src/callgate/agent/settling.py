@@ -9,15 +9,18 @@ alone a message becomes part of the conversation.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate.agent.account import Account
 from callgate.agent.course import Course, TurnParts
 from callgate.agent.events import CallEnded
-from callgate.agent.intake import BROKEN_OFF, Intake, results_of
+from callgate.agent.intake import BROKEN_OFF, Desk, Intake, results_of
 from callgate.agent.record import Executed
 from callgate.agent.results import Beside, Pending
+from callgate.agent.stuck import StuckGuard
 from callgate.calls import Aborted, Outcome, Suspended, Text, ToolResult
 from callgate.decide import CallEnd, Ending, check_loop_continuation
 from callgate.errors import CallFailed
@@ -30,6 +33,8 @@ class MessageCalls(Struct, frozen=True, kw_only=True, eq=False):
     """A message whose calls have ended."""
 
     message: AssistantMessage
+    calls: tuple[ToolCall, ...]
+    """The message's."""
     closed: Sequence[str]
     """What proved the arguments of each call complete."""
     outcomes: list[Outcome | None]
@@ -50,53 +55,50 @@ class Settling:
     def __init__(self, parts: TurnParts, course: Course) -> None:
         self._parts = parts
         self._course = course
+        self._desk = Desk(
+            engine=parts.engine,
+            exits=parts.exits,
+            may_run=partial(_refusal, parts.guard, parts.account),
+            give_back=parts.account.give_back,
+            origin=parts.model.provider,
+        )
 
     def intake(self) -> Intake:
         """What takes the calls of the next message."""
         parts = self._parts
-        return Intake(
-            parts.engine,
-            replace(parts.scope, iteration=self._course.iteration),
-            exits=parts.exits,
-            may_run=self._may_run,
-            give_back=parts.account.give_back,
-            early=parts.settings.early_start and parts.account.iterations_left != 0,
-            origin=parts.model.provider,
-        )
+        scope = replace(parts.scope, iteration=self._course.iteration)
+        return Intake(self._desk, scope, early=parts.settings.early_start and parts.account.iterations_left != 0)
 
     def settle(self, calls: MessageCalls, intake: Intake) -> Ending | None:
         """Commit what the calls came to, and decide."""
+        parts, course = self._parts, self._course
         results = self._told(calls, intake)
-        self._parts.history.commit(calls.message, results)
-        kept = self._parts.enrichment.settle(self._parts.history)
+        parts.history.commit(calls.message, results)
+        kept = parts.enrichment.settle(parts.history)
         if kept:
-            self._parts.record.kept(kept)
+            parts.record.kept(kept)
         answered = [result for result in results if result is not None]
-        self._course.results += answered
-        self._announce(calls)
-        self._course.iteration += 1
-        beside = replace(calls.beside, results=(*calls.beside.results, *answered)) if answered else calls.beside
-        return self._aborted(calls) or self._waiting(calls, beside) or self._decided(beside)
+        course.results += answered
+        if parts.tell is not None or parts.exposure is not None:
+            self._announce(calls)
+        course.iteration += 1
+        beside = Beside(results=(*calls.beside.results, *answered), text=calls.beside.text)
+        ending = self._unanswered(calls, beside) if len(answered) < len(results) else None
+        return ending or self._decided(beside)
 
     # Inside
-
-    def _may_run(self, call: ToolCall, place: int) -> CallFailed | None:
-        guard = self._parts.guard
-        refusal: CallFailed | None = guard.refusal(call) if guard is not None else None
-        return refusal or self._parts.account.reserve(place)
 
     def _told(self, calls: MessageCalls, intake: Intake) -> list[ToolResult | None]:
         """The results with the hints that are due, both on record."""
         parts = self._parts
-        given = results = results_of(calls.outcomes)
-        if parts.guard is not None:
-            results = parts.guard.told(calls.message.calls, results, intake.finals)
-        hints = _added(given, results)
+        results = results_of(calls.outcomes)
+        uids, ends, finals = zip(*intake.ends, strict=True)
+        hints = parts.guard.told(calls.calls, results, finals) if parts.guard is not None else {}
+        said = {str(place): hint for place, hint in hints.items()} if hints else {}
         if calls.broken_off:
-            hints |= {str(place): str(one.error) for place, one in enumerate(given) if one is not None and one.code == BROKEN_OFF}
-        uids, ends = zip(*intake.ends, strict=True)
-        parts.record.executed(Executed(calls=uids, hints=hints, added=parts.enrichment.news), ends)
-        return results
+            said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
+        parts.record.executed(Executed(calls=uids, hints=said, added=parts.enrichment.news), ends)
+        return [_hinted(result, hints.get(place)) for place, result in enumerate(results)] if hints else results
 
     def _announce(self, calls: MessageCalls) -> None:
         parts = self._parts
@@ -105,22 +107,22 @@ class Settling:
                 if outcome is not None:
                     parts.tell(CallEnded(position, outcome))
         if parts.exposure is not None:
-            parts.exposure.ended(parts.scope, calls.message.calls, calls.outcomes, parts.tell)
+            parts.exposure.ended(parts.scope, calls.calls, calls.outcomes, parts.tell)
 
-    def _aborted(self, calls: MessageCalls) -> Ending | None:
-        """The end of a turn whose message a call aborted."""
+    def _unanswered(self, calls: MessageCalls, beside: Beside) -> Ending | None:
+        """The end of a turn whose message a call aborted, or has calls that wait."""
         for outcome in calls.outcomes:
             if isinstance(outcome, Aborted):
                 strict = outcome.status == "error" and self._parts.settings.rules.failures == "strict"
                 return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
-        return None
+        return self._waiting(calls, beside)
 
     def _waiting(self, calls: MessageCalls, beside: Beside) -> Ending | None:
         """The end of a turn whose message has calls that wait for a human."""
         approvals = {place: one for place, one in enumerate(calls.outcomes) if isinstance(one, Suspended)}
         if not approvals:
             return None
-        parts, made = self._parts, calls.message.calls
+        parts, made = self._parts, calls.calls
         self._course.pending = Pending(
             message=AssistantMessage(parts=tuple(made[place] for place in approvals), api=calls.message.api),
             closed=tuple(calls.closed[place] for place in approvals),
@@ -133,7 +135,7 @@ class Settling:
             beside=beside,
             texts=tuple(self._course.texts),
             repeats=parts.guard.repeats if parts.guard is not None else (),
-            errors=self._errors_in_a_row(),
+            errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
         )
         return Ending("waiting", "; ".join(one.question for one in approvals.values()))
 
@@ -143,21 +145,20 @@ class Settling:
             return Ending("error", parts.guard.gave_up)
         tools = parts.engine.tools
         ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in message.results]
-        rules = parts.settings.rules
-        ending = check_loop_continuation(ends, rules, errors_in_a_row=self._errors_in_a_row(), text_before=message.text)
+        errors = parts.engine.control.errors_in_a_row(parts.scope.conversation)
+        ending = check_loop_continuation(ends, parts.settings.rules, errors_in_a_row=errors, text_before=message.text)
         if ending is not None and ending.status == "completed":
             return ending
         over = parts.account.out_of_time()  # then the calls that it ended did not fail by themselves
         return ending if over is None else Ending("budget_exhausted", over)
 
-    def _errors_in_a_row(self) -> int:
-        return self._parts.engine.control.errors_in_a_row(self._parts.scope.conversation)
+
+def _refusal(guard: StuckGuard | None, account: Account, call: ToolCall, place: int) -> CallFailed | None:
+    """Why a call may not run; takes one that may out of the budget."""
+    refusal = guard.refusal(call) if guard is not None else None
+    return refusal or account.reserve(place)
 
 
-def _added(given: Sequence[ToolResult | None], told: Sequence[ToolResult | None]) -> dict[str, str]:
-    """What the loop added to results, by the call's place."""
-    return {
-        str(place): "\n".join(part.text for part in now.content[len(before.content) :] if isinstance(part, Text))
-        for place, (before, now) in enumerate(zip(given, told, strict=True))
-        if now is not before and now is not None and before is not None
-    }
+def _hinted(result: ToolResult | None, hint: str | None) -> ToolResult | None:
+    """The result as the model sees it."""
+    return result if result is None or hint is None else replace(result, content=(*result.content, Text(text=hint)))

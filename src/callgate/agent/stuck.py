@@ -10,11 +10,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._json import canonical, decode
 from callgate.agent.results import Repeat
-from callgate.calls import Text, ToolResult
+from callgate.calls import ToolResult
 from callgate.errors import CallDenied
 from callgate.messages import ToolCall
 
@@ -76,18 +75,21 @@ class StuckGuard:
             code=_REFUSED,
         )
 
-    def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> list[ToolResult | None]:
-        """Take note of a message's results; returns them, with a hint where one is due.
+    def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> dict[int, str]:
+        """Take note of a message's results; returns the hints that are due, by the call's place.
 
         Args:
             calls: The message's.
             results: One for each; None for one that has none.
             finals: The arguments that each tool got, as canonical JSON; empty where it got none.
         """
-        return [
-            None if result is None else self._note(self._made(call, result, final), result)
-            for call, result, final in zip(calls, results, finals, strict=True)
-        ]
+        hints: dict[int, str] = {}
+        for place, result in enumerate(results):
+            if result is not None:
+                seen = self._note(self._made(calls[place], result, finals[place]), result)
+                if seen.times >= self._limits.hint and result.code != _REFUSED:
+                    hints[place] = _hint(seen)
+        return hints
 
     def _made(self, call: ToolCall, result: ToolResult, final: bytes) -> _Asked:
         if result.code == _REFUSED:
@@ -97,21 +99,19 @@ class StuckGuard:
     def _of(self, call: ToolCall) -> _Asked:
         return self._asked(call) or _as_written(call)
 
-    def _note(self, asked: _Asked, result: ToolResult) -> ToolResult:
+    def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
         before = self._seen.pop(asked, None)
-        said, times = (before.said, before.times) if before is not None else (None, 0)
-        if result.code != _REFUSED:
-            now = (result.status, result.code, result.text)
-            said, times = now, times if said == now else 0
-        seen = self._seen[asked] = Repeat(tool=asked[0], arguments=asked[1], said=said, times=times + 1)
-        self._most = max(self._most, seen.times)
+        said: tuple[str, str | None, str] | None = (result.status, result.code, result.text)
+        if result.code == _REFUSED:
+            said = before.said if before is not None else None
+        times = before.times + 1 if before is not None and before.said == said else 1
+        seen = self._seen[asked] = Repeat(tool=asked[0], arguments=asked[1], said=said, times=times)
+        if times > self._most:
+            self._most = times
+            self._give_up(seen)
         if len(self._seen) > self._limits.remembered:
             self._seen.popitem(last=False)
-        self._give_up(seen)
-        if seen.times < self._limits.hint or result.code == _REFUSED:
-            return result
-        hint = f"This is the {_ordinal(seen.times)} time that {seen.tool} was called with these arguments, and the result is the same."
-        return replace(result, content=(*result.content, Text(text=f"{hint} Calling it again will not change that.")))
+        return seen
 
     def _give_up(self, seen: Repeat) -> None:
         if seen.times >= self._limits.stop:
@@ -124,6 +124,13 @@ def _as_written(call: ToolCall) -> _Asked:
         return call.name, canonical(decode(call.arguments))
     except (ValueError, RecursionError):
         return call.name, call.arguments.encode("utf-8", "surrogatepass")
+
+
+def _hint(seen: Repeat) -> str:
+    return (
+        f"This is the {_ordinal(seen.times)} time that {seen.tool} was called with these arguments, and the result is the same."
+        " Calling it again will not change that."
+    )
 
 
 def _ordinal(number: int) -> str:

@@ -61,7 +61,7 @@ class Turn:
             intake = self._settling.intake()
             intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
             outcomes = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
-        calls = MessageCalls(message=message, closed=pending.closed, outcomes=outcomes, beside=pending.beside)
+        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, outcomes=outcomes, beside=pending.beside)
         return self._settling.settle(calls, intake) or await self.run()
 
     async def go_on(self, opened: OpenMessage, left: Mapping[int, LeftOpen]) -> Ending:
@@ -75,7 +75,7 @@ class Turn:
         self._course.signals += intake.signals
         self._parts.account.iterations += not opened.again
         self._parts.account.calls += sum(1 for call in left.values() if call.uid)
-        calls = MessageCalls(message=message, closed=closed, outcomes=outcomes, beside=opened.beside, broken_off=True)
+        calls = MessageCalls(message=message, calls=message.calls, closed=closed, outcomes=outcomes, beside=opened.beside, broken_off=True)
         ending = self._settling.settle(calls, intake)
         pending = self._course.pending
         if ending is not None and pending is not None and self._was_answered(pending):
@@ -135,7 +135,7 @@ class Turn:
             self._parts.history.answer(message)
             return Ending("completed", "")
         account.iterations += 1
-        calls = MessageCalls(message=message, closed=result.closed, outcomes=outcomes, beside=Beside(text=message.text))
+        calls = MessageCalls(message=message, calls=result.calls, closed=result.closed, outcomes=outcomes, beside=Beside(text=result.text))
         return self._settling.settle(calls, intake)
 
     async def _recorded(self, result: StreamResult, message: AssistantMessage, intake: Intake, *, executes: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from callgate._runners.guard import Guards
-from callgate._signals import AbortController, Control, Interruption
+from callgate._signals import AbortSignal, Control, Interruption
 from callgate.models.events import WELL, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
@@ -31,6 +31,8 @@ _ENDED: dict[Interruption, PassStatus] = {
 
 _CLOSING_S = 2.0
 """What a model may take to close its connection once its message has ended."""
+_TAKEN = frozenset({TextDelta, CallSealed, CallReopened, Finished})
+"""What a pass itself takes note of; the rest is for the listener."""
 
 
 class StreamLimits(Struct, frozen=True, kw_only=True):
@@ -53,6 +55,7 @@ async def stream_once(
     limits: StreamLimits,
     guards: Guards | None = None,
     on_event: Callable[[ModelEvent], None] | None = None,
+    on_call: Callable[[CallSealed | CallReopened], None] | None = None,
 ) -> StreamResult:
     """Let the model answer once.
 
@@ -64,22 +67,20 @@ async def stream_once(
         limits: On silence.
         guards: Keep models that would not stop; None: this pass's own.
         on_event: Told every event at once, in order; what it raises ends the pass.
+        on_call: Told only what is sealed and what goes on after all, just before `on_event` is; what it raises ends the pass.
 
     Raises:
         Exception: Whatever the model raises. A failure that the provider reported is the status `error` instead.
     """
-    waiting = control.pending(context.conversation)
-    if waiting is not None:
+    if (waiting := control.pending(context.conversation)) is not None:
         return StreamResult(status="stopped_by_user", reason=waiting)
-    if control.pending_follow_up(context.conversation) is not None:
-        return StreamResult(status="follow_up_interrupt", reason=control.pending_follow_up(context.conversation) or "")
-    one = _Pass(context, control, limits, on_event)
+    if (waiting := control.pending_follow_up(context.conversation)) is not None:
+        return StreamResult(status="follow_up_interrupt", reason=waiting)
+    one = _Pass(context, control, limits, on_event, on_call)
     one.enter()
     try:
         name = f"pass of {context.conversation or model.name}"
-        failure = await (guards or Guards()).run(
-            one.read(model, request), one.abort.signal, grace_s=limits.grace_s, name=name, on_wait=one.wait
-        )
+        failure = await (guards or Guards()).run(one.read(model, request), one.signal, grace_s=limits.grace_s, name=name, on_wait=one.wait)
     finally:
         one.leave()
     if failure is not None:
@@ -91,47 +92,61 @@ class _Pass:
     """One pass while it runs."""
 
     __slots__ = (
+        "_allowed_s",
         "_closed",
         "_context",
         "_control",
         "_end",
-        "_limits",
-        "_loop",
+        "_idle_s",
+        "_on_call",
         "_on_event",
+        "_over",
         "_status",
         "_texts",
         "_timer",
         "_until",
         "_why",
-        "abort",
+        "signal",
     )
 
     def __init__(
-        self, context: StreamingContext, control: Control, limits: StreamLimits, on_event: Callable[[ModelEvent], None] | None
+        self,
+        context: StreamingContext,
+        control: Control,
+        limits: StreamLimits,
+        on_event: Callable[[ModelEvent], None] | None,
+        on_call: Callable[[CallSealed | CallReopened], None] | None,
     ) -> None:
-        self.abort = AbortController()
+        self.signal = AbortSignal()
         self._context = context
         self._control = control
-        self._limits = limits
         self._on_event = on_event
-        self._loop = asyncio.get_running_loop()
-        self._until = self._loop.time() + (limits.idle_s if limits.first_s is None else limits.first_s)
+        self._on_call = on_call
+        self._idle_s = limits.idle_s
+        self._allowed_s = limits.idle_s if limits.first_s is None else limits.first_s
+        """How long the model may be silent from the moment in which it first waits."""
+        self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        """Set once the model has waited: before that, nobody could look."""
         self._texts: list[str] = []
         self._closed: dict[int, Closed] = {}
         self._end: Finished | None = None
         self._status: PassStatus | None = None
         """How the pass was ended from outside."""
+        self._over = False
+        """Whether the message is whole, or the pass was ended from outside."""
         self._why = ""
 
     def enter(self) -> None:
-        self._context.abort_signal = self.abort.signal
+        self._context.abort_signal = self.signal
         self._context.on_progress = self._beat
         self._control.enter_pass(self._context.conversation, self._interrupt)
 
     def wait(self) -> None:
         """The model waits for something: from now on its silence is watched."""
-        self._timer = self._loop.call_at(self._until, self._look)
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + self._allowed_s
+        self._timer = loop.call_at(self._until, self._look)
 
     def leave(self) -> None:
         self._context.abort_signal = None
@@ -142,12 +157,18 @@ class _Pass:
 
     async def read(self, model: Model, request: ModelRequest) -> BaseException | None:
         """Take all events, until somebody ends the pass; returns what the model raised."""
-        events = model.stream(request, self._context)
+        events, on_event, idle_s = model.stream(request, self._context), self._on_event, self._idle_s
         failure: BaseException | None = None
         try:
             async for event in events:
-                self._take(event)
-                if self._status is not None or self._end is not None:
+                self._allowed_s = idle_s
+                if self._timer is not None:
+                    self._until = asyncio.get_running_loop().time() + idle_s
+                if type(event) in _TAKEN:
+                    self._take(event)
+                if on_event is not None:
+                    on_event(event)
+                if self._over:
                     break
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -160,32 +181,33 @@ class _Pass:
         return failure if self._status is None else None
 
     def _take(self, event: ModelEvent) -> None:
-        kind = type(event)
-        if kind is TextDelta:
-            self._texts.append(event.text)  # type: ignore[union-attr]
-        elif kind is CallSealed:
-            self._closed[event.position] = event.closed  # type: ignore[union-attr]
-        elif kind is CallReopened:
-            self._closed.pop(event.position, None)  # type: ignore[union-attr]
-        elif kind is Finished:
-            self._end = event  # type: ignore[assignment]
-        self._until = self._loop.time() + self._limits.idle_s
-        if self._on_event is not None:
-            self._on_event(event)
+        if isinstance(event, TextDelta):
+            self._texts.append(event.text)
+        elif isinstance(event, Finished):
+            self._end, self._over = event, True
+        elif isinstance(event, (CallSealed, CallReopened)):
+            if isinstance(event, CallSealed):
+                self._closed[event.position] = event.closed
+            else:
+                self._closed.pop(event.position, None)
+            if self._on_call is not None:
+                self._on_call(event)
 
     def _beat(self) -> None:
-        self._until = max(self._until, self._loop.time() + self._limits.idle_s)
+        if self._timer is not None:
+            self._until = max(self._until, asyncio.get_running_loop().time() + self._idle_s)
 
     def _look(self) -> None:
         """The timer: armed once, it looks again at the time that the last sign of life has moved the end to."""
-        if self._loop.time() < self._until:
-            self._timer = self._loop.call_at(self._until, self._look)
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._until:
+            self._timer = loop.call_at(self._until, self._look)
             return
         self._finish("timeout", "SDK_CALL_TIMEOUT: the model's stream was silent for too long; the request was given up")
 
     def _hurry(self) -> None:
         """Nothing more is wanted: the model has a moment to close its connection."""
-        self._until = self._loop.time() + _CLOSING_S
+        self._allowed_s = _CLOSING_S
         if self._timer is not None:
             self._timer.cancel()
             self.wait()
@@ -194,35 +216,39 @@ class _Pass:
         self._finish(_ENDED[kind], reason)
 
     def _finish(self, status: PassStatus, why: str) -> None:
-        if self._status is None and self._end is None:
-            self._status, self._why = status, why
-        self.abort.abort(why)
+        if not self._over:
+            self._status, self._why, self._over = status, why, True
+        self.signal.fire(why)
 
     def result(self) -> StreamResult:
+        """What the pass came to."""
+        end = self._end
+        if self._status is None and end is not None and end.reason not in ("error", "cut"):
+            return self._answer(end)
         text = "".join(self._texts)
         if self._status is not None:
             return StreamResult(status=self._status, text="" if self._status == "follow_up_interrupt" else text, reason=self._why)
-        end = self._end
         if end is None:
             return StreamResult(status="error", text=text, reason="the model's stream ended without an end of its message")
-        if end.reason in ("error", "cut"):
-            fault = end.fault
-            why = (
-                f"{fault.code}: {fault.message}"
-                if fault is not None
-                else "the answer broke off: the connection ended before the message did"
-            )
-            retryable = fault.retryable if fault is not None else True
-            return StreamResult(status="error", text=text, finish=end.reason, usage=end.usage, reason=why, retryable=retryable)
-        calls, text = end.message.calls, end.message.text
+        why = "the answer broke off: the connection ended before the message did"
+        if (fault := end.fault) is not None:
+            why = f"{fault.code}: {fault.message}"
+        retryable = fault is None or fault.retryable
+        return StreamResult(status="error", text=text, finish=end.reason, usage=end.usage, reason=why, retryable=retryable)
+
+    def _answer(self, end: Finished) -> StreamResult:
+        """The result of a message that is whole."""
+        message = end.message
+        calls, text = message.calls, message.text
+        empty = not calls and not text.strip()
         otherwise: Closed = "finished" if end.reason in WELL else "cut"
         return StreamResult(
-            status="function_call" if calls else "completed" if text.strip() or end.reason == "pause" else "empty_response",
+            status="function_call" if calls else "empty_response" if empty and end.reason != "pause" else "completed",
             text=text,
-            message=end.message,
+            message=message,
             calls=calls,
-            closed=tuple(self._closed.get(index, otherwise) for index in range(len(calls))),
+            closed=tuple([self._closed.get(place, otherwise) for place in range(len(calls))]),
             finish=end.reason,
             usage=end.usage,
-            reason="" if calls or text.strip() else f"the answer was empty ({end.said or end.reason})",
+            reason=f"the answer was empty ({end.said or end.reason})" if empty else "",
         )

@@ -25,6 +25,7 @@ from callgate.testing.script import Beat, Item, Pause, Raise, Step, Turn, items_
 __all__ = ["Recording", "ReplayModel", "ScriptedModel"]
 
 _DAY_S = 86_400.0
+_NO_EVENT = (Pause, Beat, Raise)
 
 
 class ScriptedModel:
@@ -63,13 +64,13 @@ class ScriptedModel:
         for at, step in enumerate(steps):
             if beat is not None:
                 beat()
-            if not isinstance(step, (Pause, Beat, Raise)):
+            if not isinstance(step, _NO_EVENT):
                 yield step
             elif isinstance(step, Raise):
                 raise step.error
             elif isinstance(step, Pause) and await self._aborted(step, context.abort_signal):
                 for rest in played(takewhile(lambda item: item is not step, items), whole=False)[at:]:  # noqa: B023
-                    if not isinstance(rest, (Pause, Beat, Raise)):
+                    if not isinstance(rest, _NO_EVENT):
                         yield rest
                 return
 
