@@ -18,7 +18,7 @@ from msgspec import Struct
 from callgate._json import canonical
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
-from callgate._pipeline.pump import Pump
+from callgate._pipeline.pump import Pump, Soon
 from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortController, AbortSignal, settled
 from callgate.calls import Aborted, Outcome, RawCall, Scope
@@ -88,10 +88,11 @@ class Emission:
         route: The engine.
         scope: Of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
+        soon: Begins what can start before the message is complete.
         early: Whether calls without effect may start before the message is complete.
     """
 
-    def __init__(self, route: Route, scope: Scope, signal: AbortSignal, *, early: bool = True) -> None:
+    def __init__(self, route: Route, scope: Scope, signal: AbortSignal, soon: Soon, *, early: bool = True) -> None:
         self.cause = 0
         """The position of the event that causes the calls which are added next; 0: none of this run's own."""
         self._route = route
@@ -104,7 +105,7 @@ class Emission:
         """Made for the second call: the first waits for none."""
         self._ids: dict[str, int] = {}
         """How often each of the model's ids has come."""
-        self._pump = Pump()
+        self._pump = Pump(soon)
         self._changed: list[_Slot] = []
         """Calls that will run with other arguments than those the plan was made for."""
         self._over = False

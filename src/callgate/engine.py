@@ -36,6 +36,7 @@ from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.life import Life
 from callgate._pipeline.parse import parse
+from callgate._pipeline.pump import Soon
 from callgate._pipeline.record import Reason, clean
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import SyncDoor
@@ -154,6 +155,7 @@ class Engine:
         self._memory = memory
         if undo is not None:
             undo.leave_out(_files(self.journal, self.blobs, persistent_cache, memory))
+        self._soon = Soon()
         for one in tools:
             self.register(one)
         if memory is not None:
@@ -294,7 +296,7 @@ class Engine:
 
     def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
         """Begin a message's calls; see `Emission`."""
-        emission = Emission(self, scope, signal or self.control.signal(scope.conversation), early=early)
+        emission = Emission(self, scope, signal or self.control.signal(scope.conversation), self._soon, early=early)
         self._life.messages.add(emission)
         return emission
 

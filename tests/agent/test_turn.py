@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -475,6 +476,28 @@ async def test_what_started_early_is_discarded_where_the_message_fails(board: Bo
     assert result.turn_status == "error"
     assert "emission.discarded" in kinds
     assert tool_texts(result.messages) == []
+
+
+async def test_a_model_that_answers_at_once_leaves_nothing_in_the_event_loops_queue(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that starts early asks the event loop to begin it; a loop that never comes round must not gather what was taken back."""
+    event_loop = asyncio.get_running_loop()
+    asked: list[object] = []
+    call_soon = event_loop.call_soon
+
+    def counted(what: Callable[..., object], *rest: Any, **given: Any) -> asyncio.Handle:
+        asked.append(what)
+        return call_soon(what, *rest, **given)
+
+    monkeypatch.setattr(event_loop, "call_soon", counted)
+    counts = []
+    for messages in (3, 30):
+        answers = [says(call("look", {"what": str(n)}, id=str(n))) for n in range(messages)]
+        async with Agent(Script(*answers, says("Done.")), tools=board.tools()) as agent:
+            asked.clear()
+            assert (await agent.run("Go.")).spent.calls == messages
+            await asyncio.sleep(0)
+            counts.append(len(asked))
+    assert counts[0] == counts[1]
 
 
 async def test_early_start_can_be_switched_off(board: Board) -> None:

@@ -13,34 +13,75 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 
-__all__ = ["Pump"]
+__all__ = ["Pump", "Soon"]
 
 Work = Callable[[], Awaitable[None]]
 
 
-class Pump:
-    """Runs whatever is added, in order, side by side. Belongs to one event loop. Holds nothing of what has ended."""
+class Soon:
+    """Begins pumps as soon as the event loop comes round. Belongs to that loop.
+
+    Most pumps are taken back before, because somebody waits for their single call and runs it. So the loop is asked once for all of them,
+    and what it was asked for stays asked for: a loop that never comes round keeps one request, and not one for every message.
+    """
+
+    __slots__ = ("_asked", "_pumps")
 
     def __init__(self) -> None:
+        self._pumps: dict[Pump, None] = {}
+        self._asked = False
+
+    def begin(self, pump: Pump) -> None:
+        self._pumps[pump] = None
+        if not self._asked:
+            self._asked = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def take_back(self, pump: Pump) -> None:
+        del self._pumps[pump]
+
+    def _begin(self) -> None:
+        self._asked = False
+        pumps, self._pumps = self._pumps, {}
+        for pump in pumps:
+            pump.begin()
+
+
+class Pump:
+    """Runs whatever is added, in order, side by side. Belongs to one event loop. Holds nothing of what has ended.
+
+    Args:
+        soon: Begins it.
+    """
+
+    __slots__ = ("_context", "_put_off", "_soon", "_spare", "_tasks", "_waiting")
+
+    def __init__(self, soon: Soon) -> None:
+        self._soon = soon
         self._waiting: deque[Work] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._context: Context = copy_context()
         self._spare = False
         """Whether a task has been made that has not begun."""
-        self._soon: asyncio.Handle | None = None
-        """Makes the first task as soon as the event loop comes round."""
+        self._put_off = False
+        """Whether the first task is made as soon as the event loop comes round."""
 
     def add(self, work: Work) -> None:
         self._waiting.append(work)
-        if self._spare or self._soon is not None:
+        if self._spare or self._put_off:
             return
         if self._tasks:
             self._make_spare()
         else:
-            self._soon = asyncio.get_running_loop().call_soon(self._make_spare)
+            self._put_off = True
+            self._soon.begin(self)
+
+    def begin(self) -> None:
+        """Make the first task."""
+        self._put_off = False
+        self._make_spare()
 
     def _make_spare(self) -> None:
-        self._soon = None
         self._spare = True
         self._tasks.add(asyncio.get_running_loop().create_task(self._work(), context=self._context.copy()))
 
@@ -56,10 +97,10 @@ class Pump:
 
     async def ended(self) -> None:
         """Wait for all that was added. Raises what a run raised: a bug of ours must not hide in a task."""
-        if self._soon is not None:
-            self._soon.cancel()
+        if self._put_off:
+            self._soon.take_back(self)
+            self._put_off = False
             if len(self._waiting) == 1:
-                self._soon = None
                 await self._waiting.popleft()()
             else:
                 self._make_spare()

@@ -94,8 +94,7 @@ class Account:
 
     def out_of_time(self) -> str | None:
         """That the wall time is used up; None if it is not."""
-        left_s = self.seconds_left
-        if left_s is None or left_s > 0:
+        if self._budget.wall_s is None or (self.seconds_left or 0.0) > 0:
             return None
         return f"the run's wall time is used up: {self._clock.monotonic() - self._began:.6g} of {self._budget.wall_s:.6g} s"
 

@@ -93,9 +93,10 @@ class History:
 
     def shown(self) -> Shown:
         """The conversation as it is now, to be held against another one."""
-        if self._shown.count < len(self.messages):
-            self._shown = Shown(self._shown, self.messages[self._shown.count :])
-        return self._shown
+        shown = self._shown
+        if shown.count < len(self.messages):
+            shown = self._shown = Shown(shown, self.messages[shown.count :])
+        return shown
 
     def rewrite(self, messages: Iterable[Message]) -> None:
         """Put a shorter conversation in the place of this one; ids that were given stay taken."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct
 
@@ -31,10 +31,10 @@ BROKEN_OFF: Final = "broken_off"
 _NOWHERE: Final = ("", 0, b"")
 
 
-def raw_call(call: ToolCall, closed: str, origin: str) -> RawCall:
+def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
     """A message's call as the engine takes it; free text becomes the one argument `input`."""
     arguments: object = {"input": call.arguments} if call.custom else call.arguments
-    return RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=cast("Closed", closed))  # type: ignore[arg-type]
+    return RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=closed)  # type: ignore[arg-type]
 
 
 class LeftOpen(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,8 @@ class Desk(Struct, frozen=True, kw_only=True, eq=False):
 
     engine: Engine
     """Runs them."""
-    exits: Exits
+    exits: Exits | None
+    """None where there are none."""
     may_run: Callable[[ToolCall, int], CallFailed | None]
     """Asked once per call, in order, with its place among the message's calls; an error refuses the call."""
     give_back: Callable[[int], None]
@@ -73,58 +74,37 @@ class Desk(Struct, frozen=True, kw_only=True, eq=False):
     """The provider API, for the record."""
 
 
-class Intake:
-    """One message's calls.
+class Intake(Struct, eq=False):
+    """One message's calls."""
 
-    Args:
-        desk: Of the turn.
-        scope: Of this message; `iteration` is its number.
-        early: Whether calls may start before the message is complete.
-    """
-
-    __slots__ = (
-        "_asked",
-        "_desk",
-        "_early",
-        "_emission",
-        "_handed",
-        "_held",
-        "_next",
-        "_reserved",
-        "_scope",
-        "_spoiled",
-        "cause",
-        "ends",
-        "signals",
-    )
-
-    def __init__(self, desk: Desk, scope: Scope, *, early: bool) -> None:
-        self._desk = desk
-        self._scope = scope
-        self._early = early
-        self._emission: Emission | None = None
-        self._held: dict[int, CallSealed] = {}
-        """Calls that are sealed, but not in their turn."""
-        self._next = 0
-        """The position of the call that the emission takes next."""
-        self._asked = 0
-        """How many calls it was asked about whether they may run."""
-        self._handed: list[ToolCall] = []
-        """Calls that were handed on before the message was whole."""
-        self._reserved = 0
-        self._spoiled = False
-        self.signals: list[Signal] = []
-        self.cause = 0
-        """The position of the event that causes the calls which are handed in next."""
-        self.ends: Sequence[EndOnRecord] = ()
-        """Of each of the message's calls, once they have ended; exit calls have no uid."""
+    desk: Desk
+    scope: Scope
+    """Of this message; `iteration` is its number."""
+    early: bool
+    """Whether calls may start before the message is complete."""
+    cause: int = 0
+    """The position of the event that causes the calls which are handed in next."""
+    signals: list[Signal] = []
+    ends: Sequence[EndOnRecord] = ()
+    """Of each of the message's calls, once they have ended; exit calls have no uid."""
+    _emission: Emission | None = None
+    _held: dict[int, CallSealed] = {}
+    """Calls that are sealed, but not in their turn."""
+    _handed: list[ToolCall] = []
+    """Calls that were handed on before the message was whole."""
+    _next: int = 0
+    """The position of the call that the emission takes next."""
+    _asked: int = 0
+    """How many calls it was asked about whether they may run."""
+    _reserved: int = 0
+    _spoiled: bool = False
 
     def see(self, event: CallSealed | CallReopened) -> None:
         """Hand on what is sealed, in the message's order."""
         if isinstance(event, CallReopened):
             self._held.pop(event.position, None)
             self._spoiled = self._spoiled or event.position < self._next
-        elif self._early and not self._spoiled and event.closed == "sealed":
+        elif self.early and not self._spoiled and event.closed == "sealed":
             ready: CallSealed | None = event
             if event.position != self._next:
                 self._held[event.position] = event
@@ -138,15 +118,15 @@ class Intake:
         """Every call's outcome, in the message's order; None for exit calls."""
         if self._spoiled or not self._as_handed_on(calls):
             await self.drop("a call was changed after its end")
-            self._emission, self._next, self._asked, self._early = None, 0, 0, False
+            self._emission, self._next, self._asked, self.early = None, 0, 0, False
             self.signals.clear()
         for position in range(self._next, len(calls)):
             self._add(calls[position], closed[position])
         outcomes = await self._ended()
-        if not self._desk.exits:
+        if self.desk.exits is None:
             return outcomes
         ended, ends = iter(outcomes), iter(self.ends)
-        exits = [self._is_exit(call) for call in calls]
+        exits = [self._exit_of(call) is not None for call in calls]
         self.ends = [_NOWHERE if left else next(ends) for left in exits]
         return [None if left else next(ended) for left in exits]
 
@@ -156,7 +136,7 @@ class Intake:
         Args:
             left: What the record says, by the call's place; a call that it says nothing of is handed in like a new one.
         """
-        self._early = False
+        self.early = False
         ids: dict[str, int] = {}
         for place, call in enumerate(calls):
             occurrence = ids.get(call.id, 0)
@@ -170,7 +150,7 @@ class Intake:
         both: list[tuple[Outcome | None, EndOnRecord]] = []
         for place, call in enumerate(calls):
             known = left.get(place, _NEW)
-            fresh = not self._is_exit(call) and not known.over
+            fresh = self._exit_of(call) is None and not known.over
             both.append((next(ended), next(ends)) if fresh else (known.outcome, (known.uid, known.position, known.final)))
         self.ends = [end for _, end in both]
         return [outcome for outcome, _ in both]
@@ -186,11 +166,11 @@ class Intake:
 
     def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
         """What the exit calls of a message say whose other calls do not run."""
-        return [as_signal(call, self._scope.iteration, name) for call in calls if (name := self._desk.exits.meant(call.name)) is not None]
+        return [as_signal(call, self.scope.iteration, name) for call in calls if (name := self._exit_of(call)) is not None]
 
     async def drop(self, reason: str) -> None:
         """The message failed: end what started and forget it."""
-        self._desk.give_back(self._reserved)
+        self.desk.give_back(self._reserved)
         self._reserved = 0
         if self._emission is not None:
             await self._emission.discard(reason)
@@ -202,24 +182,24 @@ class Intake:
 
     def _add(self, call: ToolCall, closed: Closed) -> None:
         self._next += 1
-        if not self._signalled(call):
+        if self.desk.exits is None or not self._signalled(call):
             self._emit(call, closed)
 
-    def _is_exit(self, call: ToolCall) -> bool:
-        return self._desk.exits.meant(call.name) is not None
+    def _exit_of(self, call: ToolCall) -> str | None:
+        """The exit tool that the call is for."""
+        return self.desk.exits.meant(call.name) if self.desk.exits is not None else None
 
     def _signalled(self, call: ToolCall) -> bool:
         """Whether this is an exit call, which is taken down and goes nowhere."""
-        exits = self._desk.exits
-        name = exits.meant(call.name) if exits else None
+        name = self._exit_of(call)
         if name is not None:
-            self.signals.append(as_signal(call, self._scope.iteration, name))
+            self.signals.append(as_signal(call, self.scope.iteration, name))
         return name is not None
 
     def _emit(self, call: ToolCall, closed: Closed, known: LeftOpen = _NEW, occurrence: int = 0) -> None:
-        desk, emission = self._desk, self._emission
+        desk, emission = self.desk, self._emission
         if emission is None:
-            emission = self._emission = desk.engine.emission(self._scope, early=self._early)
+            emission = self._emission = desk.engine.emission(self.scope, early=self.early)
         emission.cause = self.cause
         refusal = known.refusal or (desk.may_run(call, self._asked) if known.unfinished is None else None)
         self._asked += 1

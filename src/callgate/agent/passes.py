@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,6 +22,9 @@ from callgate.decide import Ending, TurnStatus
 from callgate.messages import AssistantMessage, SystemMessage
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import PassStatus, StreamResult, stream_once
+
+if TYPE_CHECKING:
+    from callgate.agent.compaction import Compactor
 
 __all__ = ["Passes"]
 
@@ -48,7 +52,7 @@ class Passes:
         self._pauses = 0
         self._warned = False
 
-    async def ready(self) -> Ending | None:
+    def ready(self) -> Ending | None:
         """Prepare the next pass; why there may be none. A stop or a follow-up that is pending ends the pass itself, first thing."""
         over = self._parts.account.over()
         if over is not None:
@@ -56,7 +60,19 @@ class Passes:
         if self._course.iteration == self._parts.settings.soft_warn and not self._warned:
             self._warned = True
             self._notice(Notice("long_turn", f"The turn has taken {self._course.iteration} rounds of tools and goes on."))
-        return await self._compacted() if self._parts.compactor is not None else None
+        return None
+
+    async def compacted(self, compactor: Compactor) -> Ending | None:
+        """Make a history that has become too long shorter; why there may be no further pass after that."""
+        parts = self._parts
+        with self._interruptible() as signal:
+            sizes = await compactor.before_pass(parts.history, signal)
+        if sizes is not None:
+            parts.record.compacted(parts.history.messages)
+            before, after = sizes
+            self._notice(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
+        over = parts.account.out_of_time()
+        return None if over is None else Ending("budget_exhausted", over)
 
     async def stream(self, intake: Intake) -> StreamResult:
         """Let the model answer once; calls that are whole go to the intake at once."""
@@ -65,7 +81,16 @@ class Passes:
         intake.cause = parts.record.pass_began(iteration, parts.history.shown(), self._system, self._view.tail)
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
-        result = await self._streamed(request, intake)
+        result = await stream_once(
+            parts.model,
+            request,
+            parts.context,
+            control=parts.engine.control,
+            limits=parts.limits,
+            guards=parts.guards,
+            on_event=parts.tell,
+            on_call=intake.see,
+        )
         parts.account.use(result.usage)
         if parts.tell is not None:
             parts.tell(MessageEnded(iteration, result.status, result.reason))
@@ -102,35 +127,6 @@ class Passes:
             self._view.head = (SystemMessage(self._system),)
         self._view.tail = parts.enrichment.tail()
         return self._toolless if left == 0 and parts.settings.when_spent == "answer" else self._request
-
-    async def _streamed(self, request: ModelRequest, intake: Intake) -> StreamResult:
-        parts = self._parts
-        try:
-            return await stream_once(
-                parts.model,
-                request,
-                parts.context,
-                control=parts.engine.control,
-                limits=parts.limits,
-                guards=parts.guards,
-                on_event=parts.tell,
-                on_call=intake.see,
-            )
-        except BaseException:
-            await intake.drop("the model's stream failed")
-            raise
-
-    async def _compacted(self) -> Ending | None:
-        parts = self._parts
-        assert parts.compactor is not None
-        with self._interruptible() as signal:
-            sizes = await parts.compactor.before_pass(parts.history, signal)
-        if sizes is not None:
-            parts.record.compacted(parts.history.messages)
-            before, after = sizes
-            self._notice(Notice("compacted", f"The history was made shorter: about {before} tokens, now {after}.", hidden=True))
-        over = parts.account.out_of_time()
-        return None if over is None else Ending("budget_exhausted", over)
 
     async def _wait_and_retry(self) -> None:
         """An empty answer is asked for again after a moment, unless somebody stops the turn meanwhile."""

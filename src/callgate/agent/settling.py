@@ -57,7 +57,7 @@ class Settling:
         self._course = course
         self._desk = Desk(
             engine=parts.engine,
-            exits=parts.exits,
+            exits=parts.exits or None,
             may_run=partial(_refusal, parts.guard, parts.account),
             give_back=parts.account.give_back,
             origin=parts.model.provider,
@@ -67,7 +67,7 @@ class Settling:
         """What takes the calls of the next message."""
         parts = self._parts
         scope = replace(parts.scope, iteration=self._course.iteration)
-        return Intake(self._desk, scope, early=parts.settings.early_start and parts.account.iterations_left != 0)
+        return Intake(self._desk, scope, parts.settings.early_start and parts.account.iterations_left != 0)
 
     def settle(self, calls: MessageCalls, intake: Intake) -> Ending | None:
         """Commit what the calls came to, and decide."""

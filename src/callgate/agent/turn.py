@@ -17,7 +17,6 @@ from callgate.agent.passes import Passes
 from callgate.agent.results import Beside, Pending, RunResult
 from callgate.agent.settling import MessageCalls, Settling
 from callgate.decide import RUN_STATUS, Ending
-from callgate.errors import RecordFailed
 from callgate.messages import AssistantMessage
 from callgate.stream import StreamResult
 
@@ -43,9 +42,14 @@ class Turn:
 
     async def run(self) -> Ending:
         """Go through passes until the turn ends."""
+        passes, compactor = self._passes, self._parts.compactor
         with self._parts.enrichment:
             while True:
-                ending = await self._passes.ready() or await self._once()
+                ending = passes.ready()
+                if ending is None and compactor is not None:
+                    ending = await passes.compacted(compactor)
+                if ending is None:
+                    ending = await self._once()
                 if ending is not None:
                     return ending
 
@@ -109,13 +113,14 @@ class Turn:
 
     async def _once(self) -> Ending | None:
         """One pass, and the calls of its message."""
-        intake = self._settling.intake()
+        intake, doing = self._settling.intake(), "the model's stream"
         try:
             result = await self._passes.stream(intake)
+            doing = "the run"
             if result.status == "function_call":
                 return await self._called(result, intake)
         except BaseException:
-            await intake.drop("the run failed")
+            await intake.drop(f"{doing} failed")
             raise
         await intake.drop(result.reason or result.status)
         return await self._passes.answered(result)
@@ -124,9 +129,9 @@ class Turn:
         message = result.message
         assert message is not None
         exits, account = self._parts.exits, self._parts.account
-        normal = len(result.calls) if not exits else sum(exits.meant(call.name) is None for call in result.calls)
-        may_run = bool(normal) and account.iterations_left != 0
-        await self._recorded(result, message, intake, executes=may_run)
+        normal = not exits or any(exits.meant(call.name) is None for call in result.calls)
+        may_run = normal and account.iterations_left != 0
+        intake.cause = self._parts.record.answered(result, message, self._course.iteration, executes=may_run)
         if normal and not may_run:
             return await self._out_of_iterations(message, intake)
         outcomes = await intake.outcomes(result.calls, result.closed)
@@ -137,13 +142,6 @@ class Turn:
         account.iterations += 1
         calls = MessageCalls(message=message, calls=result.calls, closed=result.closed, outcomes=outcomes, beside=Beside(text=result.text))
         return self._settling.settle(calls, intake)
-
-    async def _recorded(self, result: StreamResult, message: AssistantMessage, intake: Intake, *, executes: bool) -> None:
-        try:
-            intake.cause = self._parts.record.answered(result, message, self._course.iteration, executes=executes)
-        except RecordFailed:
-            await intake.drop("the message could not be recorded")
-            raise
 
     async def _out_of_iterations(self, message: AssistantMessage, intake: Intake) -> Ending:
         await intake.drop("no iteration is left")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from callgate._runners.guard import Guards
 from callgate._signals import AbortSignal, Control, Interruption
@@ -76,7 +76,8 @@ async def stream_once(
         return StreamResult(status="stopped_by_user", reason=waiting)
     if (waiting := control.pending_follow_up(context.conversation)) is not None:
         return StreamResult(status="follow_up_interrupt", reason=waiting)
-    one = _Pass(context, control, limits, on_event, on_call)
+    idle_s, first_s = limits.idle_s, limits.first_s
+    one = _Pass(context, control, idle_s, idle_s if first_s is None else first_s, on_event, on_call)
     one.enter()
     try:
         name = f"pass of {context.conversation or model.name}"
@@ -88,80 +89,54 @@ async def stream_once(
     return one.result()
 
 
-class _Pass:
+class _Pass(Struct, eq=False):
     """One pass while it runs."""
 
-    __slots__ = (
-        "_allowed_s",
-        "_closed",
-        "_context",
-        "_control",
-        "_end",
-        "_idle_s",
-        "_on_call",
-        "_on_event",
-        "_over",
-        "_status",
-        "_texts",
-        "_timer",
-        "_until",
-        "_why",
-        "signal",
-    )
-
-    def __init__(
-        self,
-        context: StreamingContext,
-        control: Control,
-        limits: StreamLimits,
-        on_event: Callable[[ModelEvent], None] | None,
-        on_call: Callable[[CallSealed | CallReopened], None] | None,
-    ) -> None:
-        self.signal = AbortSignal()
-        self._context = context
-        self._control = control
-        self._on_event = on_event
-        self._on_call = on_call
-        self._idle_s = limits.idle_s
-        self._allowed_s = limits.idle_s if limits.first_s is None else limits.first_s
-        """How long the model may be silent from the moment in which it first waits."""
-        self._until = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        """Set once the model has waited: before that, nobody could look."""
-        self._texts: list[str] = []
-        self._closed: dict[int, Closed] = {}
-        self._end: Finished | None = None
-        self._status: PassStatus | None = None
-        """How the pass was ended from outside."""
-        self._over = False
-        """Whether the message is whole, or the pass was ended from outside."""
-        self._why = ""
+    context: StreamingContext
+    control: Control
+    idle_s: float
+    allowed_s: float
+    """How long the model may be silent from the moment in which it first waits."""
+    on_event: Callable[[ModelEvent], None] | None
+    on_call: Callable[[CallSealed | CallReopened], None] | None
+    signal: AbortSignal = field(default_factory=AbortSignal)
+    _until: float = 0.0
+    _timer: asyncio.TimerHandle | None = None
+    """Set once the model has waited: before that, nobody could look."""
+    _texts: list[str] = []
+    _closed: dict[int, Closed] = {}
+    _end: Finished | None = None
+    _status: PassStatus | None = None
+    """How the pass was ended from outside."""
+    _why: str = ""
+    _over: bool = False
+    """Whether the message is whole, or the pass was ended from outside."""
 
     def enter(self) -> None:
-        self._context.abort_signal = self.signal
-        self._context.on_progress = self._beat
-        self._control.enter_pass(self._context.conversation, self._interrupt)
+        self.context.abort_signal = self.signal
+        self.context.on_progress = self._beat
+        self.control.enter_pass(self.context.conversation, self._interrupt)
 
     def wait(self) -> None:
         """The model waits for something: from now on its silence is watched."""
         loop = asyncio.get_running_loop()
-        self._until = loop.time() + self._allowed_s
+        self._until = loop.time() + self.allowed_s
         self._timer = loop.call_at(self._until, self._look)
 
     def leave(self) -> None:
-        self._context.abort_signal = None
-        self._context.on_progress = None
-        self._control.leave_pass(self._context.conversation)
+        self.context.abort_signal = None
+        self.context.on_progress = None
+        self.control.leave_pass(self.context.conversation)
         if self._timer is not None:
             self._timer.cancel()
 
     async def read(self, model: Model, request: ModelRequest) -> BaseException | None:
         """Take all events, until somebody ends the pass; returns what the model raised."""
-        events, on_event, idle_s = model.stream(request, self._context), self._on_event, self._idle_s
+        events, on_event, idle_s = model.stream(request, self.context), self.on_event, self.idle_s
         failure: BaseException | None = None
         try:
             async for event in events:
-                self._allowed_s = idle_s
+                self.allowed_s = idle_s
                 if self._timer is not None:
                     self._until = asyncio.get_running_loop().time() + idle_s
                 if type(event) in _TAKEN:
@@ -185,17 +160,18 @@ class _Pass:
             self._texts.append(event.text)
         elif isinstance(event, Finished):
             self._end, self._over = event, True
-        elif isinstance(event, (CallSealed, CallReopened)):
-            if isinstance(event, CallSealed):
-                self._closed[event.position] = event.closed
-            else:
-                self._closed.pop(event.position, None)
-            if self._on_call is not None:
-                self._on_call(event)
+        elif isinstance(event, CallSealed):
+            self._closed[event.position] = event.closed
+            if self.on_call is not None:
+                self.on_call(event)
+        elif isinstance(event, CallReopened):
+            self._closed.pop(event.position, None)
+            if self.on_call is not None:
+                self.on_call(event)
 
     def _beat(self) -> None:
         if self._timer is not None:
-            self._until = max(self._until, asyncio.get_running_loop().time() + self._idle_s)
+            self._until = max(self._until, asyncio.get_running_loop().time() + self.idle_s)
 
     def _look(self) -> None:
         """The timer: armed once, it looks again at the time that the last sign of life has moved the end to."""
@@ -207,7 +183,7 @@ class _Pass:
 
     def _hurry(self) -> None:
         """Nothing more is wanted: the model has a moment to close its connection."""
-        self._allowed_s = _CLOSING_S
+        self.allowed_s = _CLOSING_S
         if self._timer is not None:
             self._timer.cancel()
             self.wait()
