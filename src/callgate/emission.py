@@ -216,18 +216,15 @@ class Emission:
         try:
             for index in slot.waits:
                 await self._slots[index].end(self._kill.signal)
-            if slot.outcome is None:
-                slot.outcome = await self._outcome(slot)
+            if slot.outcome is None and not self._stopped and slot.call is not None:
+                slot.entered = True
+                slot.outcome = await self._route.complete(slot.flight, slot.call)
+            elif slot.outcome is None:
+                slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
             slot.flight.before_start = None  # or slot and flight would keep each other until the garbage is collected
             slot.tell()
-
-    async def _outcome(self, slot: _Slot) -> Outcome:
-        if self._stopped or slot.call is None:
-            return self._route.not_started(slot.flight, "the message was stopped before this call")
-        slot.entered = True
-        return await self._route.complete(slot.flight, slot.call)
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
         """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""

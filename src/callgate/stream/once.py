@@ -36,7 +36,7 @@ _TAKEN = frozenset({TextDelta, CallSealed, CallReopened, Finished})
 
 
 class StreamLimits(Struct, frozen=True, kw_only=True):
-    """How long one pass may be silent; seconds."""
+    """How long one pass may be silent; seconds, from when the model first waits for something."""
 
     idle_s: float = 120.0
     """Between two signs of life. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents that are given none."""
