@@ -227,6 +227,9 @@ NO_CALLS = {
     "a shell": '```sh\n<tool_call>{"name": "search", "arguments": {}}</tool_call>\n```',
     "an answer": '{"name": "Alice", "arguments": {"for": "it"}}',
     "an answer with more": '{"name": "search", "arguments": {"query": "x"}, "age": 3}',
+    "a tool's definition": '{"name": "search", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}',
+    "a list of definitions": '[{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]',
+    "a definition in a fence": '```json\n{"name": "search", "parameters": {"type": "object", "required": ["query"]}}\n```',
     "a name alone": '{"name": "search"}',
     "no tool": "Action: None\nAction Input: {}",
     "another tool": 'Action: dance\nAction Input: {"how": "well"}',
@@ -269,6 +272,13 @@ def test_a_mention_is_never_a_call_and_stays_readable(text: str) -> None:
     reading = read_text(text, TOOLS)
     assert reading.calls == ()
     assert reading.content + reading.reasoning == text.replace("<think>", "").replace("</think>", "") or "<think>" in text
+
+
+def test_a_tool_may_have_parameters_that_are_called_as_schemas_call_theirs() -> None:
+    """What looks like a definition is a call where the tool takes just that."""
+    draw = {"draw": {"type": "object", "properties": {"type": {"type": "string"}, "title": {"type": "string"}}}}
+    text = '{"tool": "draw", "parameters": {"type": "object", "title": "x"}}'
+    assert calls_in(read_text(text, draw)) == [("draw", {"type": "object", "title": "x"})]
 
 
 def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one() -> None:

@@ -14,11 +14,26 @@ from callgate.models.dialects.cursor import Cursor, Wait
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.typed import as_object, quoted
 
-__all__ = ["fits", "known_name", "text_argument"]
+__all__ = ["defines", "fits", "known_name", "text_argument"]
 
 Schema = Mapping[str, object]
 _WORD = re.compile(r"[\w.\-]*")
 _MAX_NAME = 200
+_OF_SCHEMAS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "$defs"})
+
+
+def defines(arguments: str, schema: Schema | None) -> bool:
+    """Whether this is the schema of a tool's arguments, as a definition of the tool has it in their place, and no arguments."""
+    if '"object"' not in arguments:
+        return False
+    try:
+        value = json.loads(arguments, strict=False)
+    except (ValueError, RecursionError):
+        return False
+    if value.get("type") != "object" or not _OF_SCHEMAS.issuperset(value):
+        return False
+    properties = schema.get("properties") if schema is not None else None
+    return "type" not in properties if isinstance(properties, Mapping) else isinstance(value.get("properties"), dict)
 
 
 def fits(arguments: str, schema: Schema | None) -> bool:

@@ -3,7 +3,8 @@
     {"tool": "get_weather", "parameters": {"city": "Paris"}, "reasoning": "I was asked."}
 
 It counts at the start of a line or as the whole of a fence, alone on its lines, and only if it names a tool that exists. Where nobody
-said which tools exist, it has to have a name and arguments and nothing that a call has not. What else is JSON is an answer.
+said which tools exist, it has to have a name and arguments and nothing that a call has not. What else is JSON is an answer; so is the
+definition of a tool, which has a schema where a call has its arguments.
 
 Source: the chat template of Llama-3.1; the model card of xLAM-2; callgate's fallback format.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.fit import defines
 from callgate.models.dialects.json_calls import Call, said, starts_a_call
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
@@ -46,7 +48,9 @@ def _object(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
 
 def _is_call(call: Call, tools: ToolNames) -> bool:
     sure = not tools.unknown or call.sure
-    return call.arguments.startswith("{") and tools.may_call(call.name) and sure and not call.alien
+    if not sure or call.alien or not call.arguments.startswith("{") or not tools.may_call(call.name):
+        return False
+    return not defines(call.arguments, tools.schema(call.name))
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
