@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from callgate import Engine
 from callgate.agent import Agent, Budget, RunResult, Settings
 from callgate.calls import Text
-from callgate.messages import AssistantMessage, SystemMessage, UserMessage
-from callgate.models.events import Finished, TextDelta
-from callgate.models.wire.request import ToolSpec
+from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
+from callgate.models.events import Finished, ModelEvent, ReasoningDelta, TextDelta
+from callgate.models.model import StreamingContext
+from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import ManualClock
 from tests.agent.scripts import Answer, Script, call, says
 from tests.agent.test_turn import Board
@@ -99,6 +101,47 @@ async def test_a_model_with_calls_may_fall_back_to_text() -> None:
     assert board.done == ["look b"]
     result, _, board = await run(letters(ASKED), model=Script)
     assert (result.text, board.done) == (ASKED, [])
+
+
+class Plain(Script):
+    """A model whose answers come one by one, from something that cannot be closed."""
+
+    def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        return Events(super().stream(request, context))
+
+
+class Events:
+    """What `async for` needs, and nothing else."""
+
+    def __init__(self, events: AsyncIterator[ModelEvent]) -> None:
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[ModelEvent]:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        return await self._events.__anext__()
+
+
+async def test_a_model_that_answers_all_at_once_writes_calls_too() -> None:
+    """The model's protocol: events end with the whole message, and whatever yields them need not be a generator."""
+    result, _, board = await run(letters(ASKED)[-1:], letters("Done.")[-1:], model=Plain, text_calls="fallback")
+    assert (result.status, result.text, board.done) == ("completed", "Done.", ["look a"])
+
+
+SIGNED = (Reasoning(text="Hm.", opaque={"signature": "s"}), Native(kind="search", id="1", item={"type": "search"}))
+
+
+@pytest.mark.parametrize(("text", "rest"), [("It is a.", ()), (f"I look.\n{ASKED}", letters("Done."))], ids=["an answer", "a call"])
+async def test_what_a_provider_wants_back_is_in_the_history_also_where_text_is_read_for_calls(text: str, rest: Answer) -> None:
+    """Signatures and what the provider did itself: without them it refuses, or forgets, what it has begun."""
+    answer = Finished(reason="stop", message=AssistantMessage(parts=(*SIGNED, Text(text=text)), api="scripted"))
+    result, _, _ = await run(
+        [ReasoningDelta("Hm."), TextDelta(text), answer], *([rest] if rest else ()), model=Script, text_calls="fallback"
+    )
+    kept = result.messages[1]
+    assert isinstance(kept, AssistantMessage)
+    assert (kept.parts[:2], kept.text.strip(), len(kept.calls)) == (SIGNED, text.partition("\n")[0], len(rest) > 0)
 
 
 async def test_the_system_text_says_what_is_left_and_is_made_anew() -> None:

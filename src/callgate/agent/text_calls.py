@@ -8,15 +8,13 @@ also where the model writes one itself: a call behind `[TOOL RESULT`, or inside 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
-from typing import cast
+from collections.abc import AsyncIterator, Callable
 
 from msgspec.structs import replace
 
 from callgate.agent.bios import teaching
 from callgate.agent.formats import fallback
-from callgate.messages import Message, SystemMessage
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
 from callgate.models.dialects import Found, Shown, TextReader, Thought
 from callgate.models.events import WELL, CallOpened, Fault, Finished, ModelEvent, ReasoningDelta, TextDelta, Usage
 from callgate.models.model import Model, StreamingContext
@@ -63,15 +61,19 @@ class TextCalls:
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         tools = {spec.name: spec.schema for spec in request.tools}
         asked = _taught(request) if self._teach else request
-        stream = self._model.stream(asked, context)
+        events = self._model.stream(asked, context)
         reading = _Reading(TextReader(tools, dialect=self._dialect), self._new_id, hold=not self._teach)
-        async with aclosing(cast("AsyncGenerator[ModelEvent, None]", stream)) as events:
+        try:
             async for event in events:
                 if not tools:
                     yield event
                     continue
                 for told in reading.take(event):
                     yield told
+        finally:
+            close = getattr(events, "aclose", None)
+            if close is not None:
+                await close()
 
 
 class _Reading:
@@ -84,6 +86,8 @@ class _Reading:
         self._found: list[Found] = []
         """Calls in the text that wait for the end of the message: one with calls of its own has no others."""
         self._native = False
+        self._heard = False
+        """Whether text has come before the end of the message."""
         self._line = ""
         """The visible line that is being written, as far as it counts."""
         self._quoting = ""
@@ -94,6 +98,7 @@ class _Reading:
             return [event]
         match event:
             case TextDelta(text=text):
+                self._heard = True
                 self._tell(self._reader.feed(text))
             case ReasoningDelta(text=text):
                 self._out.reasoning(text)
@@ -117,7 +122,9 @@ class _Reading:
 
     def _finish(self, event: Finished) -> list[ModelEvent]:
         if any(True for _ in event.message.calls):
-            return [*self._give_way(event)]
+            return self._give_way(event)
+        if not self._heard:
+            self._tell(self._reader.feed(event.message.text))
         self._tell(self._reader.close(cut=event.reason not in WELL))
         for found in self._found:
             self._call(found)
@@ -128,8 +135,8 @@ class _Reading:
         told = self._told()
         end = told[-1]
         assert isinstance(end, Finished)
-        kept = replace(end.message, api=event.message.api)
-        return [*told[:-1], replace(end, message=kept, usage=event.usage or end.usage, fault=event.fault)]
+        message = _as_read(end.message, event.message)
+        return [*told[:-1], replace(end, message=message, usage=event.usage or end.usage, fault=event.fault)]
 
     def _tell(self, pieces: list[Shown | Thought | Found]) -> None:
         for piece in pieces:
@@ -173,6 +180,16 @@ class _Reading:
     def _told(self) -> list[ModelEvent]:
         told, self._out.events = self._out.events, []
         return told
+
+
+def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMessage:
+    """The message as it was read, with what its provider wants back as it was."""
+    own = [part for part in written.parts if isinstance(part, Native) or (isinstance(part, Reasoning) and part.opaque)]
+    if not own:
+        return replace(read, api=written.api)
+    if not read.calls and read.text == written.text:
+        return written
+    return AssistantMessage(parts=(*own, *(part for part in read.parts if not isinstance(part, Reasoning))), api=written.api)
 
 
 def _taught(request: ModelRequest) -> ModelRequest:
