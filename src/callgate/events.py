@@ -6,6 +6,7 @@ so that what is read back is what was written. Knows nothing of stores, calls or
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
@@ -183,5 +184,5 @@ class Bus:
             if topics is None or topic in topics:
                 try:
                     listener(topic, item)
-                except Exception:
+                except (Exception, CancelledError):  # nothing waits here, so that nobody can have cancelled it
                     self.failures += 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from callgate import Scope, Tool, ToolContext, tool
-from callgate.agent import Agent, AgentEvent, Budget, Compaction, MessageEnded, Notice, Settings
+from callgate.agent import Agent, AgentEvent, Budget, CallStarted, Compaction, MessageEnded, Notice, Settings
 from callgate.agent.feed import Feed
 from callgate.agent.history import History
 from callgate.agent.output import OutputInvalid, OutputType
@@ -26,6 +26,7 @@ from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.protocols import Allow, Ask, Verdict
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Gate, Script, call, ends, says
+from tests.patience import PATIENCE_S
 
 
 async def rounds_of_the_loop() -> None:
@@ -207,6 +208,64 @@ async def test_a_model_that_will_not_close_can_be_killed() -> None:
         await closing.wait()
         agent.kill("c")
         assert (await asyncio.wait_for(run, 60)).text == "done"
+
+
+class Unclosable:
+    """Events that end well, and fail when they are closed."""
+
+    def __init__(self, events: Sequence[ModelEvent]) -> None:
+        self._events = iter(events)
+
+    def __aiter__(self) -> AsyncIterator[ModelEvent]:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        for event in self._events:
+            return event
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        raise RuntimeError("the connection is gone")
+
+
+@pytest.mark.parametrize(("events", "reason"), [((ends(Text(text="a")),), ""), ((), "RuntimeError: the connection is gone")])
+async def test_a_message_that_has_ended_is_whole_also_where_closing_fails(events: Sequence[ModelEvent], reason: str) -> None:
+    """What the connection does after the last event changes nothing that was said."""
+    async with Agent(Lying(lambda _: Unclosable(events))) as agent:
+        result = await agent.run("x")
+    assert (result.status, result.reason) == ("failed" if reason else "completed", reason)
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (Speechless(), "Speechless, whose text cannot be shown: its __str__ fails"),
+        (TimeoutError(), "TimeoutError, without a message"),
+        (ExceptionGroup("two", [ValueError("a"), KeyError("b")]), "ExceptionGroup: two (2 sub-exceptions): ValueError: a; KeyError: 'b'"),
+    ],
+)
+async def test_a_run_ends_and_says_why_whatever_its_model_raises(error: Exception, reason: str) -> None:
+    """`run` never raises for what a model does, and the reason is for people."""
+    async with Agent(Script([error])) as agent:
+        result = await agent.run("x")
+    assert (result.turn_status, result.reason) == ("error", reason)
+
+
+async def test_an_observer_that_raises_a_cancel_breaks_no_call(desk: Desk) -> None:
+    """As one does that asks a cancelled task for its result: nobody has cancelled the run, and it goes on."""
+
+    def observe(event: AgentEvent) -> None:
+        if isinstance(event, CallStarted):
+            raise asyncio.CancelledError
+
+    async with Agent(Script(says(call("look")), says("done")), tools=desk.tools()) as agent:
+        result = await asyncio.wait_for(agent.run("x", on_event=observe), PATIENCE_S)
+    assert (result.status, result.text) == ("completed", "done")
 
 
 async def test_what_comes_after_the_end_does_not_count() -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from callgate.agent.agent import Agent
-from callgate.agent.events import AgentEvent, CallEnded, MessageEnded, Notice, RunEnded
+from callgate.agent.events import AgentEvent, CallEnded, CallStarted, MessageBegan, MessageEnded, Notice, RunEnded
 from callgate.agent.exposed import Exposed, Match
 from callgate.agent.history import History
 from callgate.agent.restart import ContextRestarts, Enrichment
@@ -27,6 +27,7 @@ __all__ = [
     "AgentEvent",
     "Budget",
     "CallEnded",
+    "CallStarted",
     "Compaction",
     "ContextRestarts",
     "Deliberate",
@@ -34,6 +35,7 @@ __all__ = [
     "Exposed",
     "History",
     "Match",
+    "MessageBegan",
     "MessageEnded",
     "Notice",
     "RunEnded",

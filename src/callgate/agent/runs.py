@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from callgate._conversations import Conversations
 from callgate._json import decode
 from callgate._pipeline.record import off_loop
+from callgate._runners.failure import describe
 from callgate._signals import is_own_failure
 from callgate.agent.deadline import in_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
@@ -140,8 +141,7 @@ class Runs(Parts):
                 return await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
             log.exception("The run failed")
-            said = f"{error}" if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
-            return turn.result(Ending("error", said))
+            return turn.result(Ending("error", _said(error)))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise
@@ -249,6 +249,14 @@ def _next_turn(history: History, scope: Scope) -> Scope:
     """The scope of the conversation's next turn, which has a number: the host's, or the one after the latest."""
     history.turns = scope.turn or history.turns + 1
     return replace(scope, turn=history.turns)
+
+
+def _said(error: Exception) -> str:
+    """What an exception says, whatever its `__str__` does."""
+    if isinstance(error, CallgateError):
+        return str(error)
+    kind, text = describe(error)
+    return text if text.startswith(kind) else f"{kind}: {text}"
 
 
 def _ended(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:

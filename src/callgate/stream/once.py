@@ -152,7 +152,10 @@ class _Pass(Struct, eq=False):
         close = getattr(events, "aclose", None)
         if close is not None:
             self._hurry()
-            await close()
+            try:
+                await close()
+            except Exception as error:  # a message that has ended is whole, whatever its connection does then
+                failure = failure or (error if self._end is None else None)
         return failure if self._status is None else None
 
     def _take(self, event: ModelEvent) -> None:
