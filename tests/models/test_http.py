@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from callgate._signals import AbortController
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
@@ -518,6 +519,23 @@ async def test_what_claims_to_be_packed_and_is_not_ends_in_a_fault() -> None:
     fault = finished(events).fault
     assert fault is not None
     assert fault.code == "bad_frame"
+
+
+HELLO = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\n'
+
+
+@pytest.mark.parametrize("ends", [(len(HELLO),), (30, len(HELLO)), (1, 2, 30, len(HELLO))], ids=["one", "two", "four"])
+@pytest.mark.parametrize("padding", [b"", b"\0" * 20])
+@pytest.mark.parametrize("at_once", [True, False], ids=["whole", "byte by byte"])
+async def test_a_packed_body_may_have_several_members_and_padding(ends: tuple[int, ...], padding: bytes, at_once: bool) -> None:
+    """RFC 1952, 2.2: a gzip body is a series of members; a server that packs each piece by itself sends one."""
+    packed = b"".join(gzip.compress(HELLO[begin:end]) for begin, end in zip((0, *ends), ends, strict=False)) + padding
+    pieces = [packed] if at_once else [packed[place : place + 1] for place in range(len(packed))]
+    async with ScriptedServer([Reply(turn=[*map(Raw, pieces)], headers={"content-encoding": "gzip"})]) as server:
+        of = at(server)
+        events = [event async for event in of.stream(replace(REQUEST, stream=False), StreamingContext())]
+        await of.close()
+    assert (text_of(events), finished(events).reason) == ("Hello", "stop")
 
 
 async def test_a_server_that_keeps_the_connection_after_the_end_holds_nobody_up() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
 from callgate.models._deadlines import Deadline, Interrupted, Timeouts, Watch
 from callgate.models._refusals import Hidden
 from callgate.models._retrying import Retries, asked_wait_s, is_passing
+from callgate.models._unpacking import unpacked
 
 if TYPE_CHECKING:
     import httpx2
@@ -28,8 +29,6 @@ __all__ = ["Answer", "Outgoing", "Refused", "Retries", "Timeouts", "Transport"]
 _BODY_BYTES = 268_435_456
 """The longest answer that is read: far above any real one, so that no server can fill the memory."""
 _ERROR_BYTES = 65_536
-_PIECE_BYTES = 262_144
-"""The most that is unpacked at a time: a few bytes may stand for gigabytes."""
 _KEEP_ALIVE_S = 30.0
 _NAMES: dict[Deadline, str] = {"connect": "connect_s", "headers": "headers_s", "idle": "idle_s", "total": "total_s"}
 
@@ -84,7 +83,7 @@ class Answer:
         self._watch = watch
         encoding = response.headers.get("content-encoding", "").strip().lower()
         self._raw: AsyncGenerator[bytes, None] = response.aiter_raw()
-        self._chunks = _unpacked(self._raw) if encoding == "gzip" else self._raw
+        self._chunks = unpacked(self._raw) if encoding == "gzip" else self._raw
         self._next = self._chunks.__anext__
         if encoding not in ("", "identity", "gzip"):
             self._stop(f"its encoding is '{encoding[:80]}', and only gzip was asked for")
@@ -250,16 +249,6 @@ class Transport:
             return ModelUnreachable(text, provider=self._provider, retryable=False)
         text = f"{self._provider} could not be reached at {request.shown} ({said}). Check the address, the network and the proxy."
         return ModelUnreachable(text, provider=self._provider)
-
-
-async def _unpacked(packed: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The body behind gzip, in pieces of a bounded size."""
-    unpack = zlib.decompressobj(wbits=31)
-    async for data in packed:
-        piece = unpack.decompress(data, _PIECE_BYTES)
-        while piece:
-            yield piece
-            piece = unpack.decompress(unpack.unconsumed_tail, _PIECE_BYTES)
 
 
 async def _error_body(answer: Answer) -> bytes:
