@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import import_module
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.models.events import CallReopened, CallSealed, ModelEvent
-from callgate.models.wire import known_apis
+from callgate.models.wire import codec, known_apis
 from tests.models.reading import calls_of, finished, read, shape, text_of
 
 APIS = known_apis()
@@ -150,3 +151,16 @@ def test_an_answer_with_a_piece_missing_never_gives_half_a_call(api: str) -> Non
         broken = b"\n\n".join([*frames[:at], frame[: frame.rindex(b"}") - 1], *frames[at + 1 :]])
         for call_id, name, arguments, closed in calls_of(read(api, broken)):
             assert closed == "cut" or not name or whole.get(call_id) == (name, arguments), (at, call_id, name, arguments)
+
+
+NAMES = {"cohere.chat": r"[A-Za-z_][A-Za-z0-9_]{0,63}", "gemini.generate": r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"}
+"""What an API takes as the name of a tool, where its rule is not everybody's."""
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("tool", ["get-issue", "crm.find", "files/read", "2nd", "-x", "naïve", "x" * 80, "get_issue"])
+def test_every_api_is_sent_names_that_it_takes(api: str, tool: str) -> None:
+    """By the rules that the providers have written down; and the name that comes back is the tool's own."""
+    names = codec(api).names([tool])
+    assert re.fullmatch(NAMES.get(api, r"[A-Za-z0-9_-]{1,64}"), names.sent(tool))
+    assert names.original(names.sent(tool)) == tool

@@ -304,3 +304,13 @@ def test_every_tool_name_fits_the_wire_and_comes_back(tools: list[str]) -> None:
     assert len(set(wire)) == len(tools)
     assert all(0 < len(name) <= 64 and name.replace("_", "a").replace("-", "a").isalnum() and name.isascii() for name in wire)
     assert [names.original(name) for name in wire] == tools
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_two_tools_never_share_a_name_on_the_wire(first: bool) -> None:
+    """Not even where one is called what the other would be sent as: calls of the one would be calls of the other."""
+    sent_as = WireNames().sent("files/read")
+    names = WireNames([sent_as, "files/read"] if first else ["files/read", sent_as])
+    wire = [names.sent("files/read"), names.sent(sent_as)]
+    assert wire[1] == sent_as
+    assert [names.original(name) for name in wire] == ["files/read", sent_as]

@@ -89,7 +89,7 @@ class HttpModel:
             ModelUnreachable: There was no answer, now and after all retries.
             UsageError: The request cannot be sent as it is.
         """
-        names = WireNames(tool.name for tool in request.tools)
+        names = self._codec.names(tool.name for tool in request.tools)
         outgoing = self._written(request, names)
         with Watch(self._transport.timeouts, context.abort_signal) as watch:
             try:

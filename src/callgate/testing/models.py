@@ -18,7 +18,6 @@ from callgate.errors import UsageError
 from callgate.models.events import ModelEvent
 from callgate.models.model import StreamingContext
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
 from callgate.testing.script import Beat, Item, Pause, Raise, Step, Turn, items_of, played
 
@@ -126,8 +125,9 @@ class ReplayModel:
             raise UsageError(f"There are {len(self._recordings)} recordings, and this is pass {number + 1}.")
         self.requests.append(request)
         answer = self._recordings[number]
-        names = WireNames(tool.name for tool in request.tools)
-        decoder = codec(answer.api).decoder(content_type=answer.content_type, streamed=answer.streamed, names=names)
+        api = codec(answer.api)
+        names = api.names(tool.name for tool in request.tools)
+        decoder = api.decoder(content_type=answer.content_type, streamed=answer.streamed, names=names)
         size = self._cut or len(answer.body) or 1
         for at in range(0, len(answer.body), size):
             context.beat()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
 from msgspec import Struct
@@ -26,6 +26,12 @@ class Codec(Struct, frozen=True, kw_only=True):
     """Write a request. Tool names go through the `WireNames`; the mapping holds the provider's quirks."""
     result_item: Callable[[ToolMessage, WireNames], dict[str, object]]
     """The item of the next request that carries a tool's result."""
+    dashes: bool = True
+    """Whether the names of tools may have them."""
+
+    def names(self, tools: Iterable[str]) -> WireNames:
+        """The names of these tools, as this API takes them."""
+        return WireNames(tools, dashes=self.dashes)
 
 
 _ROOMS = {

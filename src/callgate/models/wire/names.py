@@ -13,6 +13,8 @@ from collections.abc import Iterable
 __all__ = ["WireNames"]
 
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
+_DIGITS = (6, 12, 24, 48)
+"""Of a digest; more where fewer would meet another name."""
 
 
 class WireNames:
@@ -20,13 +22,15 @@ class WireNames:
 
     Args:
         longest: The provider's limit in characters.
+        dashes: Whether the provider takes `-`.
     """
 
-    def __init__(self, names: Iterable[str] = (), *, longest: int = 64) -> None:
+    def __init__(self, names: Iterable[str] = (), *, longest: int = 64, dashes: bool = True) -> None:
         self._longest = longest
+        self._dashes = dashes
         self._sent: dict[str, str] = {}
         self._originals: dict[str, str] = {}
-        for name in names:
+        for name in sorted(names, key=self._fits, reverse=True):  # what need not be changed is not, whatever else there is
             self.sent(name)
 
     def sent(self, name: str) -> str:
@@ -34,18 +38,25 @@ class WireNames:
         wire = self._sent.get(name)
         if wire is None:
             wire = self._sent[name] = self._fitting(name)
-            if wire != name:
-                self._originals[wire] = name
+            self._originals[wire] = name
         return wire
 
     def original(self, wire: str) -> str:
         """The tool's own name for a name that the model wrote; itself where it was never changed."""
         return self._originals.get(wire, wire)
 
-    def _fitting(self, name: str) -> str:
+    def _fits(self, name: str) -> bool:
+        return self._folded(name) == name and 0 < len(name) <= self._longest and name[0] not in "-0123456789"
+
+    def _folded(self, name: str) -> str:
         folded = _REFUSED.sub("_", name)
-        if folded == name and 0 < len(name) <= self._longest and name[0] not in "-0123456789":
+        return folded if self._dashes else folded.replace("-", "_")
+
+    def _fitting(self, name: str) -> str:
+        if self._fits(name) and name not in self._originals:
             return name
-        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+        folded = self._folded(name)
         begin = folded if folded[:1].isalpha() or folded[:1] == "_" else f"t_{folded}"
-        return f"{begin[: self._longest - 7]}_{digest}"
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        tried = (f"{begin[: self._longest - digits - 1]}_{digest[:digits]}" for digits in _DIGITS)
+        return next(wire for wire in tried if wire not in self._originals)

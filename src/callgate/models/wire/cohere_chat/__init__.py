@@ -8,4 +8,4 @@ from callgate.models.wire.cohere_chat.writer import encode, result_item
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="cohere.chat", decoder=CohereChatDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="cohere.chat", decoder=CohereChatDecoder, encode=encode, result_item=result_item, dashes=False)
