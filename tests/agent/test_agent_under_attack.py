@@ -519,6 +519,14 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
         Agent(Script(), **options)
 
 
+async def test_a_history_in_a_providers_form_is_refused_with_what_reads_it() -> None:
+    """It would be sent as nothing, and the model would answer without it."""
+    async with Agent(Script(says("done"))) as agent:
+        with pytest.raises(UsageError, match=r"^Message 1 of the history is a dict\. .*from_native makes them of OpenAI's\.$"):
+            await agent.run("x", history=[UserMessage("a"), {"role": "user", "content": "b"}])  # type: ignore[list-item]
+        assert (await agent.run("x")).status == "completed"
+
+
 @pytest.mark.parametrize("task", [None, 5, ["x"], b"x"])
 async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task: Any) -> None:
     async with Agent(Script(says("done"))) as agent:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.calls import Text
-from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import CallReopened, CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.names import WireNames
@@ -288,6 +288,13 @@ def test_every_call_has_one_result_directly_behind_it() -> None:
     items = json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"]
     assert [item.get("tool_call_id", item["role"]) for item in items] == ["assistant", "a", "b", "user", "user"]
     assert [item["content"] for item in items[1:3]] == ["No result of this call was recorded.", "b"]
+
+
+def test_messages_that_say_nothing_are_left_out() -> None:
+    """Several servers refuse a conversation for one empty answer, as a thought of another provider would be."""
+    empty: list[Message] = [SystemMessage(""), AssistantMessage(parts=(Reasoning(text="Hm."),)), AssistantMessage()]
+    request = ModelRequest(model="m", messages=[*empty, UserMessage("")])
+    assert json.loads(codec(API).encode(request, WireNames(), {}).body)["messages"] == [{"role": "user", "content": ""}]
 
 
 def test_broken_arguments_go_back_as_valid_json() -> None:

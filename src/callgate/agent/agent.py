@@ -172,7 +172,8 @@ class Agent(Runs):
                 it is counted and breaks nothing.
 
         Raises:
-            UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), or too many turns wait.
+            UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task
+                or the history is none.
         """
         wish = Wish(
             conversation=conversation,

@@ -12,9 +12,12 @@ from msgspec.structs import replace
 
 from callgate.agent.shown import Shown
 from callgate.calls import Text, ToolResult
+from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["History"]
+
+_MESSAGES = (UserMessage, AssistantMessage, ToolMessage, SystemMessage)
 
 
 class History:
@@ -22,12 +25,21 @@ class History:
 
     Args:
         messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
+
+    Raises:
+        UsageError: One of them is in a provider's form, or no message at all.
     """
 
     __slots__ = ("_counted", "_ids", "_numbers", "_shown", "_tokens", "messages", "recorded", "turns")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = list(messages)
+        for place, message in enumerate(self.messages):
+            if not isinstance(message, _MESSAGES):
+                raise UsageError(
+                    f"Message {place} of the history is a {type(message).__name__}. Give those of callgate.messages;"
+                    " callgate.agent.formats.from_native makes them of OpenAI's."
+                )
         self._ids = {call.id for message in self.messages if isinstance(message, AssistantMessage) for call in message.calls}
         self._numbers: dict[str, int] = {}
         """Where to look for a free number for an id that came before."""

@@ -43,7 +43,7 @@ def message_items(messages: Sequence[Message], names: WireNames, quirks: Mapping
     items: list[dict[str, object]] = []
     for message in runs(in_place(messages)):
         items.extend(_results(message, names, quirks) if isinstance(message, list) else [_message(message, names, quirks)])
-    return items
+    return [item for item in items if not _says_nothing(item)]
 
 
 def result_item(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:
@@ -75,6 +75,11 @@ def _message(message: Message, names: WireNames, quirks: Mapping[str, object]) -
             return _assistant(message, names, quirks)
         case ToolMessage():
             return result_item(message, names, quirks)
+
+
+def _says_nothing(item: Mapping[str, object]) -> bool:
+    """Whether a message is one that servers refuse for being empty. What a user or a tool said stays, also where it is nothing."""
+    return item["role"] not in ("user", "tool") and not item["content"] and "tool_calls" not in item
 
 
 def _assistant(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
