@@ -68,6 +68,15 @@ async def test_a_stored_native_history_comes_back() -> None:
     assert native(from_native(native(messages))) == native(messages)
 
 
+def test_a_stored_call_of_a_custom_tool_comes_back() -> None:
+    """Its arguments are free text; it was left out, and its result told as nobody's."""
+    call = ToolCall(id="a", name="py", arguments="print(1)", custom=True)
+    said: list[Message] = [AssistantMessage(parts=(call,)), ToolMessage(call_id="a", name="py", content=(Text(text="1"),), custom=True)]
+    read = from_native(native(said))
+    assert (native(read), read[0].calls if isinstance(read[0], AssistantMessage) else ()) == (native(said), (call,))
+    assert read[1] == said[1]
+
+
 PARTS = st.sampled_from("abc").map(lambda name: ToolCall(id=name, name="f", arguments="{}"))
 MESSAGES = st.lists(
     st.one_of(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callgate.calls import Audio, Link, Resource, Text
@@ -100,6 +100,31 @@ def test_no_two_calls_have_one_id(api: str, talk: list[Message]) -> None:
     """Some servers number the calls of every answer anew."""
     found = [call_id for turn in body_of(api, talk)["messages"] for call_id in _calls(turn)]
     assert len(set(found)) == len(found)
+
+
+@given(talks)
+def test_a_response_of_gemini_is_named_as_its_call_and_something_is_always_said(talk: list[Message]) -> None:
+    """The history of a host may name a result otherwise, or not at all."""
+    contents = body_of("gemini.generate", talk)["contents"]
+    assert contents[0]["role"] == "user"
+    assert all(content["parts"] for content in contents)
+    for content, following in zip(contents, [*contents[1:], {"parts": []}], strict=True):
+        called = [part["functionCall"]["name"] for part in content["parts"] if "functionCall" in part]
+        given_back = [part["functionResponse"]["name"] for part in following["parts"] if "functionResponse" in part]
+        assert called == given_back
+
+
+@example([AssistantMessage(parts=(ToolCall(id="a", name="py", arguments="1", custom=True),)), ToolMessage(call_id="a", name="")])
+@given(talks)
+def test_an_output_is_of_the_kind_of_its_call(talk: list[Message]) -> None:
+    """The responses API refuses the output of a function for the call of a custom tool."""
+    kinds: dict[str, str] = {}
+    for item in body_of("openai.responses", talk)["input"]:
+        if item["type"].endswith("_call"):
+            kinds[item["call_id"]] = item["type"]
+        elif item["type"].endswith("_output"):
+            assert f"{kinds.pop(item['call_id'])}_output" == item["type"]
+    assert not kinds
 
 
 def _calls(turn: dict[str, Any]) -> list[str]:

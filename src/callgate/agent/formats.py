@@ -51,7 +51,7 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
 def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
     """OpenAI chat messages as a conversation. What has no known role is left out; mend the rest with `mend` before it is used."""
     messages: list[Message] = []
-    names: dict[str, str] = {}
+    made: dict[str, ToolCall] = {}
     for item in items:
         text = _content(item.get("content"))
         match item.get("role"):
@@ -61,12 +61,13 @@ def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
                 messages.append(UserMessage(text))
             case "assistant":
                 calls = _calls(item.get("tool_calls"))
-                names |= {call.id: call.name for call in calls}
+                made |= {call.id: call for call in calls}
                 messages.append(AssistantMessage(parts=(*((Text(text=text),) if text else ()), *calls), api="openai.chat"))
             case "tool":
                 call_id = str(item.get("tool_call_id") or "")
-                name = str(item.get("name") or names.get(call_id, ""))
-                messages.append(ToolMessage(call_id=call_id, name=name, content=(Text(text=text),)))
+                call = made.get(call_id, ToolCall(id=call_id, name=""))
+                name = str(item.get("name") or call.name)
+                messages.append(ToolMessage(call_id=call_id, name=name, content=(Text(text=text),), custom=call.custom))
     return messages
 
 
@@ -97,7 +98,11 @@ def _calls(items: object) -> list[ToolCall]:
     calls = []
     for item in items if isinstance(items, list) else ():
         function = item.get("function") if isinstance(item, dict) else None
-        if isinstance(function, dict):
+        custom = item.get("custom") if isinstance(item, dict) else None
+        if isinstance(custom, dict):
+            name, text = str(custom.get("name") or ""), str(custom.get("input") or "")
+            calls.append(ToolCall(id=str(item.get("id") or ""), name=name, arguments=text, custom=True))
+        elif isinstance(function, dict):
             arguments = function.get("arguments")
             text = arguments if isinstance(arguments, str) else json_text(arguments or {})
             calls.append(ToolCall(id=str(item.get("id") or ""), name=str(function.get("name") or ""), arguments=text))

@@ -63,8 +63,15 @@ def _results(calls: Sequence[ToolCall], between: Sequence[Message]) -> tuple[lis
     for call in calls:
         place, result = waiting[call.id].popleft() if waiting.get(call.id) else (-1, _missing(call))
         taken.add(place)
-        results.append(result)
+        results.append(_as_called(result, call))
     return results, [message for place, message in enumerate(between) if place not in taken]
+
+
+def _as_called(result: ToolMessage, call: ToolCall) -> ToolMessage:
+    """The result as one of this very call: providers refuse a result of another kind, or under another name."""
+    if (result.name, result.custom, result.made_id) == (call.name, call.custom, call.made_id):
+        return result
+    return replace(result, name=call.name, custom=call.custom, made_id=call.made_id)
 
 
 def _told_apart(message: AssistantMessage, results: Sequence[ToolMessage], ids: _Ids) -> list[Message]:

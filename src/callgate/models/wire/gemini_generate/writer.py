@@ -80,13 +80,18 @@ def _contents(messages: Sequence[Message], names: WireNames, generation: int) ->
                 _add(contents, "user", _parts((Text(text=content),) if isinstance(content, str) else content))
             case AssistantMessage():
                 if not contents:
-                    _add(contents, "user", [{"text": "(The conversation begins here.)"}])
+                    contents.append(_begin())
                 _add(contents, "model", _answer(message, names, generation))
             case list():
                 contents += _results(message, names, generation)
             case _:
                 pass
-    return contents
+    return contents or [_begin()]
+
+
+def _begin() -> _Item:
+    """A content of the user, who must have the first."""
+    return {"role": "user", "parts": [{"text": "(The conversation begins here.)"}]}
 
 
 def _add(contents: list[_Item], role: str, parts: list[_Item]) -> None:
