@@ -20,7 +20,7 @@ from callgate.agent.settings import Prices
 from callgate.calls import Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
-from callgate.models.events import CallReopened, CallSealed, ModelEvent, TextDelta, Usage
+from callgate.models.events import CallReopened, CallSealed, FinishReason, ModelEvent, TextDelta, Usage
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.protocols import Allow, Ask, Verdict
@@ -517,6 +517,31 @@ def test_an_id_that_comes_again_and_again_is_told_apart_each_time() -> None:
 def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Agent(Script(), **options)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (Settings(budget=Budget(iterations=-1)), "Budget(iterations=-1) is no limit. Give 0 or more, or None for none."),
+        (Settings(budget=Budget(cost=float("nan")), prices=Prices(input=1.0)), "Budget(cost=nan) is no limit."),
+        (Settings(output_retries=-1), "Settings(output_retries=-1) is no limit. Give 0 or more."),
+        (Settings(budget=Budget(cost=0.5)), "Budget(cost=0.5) would never be used up: nothing has a price."),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(settings: Settings, said: str) -> None:
+    """A budget that is silently none is found out on the bill."""
+    with pytest.raises(UsageError) as caught:
+        Agent(Script(), settings=settings)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+async def test_the_beginning_of_a_typed_answer_is_not_the_answer(reason: FinishReason) -> None:
+    """`12` may be what there is of `1200`."""
+    model = Script(says("12", reason=reason), says("1200"))
+    async with Agent(model, output=int) as agent:
+        result = await agent.run("How many?")
+    assert (result.output, len(model.requests)) == (1200, 2)
 
 
 async def test_a_history_in_a_providers_form_is_refused_with_what_reads_it() -> None:

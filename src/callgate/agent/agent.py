@@ -25,7 +25,7 @@ from callgate.agent.history import History
 from callgate.agent.parts import Mode, Start
 from callgate.agent.results import RunResult
 from callgate.agent.runs import Runs, Wish
-from callgate.agent.settings import PRESETS, PresetName, Settings
+from callgate.agent.settings import PRESETS, PresetName, Settings, checked
 from callgate.agent.stuck import StuckLimits
 from callgate.calls import Scope
 from callgate.engine import Engine
@@ -110,7 +110,7 @@ class Agent(Runs):
         _check_choice("text_calls", text_calls, get_args(TextCallMode))
         given = _model(model)
         self.model = _reading_text(given, text_calls, dialect)
-        self.settings = settings or PRESETS[preset]
+        self.settings = checked(settings or PRESETS[preset])
         self._own_engine = engine is None
         if engine is not None and (*tools, *policies, *(one for one in (restart, undo) if one is not None)):
             raise UsageError(

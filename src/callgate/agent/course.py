@@ -77,6 +77,8 @@ class Course(Struct, kw_only=True, eq=False):
     results: list[ToolResult] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     pending: Pending | None = None
+    cut: str = ""
+    """Why the last answer is not whole; empty where it is."""
 
 
 class Conversation(Sequence[Message]):

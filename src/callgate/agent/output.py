@@ -46,13 +46,19 @@ class OutputType:
             ) from error
         self.schema = cast("Mapping[str, object]", schema)
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str, *, cut: str = "") -> Any:
         """The value that `text` is.
+
+        Args:
+            text: The model's answer.
+            cut: Why it is not whole; the beginning of a number is a number too.
 
         Raises:
             OutputInvalid: It is none of this type.
         """
         try:
+            if cut:
+                raise ValueError(cut)
             return self._read(_unfenced(text.strip()))
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise OutputInvalid(f"Your answer is not what was asked for: {error}. Answer again, with nothing but the JSON.") from error

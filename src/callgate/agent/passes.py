@@ -78,6 +78,7 @@ class Passes:
         """Let the model answer once; calls that are whole go to the intake at once."""
         parts, iteration = self._parts, self._course.iteration
         request = self._next_request()
+        self._course.cut = ""
         intake.cause = parts.record.pass_began(iteration, parts.history.shown(), self._system, self._view.tail)
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
@@ -110,7 +111,8 @@ class Passes:
                 self._pauses += 1
                 return None
             case "completed":
-                return Ending("completed", _CUT.get(result.finish or "", ""))
+                self._course.cut = _CUT.get(result.finish or "", "")
+                return Ending("completed", self._course.cut)
             case "empty_response" if self._empty < settings.empty_retries:
                 self._empty += 1
                 await self._wait_and_retry()

@@ -213,7 +213,7 @@ class Runs(Parts):
             if ending.status != "completed":
                 return result
             try:
-                return replace(result, output=self._output.read(result.text))
+                return replace(result, output=self._output.read(result.text, cut=turn.cut))
             except OutputInvalid as error:
                 if attempt == self.settings.output_retries:
                     return replace(result, status="failed", turn_status="error", reason=str(error))

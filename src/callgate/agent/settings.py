@@ -1,6 +1,6 @@
 """Every bound and rule of a loop in one value, and the presets.
 
-A preset is a starting point: `structs.replace(PRESETS["chat"], errors_in_a_row=3)`.
+A preset is a starting point: `structs.replace(PRESETS["chat"], soft_warn=10)`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from callgate.decide import LoopRules
+from callgate.errors import UsageError
 from callgate.models.events import Usage
 
-__all__ = ["PRESETS", "Budget", "PresetName", "Prices", "Settings"]
+__all__ = ["PRESETS", "Budget", "PresetName", "Prices", "Settings", "checked"]
 
 PresetName = Literal["chat", "tick", "agent", "worker"]
 
@@ -74,3 +75,22 @@ PRESETS: Final[dict[str, Settings]] = {
     "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None)),
 }
 """`agent` for a task, `chat` for a conversation with people, `tick` for an actor in a world, `worker` for a job that succeeds or fails."""
+
+
+def checked(settings: Settings) -> Settings:
+    """The settings, if each of their limits is one.
+
+    Raises:
+        UsageError: One is negative or no number, or a cost has no prices.
+    """
+    budget = settings.budget
+    amounts = {f"Budget({name}": getattr(budget, name) for name in Budget.__struct_fields__}
+    amounts |= {f"Settings({name}": getattr(settings, name) for name in ("empty_retries", "empty_retry_s", "output_retries", "pauses")}
+    for name, amount in amounts.items():
+        if amount is not None and not amount >= 0:
+            raise UsageError(f"{name}={amount!r}) is no limit. Give 0 or more{', or None for none' if name[0] == 'B' else ''}.")
+    if budget.cost is not None and settings.prices is None:
+        raise UsageError(
+            f"Budget(cost={budget.cost!r}) would never be used up: nothing has a price. Give Settings(prices=Prices(...)) too."
+        )
+    return settings

@@ -91,6 +91,11 @@ class Turn:
         self._parts.record.said(text)
         self._parts.history.user(text)
 
+    @property
+    def cut(self) -> str:
+        """Why the last answer is not whole; empty where it is."""
+        return self._course.cut
+
     def result(self, ending: Ending) -> RunResult:
         """The turn as a whole."""
         parts, course = self._parts, self._course
