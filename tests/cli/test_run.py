@@ -148,6 +148,12 @@ async def test_a_failed_call_says_why_and_the_run_goes_on(folder: Path) -> None:
     assert "1 call (1 failed)" in done.err
 
 
+async def test_calls_that_the_loop_did_not_let_run_are_told_apart(folder: Path) -> None:
+    """A sum of failed calls above the sum of calls is read as a mistake of the count."""
+    done = await ran(folder, [[Call("odd_text")]] * 7, *CRM)
+    assert "7 rounds · 4 calls, 3 refused ·" in done.err
+
+
 @pytest.mark.process
 async def test_ctrl_c_lets_what_runs_finish_and_starts_nothing_more(folder: Path) -> None:
     (folder / "short.py").write_text(SHORT, encoding="utf-8")
@@ -290,6 +296,11 @@ async def test_where_nobody_can_be_asked_the_run_waits_and_says_how_to_decide(fo
     machine = await ran(folder, [PAYS], *CRM, "--json")
     (question,) = [line for line in machine.lines if line["event"] == "question"]
     assert (machine.code, question["tool"], question["arguments"]) == (4, "refund", {"order": "A7", "cents": 12})
+
+
+async def test_where_nothing_is_kept_no_flag_is_named_that_the_command_has_not(folder: Path) -> None:
+    done = await ran(folder, [PAYS], *CRM, "--record", ":memory:")
+    assert "Say yes or no at a terminal, or in a file of rules:\n  callgate run 'Do it.'" in done.err
 
 
 async def test_rules_decide_instead_of_the_careful_default(folder: Path) -> None:

@@ -123,9 +123,9 @@ class TerminalRun:
         return self._code(result)
 
     async def _turn(self, listening: Listening, task: str) -> RunResult:
-        listening.failed = 0
+        listening.failed = listening.refused = 0
         result = await self._until_decided(listening, task)
-        self._tell(self._over(result, listening.failed))
+        self._tell(self._over(result, listening))
         self._run = f"run-{SystemClock().new_id()}" if self._options.chat else self._run
         return result
 
@@ -198,7 +198,7 @@ class TerminalRun:
             record=self._record.name,
         )
 
-    def _over(self, result: RunResult, failed: int) -> Told:
+    def _over(self, result: RunResult, listening: Listening) -> Told:
         spent = result.spent
         return RunOver(
             status=result.status,
@@ -207,7 +207,8 @@ class TerminalRun:
             text=result.text,
             iterations=spent.iterations,
             calls=spent.calls,
-            failed=failed,
+            failed=listening.failed,
+            refused=listening.refused,
             input_tokens=spent.input_tokens,
             output_tokens=spent.output_tokens,
             seconds=round(spent.wall_s, 3),
@@ -219,7 +220,8 @@ class TerminalRun:
         if self._screen is None:
             return
         if result.status == "waiting" and not self._interrupts:
-            say("Nothing that was asked about has run. Say yes or no at a terminal, with --allow or --deny, or in a file of rules:", "cyan")
+            flags = "" if self._record.path is None else " with --allow or --deny,"
+            say(f"Nothing that was asked about has run. Say yes or no at a terminal,{flags} or in a file of rules:", "cyan")
             for line in self._how_to_go_on(result):
                 say(f"  {line}")
         if self._record.name:

@@ -150,6 +150,7 @@ class RunOver(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_end
     iterations: int
     calls: int
     failed: int
+    refused: int
     input_tokens: int
     output_tokens: int
     seconds: float
@@ -195,6 +196,9 @@ Told = (
 )
 
 
+_BY_THE_LOOP = frozenset({"budget_exhausted", "stuck_loop"})
+
+
 class Listening:
     """One run's events, from the agent and from the bus, told in one order.
 
@@ -212,6 +216,8 @@ class Listening:
         """Calls that ended without success."""
         self.kept = False
         """Whether a call has changed files, and they can be put back."""
+        self.refused = 0
+        """Calls that the loop did not let run, and so did not count as calls."""
         self.close = bus.subscribe(
             self._hear,
             *("call.received", "call.started", "call.progress", "call.attempt_failed", "call.suspended", "call.aborted", "tool.completed"),
@@ -271,7 +277,10 @@ class Listening:
         return None
 
     def _answered(self, result: ToolResult) -> CallAnswered:
-        self.failed += not result.success
+        if result.code in _BY_THE_LOOP:
+            self.refused += 1
+        else:
+            self.failed += not result.success
         self._tools.pop(result.uid, None)
         early = result.uid in self._early
         self._early.discard(result.uid)

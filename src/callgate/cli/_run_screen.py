@@ -176,9 +176,10 @@ class RunScreen:
     def _sum_up(self, told: RunOver) -> None:
         self._wait_for("")
         failed = f" ({told.failed} failed)" if told.failed else ""
+        refused = f", {told.refused} refused" if told.refused else ""
         facts = [
             _count(told.iterations, "round"),
-            f"{_count(told.calls, 'call')}{failed}",
+            f"{_count(told.calls, 'call')}{failed}{refused}",
             f"{told.input_tokens:,} tokens in, {told.output_tokens:,} out",
             f"{told.seconds:.1f} s",
         ]
