@@ -6,13 +6,28 @@ DESIGN, "Seams": rows from other processes (approval answers, stop, kill) go to 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Suspended, Tool, UsageError, inbox, tool
+from callgate import (
+    Aborted,
+    Answered,
+    CallgateError,
+    Engine,
+    PostgresJournal,
+    Scope,
+    SqliteJournal,
+    Suspended,
+    Tool,
+    UsageError,
+    inbox,
+    tool,
+)
 from callgate._journal.outside import outside
 from callgate.agent import Agent
 from callgate.events import Event
@@ -162,6 +177,32 @@ async def test_a_kill_from_beside_ends_the_tool_that_runs(where: str) -> None:
         assert ended.is_set()
 
 
+@pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
+async def test_an_end_from_beside_is_of_the_run_that_was_named_and_of_no_other(where: str, end: Callable[..., object]) -> None:
+    """What another process wants of a run is done to that run; calls of a service share a conversation without having named one."""
+    begun, go_on = set[str](), asyncio.Event()
+
+    @tool
+    async def act(run: str) -> str:
+        """Act until told to end."""
+        begun.add(run)
+        await go_on.wait()
+        return f"done in {run}"
+
+    async with Engine([act], journal=(journal := opened(where))) as engine:
+        ends = {run: asyncio.ensure_future(engine.call(raw_call("act", run=run), Scope(run=run))) for run in (RUN, "other-run")}
+        assert await soon(lambda: len(begun) == 2)
+        await asyncio.to_thread(end, where, RUN, by="carol", reason="wrong customer")
+        assert [event.kind for event in await folded(journal)] == ["inbox.taken"]
+        go_on.set()
+        ended, untouched = await ends[RUN], await ends["other-run"]
+        assert isinstance(ended, Aborted)
+        assert ended.status == "stopped_by_user"
+        assert isinstance(untouched, Answered)
+        assert untouched.result.text == "done in other-run"
+        assert (await said(engine, raw_call("act", run="later"), Scope(run="other-run"))).success
+
+
 async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_resumed(where: str, ledger: Ledger) -> None:
     """Stopped is stopped, whoever goes on with the run."""
     engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
@@ -229,6 +270,49 @@ async def test_what_is_not_on_record_is_refused_before_it_is_put_anywhere(
         await said(engine, raw_call("pay", to="ann"), IN_RUN)
         with pytest.raises(UsageError, match=why):
             do(where)
+
+
+async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_used_it(where: str, ledger: Ledger) -> None:
+    """Who said yes is on record once, however many say it before anybody works on the run; the last word before the call is a no."""
+    async with Engine([paying(ledger)], policies=[Asks()], journal=opened(where)) as engine:
+        question = (await asked(engine)).approval_id
+    inbox.approve(where, question, by="carol")
+    inbox.approve(where, question, by="mallory")
+    async with Engine([], journal=(journal := opened(where))) as engine:
+        await engine.open(IN_RUN)
+        taken, refused = await folded(journal, 2)
+        assert (taken.kind, refused.kind) == ("inbox.taken", "inbox.refused")
+        assert "yes already, by carol" in json.loads(refused.body)["reason"]
+        (answer,) = of(journal, "approval.answered")
+        assert json.loads(answer.body)["reason"] == "carol"
+    with pytest.raises(UsageError, match="yes already, by carol"):
+        inbox.approve(where, question, by="mallory")
+    inbox.deny(where, question, by="dave")
+    async with Engine([paying(ledger)], policies=[Asks()], journal=(journal := opened(where))) as engine:
+        await engine.open(IN_RUN)
+        await folded(journal, 3)
+        assert isinstance(await engine.call(raw_call("pay", id="1", to="ann"), IN_RUN), Suspended)
+    with pytest.raises(UsageError, match="answered with no already, by dave"):
+        inbox.approve(where, question, by="mallory")
+    assert ledger.lines() == []
+
+
+async def test_what_cannot_be_read_of_a_damaged_record_is_said_with_the_next_step(tmp_path: Path, ledger: Ledger) -> None:
+    """`log verify` names the event; until somebody has looked, nobody answers for a run whose record is not whole."""
+    where = str(tmp_path / "journal.db")
+    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    async with engine, Agent(Script(PAY), engine) as agent:
+        assert (await agent.run("Pay.", scope=IN_RUN)).status == "waiting"
+    with contextlib.closing(sqlite3.connect(where)) as connection, connection:
+        connection.execute("UPDATE events SET body = x'7b22' WHERE kind IN ('call.suspended', 'phase.answered')")
+    for do in (lambda: inbox.waiting(where), lambda: inbox.approve(where, f"{RUN}/0/0", by="carol")):
+        with pytest.raises(UsageError, match="callgate log verify"):
+            do()
+    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    async with engine, Agent(Script(PAY), engine) as agent:
+        with pytest.raises(CallgateError, match=r"is not of the shape|cannot be read"):
+            await agent.resume(RUN)
+    assert ledger.lines() == []
 
 
 async def test_bare_calls_that_nobody_makes_any_more_cannot_be_stopped(tmp_path: Path, ledger: Ledger) -> None:

@@ -206,7 +206,7 @@ class Engine:
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
             for note in parsed.notes:
                 log.warning("Tool call %s: %s", name, note.text)
-            if self.control.stops:
+            if flight.stopped or self.control.stops:
                 self._check_stop(flight)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
@@ -264,7 +264,7 @@ class Engine:
         try:
             execute = self._executor.executed if call.tool.cache_scope is None else self._executor.cached
             checked = await execute(flight, approved)  # cache → run → check
-            if self.control.stops:
+            if flight.stopped or self.control.stops:
                 self._check_stop(flight, checked)
             if hooks.after:
                 checked = await hook_result(approved.call, checked, hooks.after, self._desk)
@@ -288,7 +288,7 @@ class Engine:
 
     def _check_stop(self, flight: Flight, checked: Checked | None = None) -> None:
         """End the message where a stop is pending. What a call that ran came to stays in the record and out of the history."""
-        reason = self.control.pending(flight.scope.conversation)
+        reason = flight.stopped or self.control.pending(flight.scope.conversation)
         if reason is not None:
             raise CallAborted("stopped_by_user", reason, details=None if checked is None else checked.facts)
 

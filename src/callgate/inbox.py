@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
 from callgate._clock import SystemClock
 from callgate._journal import Reader, open_reader
@@ -102,7 +102,7 @@ def approve(journal: str | Path, approval: str, *, by: str, reason: str = "") ->
 
 
 def deny(journal: str | Path, approval: str, *, by: str, reason: str = "") -> Posted:
-    """Refuse the call that asked; the model is told when its run goes on. As `approve` else."""
+    """Refuse the call that asked; the model is told when its run goes on. Takes back a yes that no call has used. As `approve` else."""
     return _answer(journal, "deny", approval, by, reason)
 
 
@@ -143,14 +143,14 @@ def _answer(journal: str | Path, kind: str, approval: str, by: str, reason: str)
         if not asked:
             raise UsageError(f"No question '{approval[:80]}' is on record in {_shown(journal)}. `callgate approvals` lists what waits.")
         run = asked[0].run
-        _refuse_closed(approval, _questions(reader, run).get(approval))
+        _refuse_closed(kind, approval, _questions(reader, run).get(approval))
     return _posted(journal, kind, run, approval, by, reason)
 
 
-def _refuse_closed(approval: str, question: Question | None) -> None:
+def _refuse_closed(kind: str, approval: str, question: Question | None) -> None:
     if question is None:
         raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
-    if question.allowed is not None:
+    if question.allowed is not None and not (question.allowed and kind == "deny"):
         said = "yes" if question.allowed else "no"
         raise UsageError(f"The question '{approval[:80]}' was answered with {said} already, by {question.by[:80] or 'somebody'}.")
     if question.expires_at <= SystemClock.wall_ns():
@@ -211,6 +211,8 @@ def _reading(journal: str | Path) -> Iterator[Reader]:
     reader = open_reader(journal)
     try:
         yield reader
+    except DecodeError as error:
+        raise UsageError(f"{_shown(journal)} has an event that cannot be read: {error}. `callgate log verify` names it.") from error
     finally:
         reader.close()
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from callgate import Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError, tool
+from callgate._chain import hash_of
 from callgate._journal import open_reader
 from callgate._journal.tables import VERSION, question
 from callgate.events import Draft
@@ -106,7 +109,7 @@ def take_away(path: Path, *, replaced: bool) -> None:
         path.write_bytes(content)
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal", ".lock"], ids=["file", "log", "lock"])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", ".lock"], ids=["file", "log", "index of the log", "lock"])
 @pytest.mark.parametrize("replaced", [False, True], ids=["deleted", "replaced"])
 async def test_a_file_that_goes_away_under_a_running_engine_is_noticed_and_named(
     path: Path, ledger: Ledger, suffix: str, replaced: bool
@@ -123,6 +126,72 @@ async def test_a_file_that_goes_away_under_a_running_engine_is_noticed_and_named
         assert "deleted or replaced" in failure
         assert "make a new engine" in failure
     assert ledger.lines() == ["ann"]
+
+
+def damaged(path: Path, position: int) -> None:
+    """Let a disk have other bits in one event: no text that any program wrote."""
+    connection = apsw.Connection(str(path))
+    run = str(connection.execute("SELECT run FROM events WHERE position = ?", (position,)).get)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = path.read_bytes()
+    assert content.count(run.encode()) >= 1
+    path.write_bytes(content.replace(run.encode(), b"\xce" * len(run)))
+
+
+async def test_an_event_that_was_written_anew_with_a_hash_of_its_own_is_found_by_the_next(path: Path) -> None:
+    """Each hash covers the one before: whoever changes an event has to change all that follow."""
+    journal = SqliteJournal(path)
+    for n in range(4):
+        position = journal.append(draft(n))
+    await journal.durable(position)
+    await journal.close()
+    reader = open_reader(path)
+    second = replace(next(iter(reader.find(EventQuery(after=1, limit=1)))), body=b'{"n":9}')
+    reader.close()
+    forged = hash_of(second, second.previous, second.epoch, second.position, second.seq, second.parents)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE events SET body = ?, hash = ? WHERE position = 2", (second.body, forged))
+    connection.close()
+    reader = open_reader(path)
+    broken = reader.verify()
+    assert broken is not None
+    assert (broken.position, broken.why) == (3, "it does not follow from the event before it")
+    reader.close()
+
+
+async def test_a_file_with_other_bits_is_said_to_be_damaged_by_whoever_reads_it(path: Path) -> None:
+    """`verify` names the first bad event; nobody else shows a part of the record as if it were the whole."""
+    journal = SqliteJournal(path)
+    for n in range(6):
+        position = journal.append(draft(n, run="damaged-run" if n == 3 else "r"))
+    await journal.durable(position)
+    await journal.close()
+    damaged(path, 4)
+    reader = open_reader(path)
+    broken = reader.verify()
+    assert broken is not None
+    assert broken.position == 4
+    assert "cannot be read" in broken.why
+    with pytest.raises(UsageError, match="callgate log verify"):
+        list(reader.find(EventQuery()))
+    assert [event.seq for event in reader.find(EventQuery(after=4))] == [4, 5]
+    reader.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+async def test_a_journal_on_a_disk_that_nobody_can_write_to_is_read(path: Path) -> None:
+    journal = SqliteJournal(path)
+    await journal.durable(journal.append(draft(1)))
+    await journal.close()
+    path.parent.chmod(0o500)
+    try:
+        reader = open_reader(path)
+        assert [event.run for event in reader.find(EventQuery())] == ["r"]
+        assert reader.verify() is None
+        reader.close()
+    finally:
+        path.parent.chmod(0o700)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")

@@ -176,6 +176,21 @@ async def test_a_secret_is_not_kept_wherever_a_piece_ends(tmp_path: Path, work: 
     assert b"hunter2" not in (tmp_path / "m.db").read_bytes()
 
 
+async def test_a_secret_in_the_name_of_a_file_is_not_kept_for_searches_either(tmp_path: Path, work: Path) -> None:
+    """A memory holds no secret that a redactor knows; the search finds the file all the same."""
+    (work / "hunter2.txt").write_text("zebra")
+    (work / "other.txt").write_text("zebra")
+    memory = Memory(tmp_path / "m.db")
+    async with Engine(workspace_tools(index=memory.index), memory=memory, redactor=Hidden()) as engine:
+        for _ in range(2):
+            found_by_search = (await make(engine, work, "grep_files", pattern="zebra")).structured
+            assert isinstance(found_by_search, dict)
+            assert len(found_by_search["matches"]) == 2
+            assert await memory.settled()
+        assert memory.status().indexed == 1
+    assert b"hunter2" not in (tmp_path / "m.db").read_bytes()
+
+
 async def test_what_a_redactor_watched_over_is_not_read_again_without_it(tmp_path: Path, work: Path) -> None:
     """Another engine on the same memory, a look into it, a rebuild: none of them keeps what the first would have hidden."""
     journal, place = tmp_path / "j.db", tmp_path / "m.db"

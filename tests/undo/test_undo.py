@@ -65,6 +65,22 @@ def test_a_command_is_undone_whatever_it_did(bench: Bench) -> None:
     assert facts(bench.root) == after
 
 
+def test_folders_in_folders_are_undone_however_many_there_are(bench: Bench) -> None:
+    """Absence is restored, whatever a tool made; each folder is looked into once."""
+    bench.command(f"mkdir -p {'d/' * 400}")
+    bench.shadow.undo("last")
+    assert os.listdir(bench.root) == ["in.txt"]
+
+
+def test_a_checkpoint_after_which_nothing_was_changed_is_known_and_there_is_nothing_to_undo(bench: Bench) -> None:
+    """A checkpoint is a name for a moment, also for the present one."""
+    bench.write("in.txt", "written")
+    bench.shadow.checkpoint("now")
+    before = facts(bench.root)
+    assert bench.shadow.undo("now").paths == ()
+    assert facts(bench.root) == before
+
+
 def test_a_file_that_somebody_changed_since_is_not_touched(bench: Bench) -> None:
     """Refuses on outside edits: names the path, what it expected and what it found."""
     uid = bench.write("in.txt", "written")

@@ -66,15 +66,23 @@ def _old(where: str, version: int) -> UsageError:
     )
 
 
+def _unwritable(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path} cannot be written to: {why}. Check its rights, and the disk.")
+
+
 @contextmanager
 def _in_file(path: Path) -> Iterator[Outside]:
     import apsw
 
     from callgate._journal.lockfile import LockFile
-    from callgate._journal.sqlite import MachineTime, SqliteReader
+    from callgate._journal.sqlite import MachineTime
+    from callgate._journal.sqlite_reader import SqliteReader
 
     SqliteReader(path).close()  # refuses what is no journal, in its own words
-    lock = LockFile(path.resolve())
+    try:
+        lock = LockFile(path.resolve())
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_timeout(30_000)
@@ -88,7 +96,7 @@ def _in_file(path: Path) -> Iterator[Outside]:
 
         yield Outside(ask, MachineTime(lock))
     except apsw.Error as error:
-        raise UsageError(f"{path} cannot be written to: {error}. Check its rights, and the disk.") from error
+        raise _unwritable(path, str(error)) from error
     finally:
         connection.close()
         lock.close()

@@ -46,7 +46,7 @@ def open_reader(where: str | Path) -> Reader:
         from callgate._journal.postgres import PostgresReader
 
         return PostgresReader(str(where))
-    from callgate._journal.sqlite import SqliteReader
+    from callgate._journal.sqlite_reader import SqliteReader
 
     return SqliteReader(where)
 

@@ -5,14 +5,15 @@ The same in every store, so that a record can be moved and still be checked. Kno
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from callgate._chain import hash_of, is_as_written
 from callgate._json import canonical
+from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import CallFacts, facts_of, merged
 
@@ -30,6 +31,10 @@ class Broken(Struct, frozen=True):
 
     position: int
     why: str
+
+
+class Unreadable(UsageError):
+    """Something is stored that cannot be read as an event: the disk or somebody else changed the file."""
 
 
 def row_of(event: Event) -> tuple[Value, ...]:
@@ -76,16 +81,8 @@ def calls_of(events: Iterable[Event]) -> list[tuple[str, str, str, int]]:
 
 def chain(event: Event, previous: str, *, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> Event:
     """The event in its place, chained to the one before and written in this epoch."""
-    hash = _hash(event, previous, epoch, position, seq, parents)
+    hash = hash_of(event, previous, epoch, position, seq, parents)
     return msgspec.structs.replace(event, position=position, seq=seq, parents=parents, previous=previous, epoch=epoch, hash=hash)
-
-
-def _hash(event: Event, previous: str, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> str:
-    head = (position, event.run, seq, event.kind, event.call, event.attempt, parents, event.at_ns)
-    digest = hashlib.sha256(previous.encode())
-    digest.update(canonical((*head, repr(event.mono), epoch, event.version, len(event.body))))
-    digest.update(event.body)
-    return digest.hexdigest()
 
 
 def verify(events: Iterable[Event], *, before: Event | None = None) -> Broken | None:
@@ -97,13 +94,16 @@ def verify(events: Iterable[Event], *, before: Event | None = None) -> Broken | 
     """
     previous, expected = (before.hash, before.position + 1) if before is not None else (GENESIS, 1)
     seqs: dict[str, int] = {}
-    for event in events:
-        seq = seqs.get(event.run, 0 if before is None else event.seq - 1) + 1
-        seqs[event.run] = seq
-        why = _fault(event, previous, expected, seq)
-        if why:
-            return Broken(event.position, why)
-        previous, expected = event.hash, event.position + 1
+    try:
+        for event in events:
+            seq = seqs.get(event.run, 0 if before is None else event.seq - 1) + 1
+            seqs[event.run] = seq
+            why = _fault(event, previous, expected, seq)
+            if why:
+                return Broken(event.position, why)
+            previous, expected = event.hash, event.position + 1
+    except Unreadable as error:
+        return Broken(expected, f"it cannot be read: {error.__cause__}")
     return None
 
 
@@ -116,6 +116,6 @@ def _fault(event: Event, previous: str, expected: int, seq: int) -> str:
         return "it names a cause that came after it"
     if event.previous != previous:
         return "it does not follow from the event before it"
-    if event.hash != _hash(event, previous, event.epoch, event.position, event.seq, event.parents):
+    if not event.hash or not is_as_written(event):
         return "its content was changed"
     return ""

@@ -21,26 +21,25 @@ from callgate._journal.commits import Commits
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
 from callgate._journal.lockfile import LockFile
 from callgate._journal.placing import Tail
-from callgate._journal.reading import narrowed, verified
-from callgate._journal.rows import Broken, Value, calls_of, causes_of, event_of, row_of
+from callgate._journal.reading import verified
+from callgate._journal.rows import Broken, Value, calls_of, causes_of, row_of
+from callgate._journal.sqlite_reader import BUSY_MS, FIRST_WITH_FINDING_TABLES, found, known_version
 from callgate._journal.stored import StoredJournal
-from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations, question
+from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Event
 from callgate.protocols import JournalStatus, Letter
-from callgate.queries import EventQuery, select
+from callgate.queries import EventQuery
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["MachineTime", "SqliteJournal", "SqliteReader"]
+__all__ = ["MachineTime", "SqliteJournal"]
 
 _SAFE_SQLITE: Final = (3, 51, 3)
 """Older ones can corrupt a write-ahead log that two connections use at once."""
-_FIRST_WITH_FINDING_TABLES: Final = 2
-_BUSY_MS: Final = 5_000
 _TURN_MS: Final = 30_000
 """How long a commit waits for other engines' commits; one that was stopped in the middle of one holds all others up."""
 _PROMISES: Final = {
@@ -108,12 +107,12 @@ class SqliteJournal(StoredJournal):
 
     def _stored(self, query: EventQuery) -> list[Event]:
         with self._reading:
-            return list(_found(self._reader, query))
+            return list(found(self._reader, query))
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
         """The first event that does not hold, or None; of the last `tail` events only, if given."""
         with self._reading:
-            return verified(lambda query: _found(self._reader, query), tail)
+            return verified(lambda query: found(self._reader, query), tail)
 
     def status(self) -> JournalStatus:
         return self._commits.status("sqlite", self.strength, _PROMISES[self.strength])
@@ -155,6 +154,7 @@ class _Store:
         self._path = path
         self._connection = connection
         self._files = {path: _identity(os.stat(path)), lock.path: lock.identity}
+        self._beside = {Path(f"{path}-wal"), Path(f"{path}-shm")}
         self._seen = -1
 
     @contextmanager
@@ -190,7 +190,6 @@ class _Store:
 
     def _check_files(self) -> None:
         """Whether what was just committed is in the file that has the name: before it is reported as kept."""
-        wal = Path(f"{self._path}-wal")
         for path, identity in self._files.items():
             try:
                 same = _identity(os.stat(path)) == identity
@@ -201,49 +200,11 @@ class _Store:
                     f"{path} was deleted or replaced while it was open. Nothing more is recorded by this engine, and what it recorded"
                     " last may be lost. Put the file back or take another one, then make a new engine."
                 )
-        if wal not in self._files:
-            self._files[wal] = _identity(os.stat(wal))
+        for path in self._beside - self._files.keys():  # a first commit makes them
+            self._files[path] = _identity(os.stat(path))
 
     def close(self) -> None:
         self._connection.close()
-
-
-class SqliteReader:
-    """A `Reader` of a file; one of an older version is read as it is.
-
-    Raises:
-        UsageError: There is no journal at `path`.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        import apsw
-
-        if not Path(path).is_file():
-            raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
-        try:
-            self._connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-            self._connection.set_busy_timeout(_BUSY_MS)
-            self._version = _known_version(self._connection, Path(path))
-            if self._version == 0:
-                raise UsageError(f"{path} is no journal: it is an empty database. Give the file that a run wrote, with --journal.")
-        except apsw.Error as error:
-            raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
-
-    def find(self, query: EventQuery) -> Iterator[Event]:
-        if query.derived and self._version < _FIRST_WITH_FINDING_TABLES:
-            return iter(select(_found(self._connection, EventQuery()), query))
-        return _found(self._connection, query)
-
-    def verify(self, *, tail: int | None = None) -> Broken | None:
-        return verified(self.find, tail)
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def _found(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:
-    sql, values = question(query)
-    return narrowed(map(event_of, connection.execute(sql, values)), query)
 
 
 def _insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
@@ -265,7 +226,7 @@ def _connected(path: Path, synchronous: str) -> apsw.Connection:
             f"SQLite {apsw.sqlite_lib_version()} can corrupt a journal; {'.'.join(map(str, _SAFE_SQLITE))} is the oldest that is safe."
         )
     connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(_BUSY_MS)
+    connection.set_busy_timeout(BUSY_MS)
     for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement that gives a row ends the call
         connection.execute(f"PRAGMA {pragma}")
     return connection
@@ -277,26 +238,30 @@ def _prepared(path: Path, synchronous: str) -> apsw.Connection:
 
     try:
         connection = _connected(path, synchronous)
-        version = _known_version(connection, path)
+        version = known_version(connection, path)
         if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").get:
-            version = _known_version(connection, path)  # another engine may have made it just now
+            version = known_version(connection, path)  # another engine may have made it just now
             if version == 0:
                 raise UsageError(f"{path} is a database, but no journal. Give another file.")
         if version < VERSION:
             _migrate(connection, path)
     except apsw.Error as error:
-        raise UsageError(f"{path} cannot be used as a journal: {error}. Give another file.") from error
+        raise _unusable(path, error) from error
     return connection
+
+
+def _unusable(path: Path, error: Exception) -> UsageError:
+    return UsageError(f"{path} cannot be used as a journal: {error}. Give another file.")
 
 
 def _migrate(connection: apsw.Connection, path: Path) -> None:
     """Bring the tables to our version; one engine at a time."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for number, statements in migrations(SQLITE, _known_version(connection, path)):
+        for number, statements in migrations(SQLITE, known_version(connection, path)):
             for statement in statements:
                 connection.execute(statement)
-            if number == _FIRST_WITH_FINDING_TABLES:
+            if number == FIRST_WITH_FINDING_TABLES:
                 _fill(connection)
             connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
@@ -309,16 +274,9 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
 def _fill(connection: apsw.Connection) -> None:
     """Make the tables that only serve to find things from the events that are there."""
     position = 0
-    while page := list(_found(connection, EventQuery(after=position, limit=5_000))):
+    while page := list(found(connection, EventQuery(after=position, limit=5_000))):
         _insert_finding(connection, page)
         position = page[-1].position
-
-
-def _known_version(connection: apsw.Connection, path: Path) -> int:
-    version = int(connection.execute("PRAGMA user_version").get)
-    if version > VERSION:
-        raise UsageError(f"{path} was written by a newer callgate (journal version {version}; this one knows {VERSION}). Upgrade callgate.")
-    return version
 
 
 def _tail(connection: apsw.Connection) -> Tail:
@@ -333,7 +291,9 @@ def _next_number(connection: apsw.Connection, path: Path) -> int:
     try:
         return int(connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).get)
     except apsw.BusyError as error:
-        raise UsageError(_held_up(path, _BUSY_MS)) from error
+        raise UsageError(_held_up(path, BUSY_MS)) from error
+    except apsw.Error as error:
+        raise _unusable(path, error) from error
 
 
 def _held_up(path: Path, waited_ms: int) -> str:

@@ -62,6 +62,8 @@ class Flight(Struct, kw_only=True, eq=False):
     """Whether the tool's code may have been entered."""
     unfinished: Unfinished | None = None
     """What another engine left of it, where a run that was cut off is resumed."""
+    stopped: str = ""
+    """Why this call is to end its message, though its conversation goes on; empty: it is not."""
     doubtful: bool = False
     """Whether it may have taken effect before this engine took it up, and nobody knows."""
     doubt: Doubt | None = None

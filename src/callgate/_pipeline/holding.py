@@ -146,33 +146,42 @@ class Holding:
                 if letter.target.rsplit("/", 2)[0] != letter.run:
                     raise UsageError(f"The approval '{letter.target[:80]}' is none of this run's.")
                 question = self._desk.closing(letter.target)
+                if question.allowed and letter.kind == "approve":
+                    raise UsageError(f"It was answered with yes already, by {question.by[:80] or 'somebody'}.")
                 cause = self._record("inbox.taken", letter, said)
                 self._desk.answered(question, allow=letter.kind == "approve", by=letter.actor, cause=cause)
                 return
-            conversations = self._affected(letter)
+            conversations, flights = self._affected(letter)
             self._record("inbox.taken", letter, said)
+            why = f"{_ENDS[letter.kind]} from another process: {said}"
             for conversation in conversations:
                 end = self._control.kill if letter.kind == "kill" else self._control.stop
-                end(conversation, f"{_ENDS[letter.kind]} from another process: {said}")
+                end(conversation, why)
+            for flight in flights:
+                flight.stopped = why
+                if letter.kind == "kill":
+                    flight.kill.fire(why)
         except UsageError as refused:
             self._record("inbox.refused", letter, str(refused))
         except RecordFailed as error:
             log.error("%s", error)
 
-    def _affected(self, letter: Letter) -> set[str]:
-        """The conversations in which something of the run is at work.
+    def _affected(self, letter: Letter) -> tuple[set[str], list[Flight]]:
+        """The conversations that are the run's alone, and what else of it is under way.
 
         Raises:
-            UsageError: There are none, or it is not known what is wanted.
+            UsageError: There is nothing, or it is not known what is wanted.
         """
         if letter.kind not in _ENDS:
             raise UsageError(f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*_ANSWERS, *_ENDS))}.")
         work = self._work.get(letter.run)
-        at_work = set(work.conversations) if work is not None else set()
-        found = at_work | {flight.scope.conversation for flight in self._running() if flight.scope.run == letter.run}
-        if not found:
+        running = list(self._running())
+        shared = {"", *(flight.scope.conversation for flight in running if flight.scope.run != letter.run)}
+        mine = [flight for flight in running if flight.scope.run == letter.run]
+        conversations = (work.conversations if work is not None else set()) | ({flight.scope.conversation for flight in mine} - shared)
+        if not (conversations or mine):
             raise UsageError("Nothing of the run was at work.")
-        return found
+        return conversations, [flight for flight in mine if flight.scope.conversation not in conversations]
 
     def _record(self, kind: str, letter: Letter, reason: str) -> int:
         details = {"wanted": clean(letter.kind)[:40], "by": clean(letter.actor), "at_ns": letter.at_ns}

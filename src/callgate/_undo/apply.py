@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -34,11 +35,12 @@ def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tup
     """What has to be done, what cannot be, and folders that stay because they hold more. Keeps what is there now."""
     ready, conflicts, stay = list[Ready](), list[Conflict](), list[str]()
     targets = {move.path: move.target for move in moves}
-    for move in moves:
+    emptied: dict[str, bool] = {}
+    for move in sorted(moves, key=lambda move: move.path.count("/"), reverse=True):  # so that no look into a folder goes deep
         now = sees(root, move.path, lambda data: objects.put("blob", data), limit)[1]
         if same(now, move.target) and (now == move.target or now != move.expected):
             continue  # somebody put it back; what the call itself wrote with the same bytes still has the call's time
-        if now.kind == "directory" and move.target.kind != "directory" and not _emptied(root, move.path, targets):
+        if now.kind == "directory" and move.target.kind != "directory" and not _emptied(root, move.path, targets, emptied):
             if move.target.kind == "absent":
                 stay.append(move.path)
             else:
@@ -51,7 +53,8 @@ def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tup
             conflicts.append(found)
         else:
             ready.append(Ready(move=move, now=now))
-    return ready, conflicts, stay
+    place = {move.path: number for number, move in enumerate(moves)}
+    return sorted(ready, key=lambda one: place[one.move.path]), conflicts, stay
 
 
 def _fault(root: int, move: Move, now: State, targets: dict[str, State], objects: Objects) -> Conflict | None:
@@ -70,22 +73,23 @@ def _fault(root: int, move: Move, now: State, targets: dict[str, State], objects
     return None
 
 
-def _emptied(root: int, path: str, targets: dict[str, State]) -> bool:
-    """Whether everything in this folder is going."""
+def _emptied(root: int, path: str, targets: dict[str, State], known: dict[str, bool]) -> bool:
+    """Whether everything in this folder is going; `known`: of which folders that is known, so that none is looked into twice."""
+    if path not in known:
+        known[path] = _all_go(root, path, targets, known)
+    return known[path]
+
+
+def _all_go(root: int, path: str, targets: dict[str, State], known: dict[str, bool]) -> bool:
     try:
         with opened_parent(root, f"{path}/x") as (folder, _):
             names = os.listdir(folder)
+            folders = {name for name in names if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)}
     except OSError:
         return False
-    gone = State()
-    for name in names:
-        below = f"{path}/{name}"
-        if targets.get(below, State(kind="special")) != gone:
-            return False
-        with opened_parent(root, below) as (folder, last):
-            if look(folder, last, lambda _: "", 0)[1].kind == "directory" and not _emptied(root, below, targets):
-                return False
-    return True
+    if any(targets.get(f"{path}/{name}", State(kind="special")) != State() for name in names):
+        return False
+    return all(_emptied(root, f"{path}/{name}", targets, known) for name in folders)
 
 
 def _has_folder(root: int, path: str, targets: dict[str, State]) -> bool:

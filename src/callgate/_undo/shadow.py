@@ -111,6 +111,8 @@ class Shadow:
         for found in tries:
             if found:
                 return frozenset(one.id for one in found)
+        if self.checkpoints.get(words) is not None:
+            return frozenset()  # no call has changed anything since
         ending = {one.call.uid: one for one in calls if one.call.uid.endswith(f"/{words.lstrip('/')}")}
         if len(ending) == 1:
             return frozenset(one.id for one in calls if one.call.uid in ending)

@@ -124,14 +124,20 @@ def recall(journal: Record, blobs: Blobs, run: str, *, see: Callable[[Event, Rec
         see: Told each event of the loop, with the run as it was before it.
 
     Raises:
-        UsageError: The record has no such run, or a part of it is gone.
+        UsageError: The record has no such run, or a part of it is gone or damaged.
     """
-    segments = _segments(journal, blobs, run)
-    history = History()
-    for segment in segments[:-1]:
-        history = _Reading(blobs, history).whole(segment).history
-    recalled = _Reading(blobs, history, see).whole(segments[-1])
-    recalled.unfinished = unfinished_calls(segments[-1])
+    try:
+        segments = _segments(journal, blobs, run)
+        history = History()
+        for segment in segments[:-1]:
+            history = _Reading(blobs, history).whole(segment).history
+        recalled = _Reading(blobs, history, see).whole(segments[-1])
+        recalled.unfinished = unfinished_calls(segments[-1])
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"The record of run '{run[:80]}' is not of the shape that it should have: {error}. `callgate log verify` names the first event"
+            " that does not hold."
+        ) from error
     return recalled
 
 

@@ -30,7 +30,7 @@ _DO: dict[str, Callable[..., Posted]] = {"approve": inbox.approve, "deny": inbox
 _DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
 _LATER = {
     "approve": "The call runs when it is handed in again, or its run goes on",
-    "deny": "The call is refused when it is handed in again, or its run goes on",
+    "deny": "The call does not run: handed in again it asks anew, and a model is told when its run goes on",
     "stop": "It stops as soon as somebody goes on with it",
     "kill": "It ends as soon as somebody goes on with it",
 }

@@ -39,7 +39,9 @@ class Chores:
         stopped: Callable[[], bool],
         wake: Callable[[], None],
     ) -> None:
-        self.index = WorkspaceIndex(database, ledger, self._index_wanted, most_workspaces=limits.indexed_workspaces)
+        self.index = WorkspaceIndex(
+            database, ledger, self._index_wanted, most_workspaces=limits.indexed_workspaces, secret=files.has_secret_name
+        )
         self.failure = ""
         self._ledger = ledger
         self._files = files

@@ -122,7 +122,7 @@ class Files:
 
     def _readable(self, workspace: Workspace, path: str) -> tuple[str, str]:
         """The text and its stamp; empty where the file is none that is remembered."""
-        if workspace.protected(path) or workspace.ignored(path) or without_secrets(self.redactor, path) != path:
+        if workspace.protected(path) or workspace.ignored(path) or self.has_secret_name(path):
             return "", ""
         try:
             stamp = stamp_of(workspace.stat(path))
@@ -130,6 +130,10 @@ class Files:
         except PathRefused:
             return "", ""
         return ("", "") if is_binary(data) else (decoded(data)[0], stamp)
+
+    def has_secret_name(self, path: str) -> bool:
+        """Whether the redactor would take something out of the path."""
+        return without_secrets(self.redactor, path) != path
 
     def is_current(self, passage: Passage) -> bool:
         """Whether the file is still in the state that the passage is of."""

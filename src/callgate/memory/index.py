@@ -66,15 +66,23 @@ class WorkspaceIndex:
 
     Args:
         wanted: Told the folder and the paths that a search found outdated; None for paths: all of it.
+        secret: Whether a file's name has something in it that may not be kept: it is read as one that is unknown.
     """
 
     def __init__(
-        self, database: Database, ledger: Ledger, wanted: Callable[[str, list[str] | None], None], *, most_workspaces: int
+        self,
+        database: Database,
+        ledger: Ledger,
+        wanted: Callable[[str, list[str] | None], None],
+        *,
+        most_workspaces: int,
+        secret: Callable[[str], bool],
     ) -> None:
         self._database = database
         self._most_workspaces = most_workspaces
         self._ledger = ledger
         self._wanted = wanted
+        self._secret = secret
 
     # Searching
 
@@ -109,7 +117,9 @@ class WorkspaceIndex:
             with self._database.reading() as connection:
                 known = _known(connection, root)
             stale, gone = _outdated(workspace, known, ("",) if paths is None else tuple(paths))
-            self._forget(root, gone)
+            hidden = {path for path in stale if self._secret(path)}
+            self._forget(root, [*gone, *(hidden & known.keys())])
+            stale = [path for path in stale if path not in hidden]
             for at in range(0, max(1, len(stale)), _AT_ONCE):
                 if stopped():
                     return

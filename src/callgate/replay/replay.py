@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from callgate._chain import is_as_written
 from callgate._json import canonical
 from callgate._pipeline.record import clean
 from callgate.agent.recall import Recalled, recall
@@ -151,7 +152,7 @@ def _bare(blobs: Blobs, run: str, events: list[Event]) -> Replay:
         results=tuple(call.result for call in calls if call.result is not None and not call.parent),
         signals=(),
         end=End(),
-        differences=(),
+        differences=_altered(events),
         gaps=_missing(calls, blobs),
         answers=_answers(events),
     )
@@ -159,12 +160,10 @@ def _bare(blobs: Blobs, run: str, events: list[Event]) -> Replay:
 
 def _agents(source: _Reading, blobs: Blobs, run: str, events: list[Event]) -> Replay:
     watch = _Watch(blobs)
-    try:
-        recalled = recall(source, blobs, run, see=watch.see)
-        calls, end = calls_of(events), _end(events, blobs)
-    except msgspec.DecodeError as error:
-        raise UsageError(f"The record of run '{run[:80]}' is not of the shape that it should have: {error}.") from error
+    recalled = recall(source, blobs, run, see=watch.see)
+    calls, end = calls_of(events), _end(events, blobs)
     text = recalled.texts[-1] if recalled.texts else ""
+    differences = (*watch.differences, *_unended(events, blobs), *_other_text(events, text, blobs))
     return Replay(
         run=run,
         began=recalled.began,
@@ -174,7 +173,7 @@ def _agents(source: _Reading, blobs: Blobs, run: str, events: list[Event]) -> Re
         results=tuple(recalled.results),
         signals=tuple(recalled.signals),
         end=msgspec.structs.replace(end, text=text) if end.status == "completed" else end,
-        differences=(*watch.differences, *_unended(events, blobs), *_other_text(events, text, blobs)),
+        differences=differences or _altered(events),
         gaps=(*watch.gaps, *_missing(calls, blobs)),
         answers=_answers(events),
     )
@@ -244,6 +243,18 @@ def _unended(events: list[Event], blobs: Blobs) -> list[Difference]:
                 if uid and uid not in ended
             ]
     return found
+
+
+def _altered(events: list[Event]) -> tuple[Difference, ...]:
+    """The first event whose content is not what was written, for what no later event says otherwise."""
+    for event in events:
+        if not is_as_written(event):
+            return (
+                Difference(
+                    position=event.position, what=f"the content of {event.kind}", recorded=f"hash {event.hash[:12]}", rebuilt="another"
+                ),
+            )
+    return ()
 
 
 def _end(events: list[Event], blobs: Blobs) -> End:

@@ -1,0 +1,99 @@
+"""Events in an SQLite file, for reading: beside whoever writes, of an older version too, and from a disk that nobody can write to.
+
+What cannot be read as an event is `Unreadable`, so that a damaged file is said and not guessed at. Never writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import DecodeError
+
+from callgate._journal.reading import narrowed, verified
+from callgate._journal.rows import Broken, Unreadable, Value, event_of
+from callgate._journal.tables import VERSION, question
+from callgate.errors import UsageError
+from callgate.events import Event
+from callgate.queries import EventQuery, select
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "found", "known_version"]
+
+FIRST_WITH_FINDING_TABLES: Final = 2
+BUSY_MS: Final = 5_000
+
+
+class SqliteReader:
+    """A `Reader` of a file; one of an older version is read as it is.
+
+    Raises:
+        UsageError: There is no journal at `path`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        import apsw
+
+        if not Path(path).is_file():
+            raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
+        try:
+            self._connection, self._version = _beside_writers(Path(path))
+            if self._version == 0:
+                raise UsageError(f"{path} is no journal: it is an empty database. Give the file that a run wrote, with --journal.")
+        except apsw.Error as error:
+            raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
+
+    def find(self, query: EventQuery) -> Iterator[Event]:
+        if query.derived and self._version < FIRST_WITH_FINDING_TABLES:
+            return iter(select(found(self._connection, EventQuery()), query))
+        return found(self._connection, query)
+
+    def verify(self, *, tail: int | None = None) -> Broken | None:
+        return verified(self.find, tail)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _beside_writers(path: Path) -> tuple[apsw.Connection, int]:
+    """A connection for reading, and the journal's version."""
+    import apsw
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(BUSY_MS)
+    try:
+        return connection, known_version(connection, path)
+    except apsw.CantOpenError:
+        connection.close()
+        if Path(f"{path}-wal").exists() or os.access(path.absolute().parent, os.W_OK):
+            raise
+    kept = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    return kept, known_version(kept, path)  # on a disk that nobody can write to, there is nobody beside us
+
+
+def found(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:
+    return narrowed(_read(connection, *question(query)), query)
+
+
+def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Iterator[Event]:
+    import apsw
+
+    try:
+        for row in connection.execute(sql, values):
+            yield event_of(row)
+    except (apsw.SQLError, apsw.CorruptError, apsw.IOError, apsw.NotADBError, DecodeError, UnicodeError) as error:
+        raise Unreadable(
+            f"{connection.filename} cannot be read further: {error}. Its disk or somebody else has changed it: take a copy from before."
+            " `callgate log verify` says how far it holds."
+        ) from error
+
+
+def known_version(connection: apsw.Connection, path: Path) -> int:
+    version = int(connection.execute("PRAGMA user_version").get)
+    if version > VERSION:
+        raise UsageError(f"{path} was written by a newer callgate (journal version {version}; this one knows {VERSION}). Upgrade callgate.")
+    return version
