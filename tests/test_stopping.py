@@ -130,6 +130,34 @@ async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_mess
         assert bodies(engine, "call.aborted")[0]["details"] == {"status": "ok", "attempts": 1, "error": None}
 
 
+def test_an_event_loop_that_ends_ends_the_calls_that_are_left_in_it() -> None:
+    """DESIGN: every call has one end, also where the host forgets it in a task and its loop stops."""
+    cleaned: list[str] = []
+    engines: list[Engine] = []
+
+    @tool(effect="none")
+    async def wait() -> str:
+        """Wait for ever."""
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("tidied up")
+        return "never"
+
+    async def host() -> None:
+        engines.append(Engine([wait], run="r"))
+        forgotten.append(asyncio.ensure_future(engines[0].call(RawCall(name="wait"))))
+        await entered.wait()
+
+    entered = asyncio.Event()
+    forgotten: list[asyncio.Future[object]] = []
+    asyncio.run(host())
+    assert cleaned == ["tidied up"]
+    assert [event.kind for event in engines[0].journal.read()][-1] == "call.aborted"
+    assert forgotten[0].cancelled()
+
+
 async def test_errors_in_a_row_are_counted_until_a_success_or_a_restart() -> None:
     @tool(effect="none")
     async def look(at: str) -> dict[str, str]:

@@ -58,6 +58,7 @@ def expire(journal: Stored, run: str = "order") -> None:
         import apsw
 
         with apsw.Connection(str(journal.path)) as connection:
+            connection.set_busy_timeout(30_000)
             connection.execute(sql)
         return
     with journal._place.connect() as connection:

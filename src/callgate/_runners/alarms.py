@@ -28,9 +28,10 @@ class Alarm(Struct, eq=False):
 class Alarms:
     """The alarms of one runner, on one event loop."""
 
-    __slots__ = ("_heap", "_number", "_off", "_timer")
+    __slots__ = ("_heap", "_loop", "_number", "_off", "_timer")
 
     def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._heap: list[tuple[float, int, Alarm]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._number = 0
@@ -38,7 +39,9 @@ class Alarms:
 
     def set(self, delay_s: float, ring: Callable[[], None]) -> Alarm:
         """Call `ring` after so many seconds, in a context of nobody's."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:  # kept: a loop that has stopped cancels what is left in it without running
+            loop = self._loop = asyncio.get_running_loop()
         alarm, when = Alarm(ring), loop.time() + delay_s
         self._number += 1
         heappush(self._heap, (when, self._number, alarm))
