@@ -2,7 +2,7 @@
 # make test    every test
 # make check   style, types, layers
 # make bench   the measurements
-# make faults  runs killed at every moment, and resumed
+# make faults  runs killed at every moment and at any, and resumed; any history of calls and runs
 # Each sets up .venv by itself.
 
 PYTHON ?= python3
@@ -35,6 +35,8 @@ bench: $(VENV)/ready
 
 faults: $(VENV)/ready
 	$(BIN)/python -m tests.recovery.table
+	$(BIN)/python -m tests.recovery.random_kills
+	$(BIN)/python -m tests.recovery.histories
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

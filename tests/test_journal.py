@@ -15,8 +15,10 @@ import pytest
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, UsageError, tool
 from callgate._journal import open_reader
-from callgate.events import KINDS, Draft
+from callgate.events import KINDS, TERMINAL, Draft
+from callgate.protocols import Ask, Deny, Verdict
 from callgate.queries import EventQuery
+from callgate.route import ValidatedCall
 from tests.door import bodies, call, said
 from tests.ledger import Ledger
 
@@ -171,6 +173,34 @@ async def test_a_result_is_on_disk_before_it_is_shown(tmp_path: Path) -> None:
         reader = open_reader(path)
         assert [event.kind for event in reader.find(EventQuery())][-1] == "call.completed"
         reader.close()
+
+
+class Asks:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question="Really?") if call.arguments["to"] == "ann" else Deny(reason="no")
+
+
+async def test_a_refusal_and_a_question_are_on_disk_before_they_are_told(tmp_path: Path) -> None:
+    """Told means kept: or a name that somebody was told, of a call or of a question, would be another one's after a crash."""
+    path = tmp_path / "journal.db"
+
+    def written() -> list[str]:
+        reader = open_reader(path)
+        kinds = [event.kind for event in reader.find(EventQuery()) if event.kind in TERMINAL]
+        reader.close()
+        return kinds
+
+    async with Engine([pay], policies=[Asks()], journal=SqliteJournal(path)) as engine:
+        await engine.call(call("pay", to="ann"))
+        assert written() == ["call.suspended"]
+        await engine.call(call("pay", to="bob"))
+        assert written() == ["call.suspended", "call.completed"]
+        await engine.call(call("nobody"))
+        assert written() == ["call.suspended", "call.completed", "call.completed"]
+        await engine.call_many([call("pay", to="bob"), call("pay", to="ann", id="2")])
+        assert written()[3:] == ["call.completed", "call.suspended"]
+        await engine.call_many([call("pay", to="bob"), call("")])
+        assert len(written()) == 7
 
 
 async def test_a_result_that_cannot_be_kept_is_not_told_as_a_success(tmp_path: Path, ledger: Ledger) -> None:

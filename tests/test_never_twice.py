@@ -302,6 +302,27 @@ async def test_a_tool_that_can_verify_decides(happened: bool | None, effects: in
         assert again.text == "paid before"
 
 
+async def test_a_call_that_verify_has_answered_is_known_again_by_its_key(tmp_path: Path, ledger: Ledger) -> None:
+    """ "Same call again?": the stored result, in this engine and in the next one; never a second start."""
+    path, scope = tmp_path / "journal.db", Scope(run="order-1")
+
+    def verify(arguments: dict[str, object], key: str) -> Verified:
+        return Verified(happened=True, result="paid before")
+
+    hanging = paying(ledger, asyncio.Event(), verify)
+    async with Engine([hanging], journal=SqliteJournal(path), timeout_s=0.05, clock=ManualClock()) as engine:
+        assert (await said(engine, call("pay", id="a", to="ann", amount=5), scope)).status == "unknown"
+        first = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
+        again = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
+    async with Engine([hanging], journal=SqliteJournal(path), timeout_s=0.05, clock=ManualClock()) as engine:
+        later = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
+        conflict = await said(engine, call("pay", key="k", to="bob", amount=5), scope)
+    assert [one.text for one in (first, again, later)] == ["paid before"] * 3
+    assert [one.metadata.replayed for one in (first, again, later)] == [False, True, True]
+    assert conflict.code == "idempotency_conflict"
+    assert ledger.lines() == ["ann 5"]
+
+
 async def test_a_new_engine_on_the_same_journal_gives_the_stored_result(tmp_path: Path, ledger: Ledger) -> None:
     path = tmp_path / "journal.db"
     scope = Scope(run="order-1")

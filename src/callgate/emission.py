@@ -46,6 +46,7 @@ class Route(Protocol):
     def not_started(self, flight: Flight, why: str) -> Outcome: ...
     def refused(self, flight: Flight, error: CallFailed) -> Outcome: ...
     def note(self, kind: str, uids: list[str], reason: str) -> None: ...
+    async def kept(self, position: int) -> None: ...
 
 
 class _Slot(Struct, eq=False):
@@ -155,7 +156,7 @@ class Emission:
             if isinstance(slot.outcome, Aborted):
                 return await self._abort(f"its message was ended by another call ({slot.outcome.reason})")
         try:
-            return await self._finish()
+            return await self._told(await self._finish())
         except asyncio.CancelledError:
             await self._end_all("the caller was cancelled")
             raise
@@ -264,13 +265,18 @@ class Emission:
 
     async def _abort(self, why: str) -> list[Outcome]:
         await self._end_all(why)
-        return self._outcomes()
+        return await self._told(self._outcomes())
 
     def _end_rest(self, why: str, slots: list[_Slot]) -> None:
         """Give each of these that has not come to an end of its own one that says so."""
         for slot in slots:
             if slot.outcome is None and not slot.flight.ended:
                 slot.outcome = self._route.not_started(slot.flight, why)
+
+    async def _told(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """The outcomes, once all of them are on disk: results are by now, refusals and questions need not be."""
+        await self._route.kept(max((slot.flight.last for slot in self._slots), default=0))
+        return outcomes
 
     def _outcomes(self) -> list[Outcome]:
         return [slot.outcome for slot in self._slots if slot.outcome is not None]

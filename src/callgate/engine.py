@@ -183,7 +183,10 @@ class Engine:
         try:
             flight = self._entrance.admit(raw, scope, kill)
             call = self.prepare(flight)
-            return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+            outcome = await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+            if self._survives:
+                await self.kept(flight.last)
+            return outcome
         finally:
             if unlink is not None:
                 unlink()
@@ -371,6 +374,12 @@ class Engine:
             RecordFailed: The journal did not take it.
         """
         return self._ground.writer.write(Draft(kind=kind, run=run, body=body, parents=parents))
+
+    async def kept(self, position: int) -> None:
+        """Wait until what is told next is on disk, where the record survives; what cannot be kept any more is told all the same."""
+        if self._survives:
+            with suppress(RecordFailed):
+                await self._ground.writer.durable(position)
 
     def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
         """End a call that a run left open and that nobody will take up again. Runs nothing."""

@@ -186,3 +186,13 @@ def test_a_result_that_is_there_twice_is_told_once_more_as_text() -> None:
     result = ToolMessage(call_id="c", name="look", content=(Text(text="seen"),))
     placed = in_place([AssistantMessage(parts=(ToolCall(id="c", name="look", arguments="{}"),)), result, UserMessage("So?"), result])
     assert [type(message) for message in placed] == [AssistantMessage, ToolMessage, UserMessage, UserMessage]
+
+
+def test_ids_that_a_rewritten_conversation_brings_are_taken() -> None:
+    """From the record the conversation is the same: whoever had it from its beginning knew these ids too."""
+    brought = History()
+    brought.commit(AssistantMessage(parts=(ToolCall(id="a", name="f"),)), [ToolResult(id="a", uid="u", name="f", status="ok")])
+    history = History()
+    history.rewrite(brought.messages)
+    history.commit(AssistantMessage(parts=(ToolCall(id="a", name="f"),)), [ToolResult(id="a", uid="v", name="f", status="ok")])
+    assert [message.call_id for message in history.messages if isinstance(message, ToolMessage)] == ["a", "a-2"]

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from callgate import Engine, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, tool
+from callgate._journal import open_reader
 from callgate.agent import Agent, Compaction, RunResult, keep_last
 from callgate.agent.recall import recall
 from callgate.errors import RunHeld, UsageError
@@ -20,6 +21,7 @@ from callgate.messages import AssistantMessage, Message, UserMessage
 from callgate.models.events import Usage
 from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Allow, Ask, Journal, Verdict
+from callgate.queries import EventQuery
 from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.agent.scripts import Gate, Script, call, says, tool_texts
@@ -237,6 +239,17 @@ async def test_a_conversation_of_many_runs_is_told_from_its_beginning(ledger: Le
             result = await agent.run(str(turn), conversation="c", scope=Scope(run=f"r{turn}"))
         assert all("history" not in body(of_run(agent.engine.journal, "run.began", run=f"r{n}")[0]) for n in range(1, 5))
         assert same(recall(agent.engine.journal, agent.engine.blobs, "r4").history.messages, result.messages)
+
+
+async def test_the_end_of_a_run_is_on_disk_before_it_is_told(tmp_path: Path, ledger: Ledger) -> None:
+    """Told means kept: a run that somebody was told is over is not taken up again after a crash."""
+    path = tmp_path / "journal.db"
+    engine = Engine(paying(ledger), journal=SqliteJournal(path))
+    async with engine, Agent(Script(says("Done.")), engine) as agent:
+        assert (await agent.run("Say so.", scope=IN_RUN)).completed
+        reader = open_reader(path)
+        assert [event.kind for event in reader.find(EventQuery(run=RUN))][-1] == "run.ended"
+        reader.close()
 
 
 # Resume

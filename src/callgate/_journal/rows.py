@@ -30,6 +30,7 @@ class Broken(Struct, frozen=True):
     """The first event at which a journal does not verify."""
 
     position: int
+    """0: no single one, see `why`."""
     why: str
 
 

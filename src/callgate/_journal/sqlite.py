@@ -21,9 +21,8 @@ from callgate._journal.commits import Commits
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
 from callgate._journal.lockfile import LockFile
 from callgate._journal.placing import Tail
-from callgate._journal.reading import verified
 from callgate._journal.rows import Broken, Value, calls_of, causes_of, row_of
-from callgate._journal.sqlite_reader import BUSY_MS, FIRST_WITH_FINDING_TABLES, found, known_version
+from callgate._journal.sqlite_reader import BUSY_MS, FIRST_WITH_FINDING_TABLES, checked, found, known_version
 from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations
 from callgate._journal.writing import Writing
@@ -79,6 +78,7 @@ class SqliteJournal(StoredJournal):
         try:
             writing = _prepared(self.path, synchronous)
             number = _next_number(writing, self.path)
+            tail = _tail(writing, self.path)
             writing.set_busy_timeout(_TURN_MS)
             self._lock.hold(number)
             self._reader = _connected(self.path, synchronous)
@@ -91,7 +91,7 @@ class SqliteJournal(StoredJournal):
         store = _Store(self.path, writing, self._lock)
         last_seq = self._last_seq
         self._commits = Commits(
-            Writing(store, _tail(writing), leases, lease_s / 3),
+            Writing(store, tail, leases, lease_s / 3),
             clock or SystemClock(),
             last_seq,
             where=str(self.path),
@@ -112,7 +112,7 @@ class SqliteJournal(StoredJournal):
     def verify(self, *, tail: int | None = None) -> Broken | None:
         """The first event that does not hold, or None; of the last `tail` events only, if given."""
         with self._reading:
-            return verified(lambda query: found(self._reader, query), tail)
+            return checked(self._reader, tail)
 
     def status(self) -> JournalStatus:
         return self._commits.status("sqlite", self.strength, _PROMISES[self.strength])
@@ -279,8 +279,13 @@ def _fill(connection: apsw.Connection) -> None:
         position = page[-1].position
 
 
-def _tail(connection: apsw.Connection) -> Tail:
-    row = connection.execute(LAST_EVENT).fetchone()
+def _tail(connection: apsw.Connection, path: Path) -> Tail:
+    import apsw
+
+    try:
+        row = connection.execute(LAST_EVENT).fetchone()
+    except apsw.Error as error:
+        raise _unusable(path, error) from error
     return Tail(*row) if row else Tail()
 
 

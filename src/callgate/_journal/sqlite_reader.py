@@ -22,7 +22,7 @@ from callgate.queries import EventQuery, select
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "found", "known_version"]
+__all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "checked", "found", "known_version"]
 
 FIRST_WITH_FINDING_TABLES: Final = 2
 BUSY_MS: Final = 5_000
@@ -53,7 +53,7 @@ class SqliteReader:
         return found(self._connection, query)
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
-        return verified(self.find, tail)
+        return checked(self._connection, tail)
 
     def close(self) -> None:
         self._connection.close()
@@ -85,11 +85,25 @@ def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Ite
     try:
         for row in connection.execute(sql, values):
             yield event_of(row)
-    except (apsw.SQLError, apsw.CorruptError, apsw.IOError, apsw.NotADBError, DecodeError, UnicodeError) as error:
+    except (apsw.SQLError, apsw.CorruptError, apsw.IOError, apsw.NotADBError, DecodeError, UnicodeError, TypeError) as error:
         raise Unreadable(
             f"{connection.filename} cannot be read further: {error}. Its disk or somebody else has changed it: take a copy from before."
             " `callgate log verify` says how far it holds."
         ) from error
+
+
+def checked(connection: apsw.Connection, tail: int | None) -> Broken | None:
+    """Check the events; and where all of them are looked at, also that what serves to find them finds each."""
+    import apsw
+
+    broken = verified(lambda query: found(connection, query), tail)
+    if broken is not None or tail is not None:
+        return broken
+    try:
+        fault = str(connection.execute("PRAGMA integrity_check(1)").get)
+    except apsw.Error as error:
+        fault = str(error)
+    return None if fault == "ok" else Broken(0, f"the file is damaged, so that not every event may be found ({fault.strip()})")
 
 
 def known_version(connection: apsw.Connection, path: Path) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -104,7 +104,7 @@ class Settling(Protocol):
 
     hook_timeout_s: float
 
-    def settle(self, uid: str, *, happened: bool, why: str) -> bool: ...
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> bool: ...
 
 
 class Uncertain(Struct, frozen=True):
@@ -187,9 +187,10 @@ class RunState:
             yield known
         finally:
             known.running = None
-            known.entered = flight.started
+            told = known.result is not None and known.result.status == "ok"
+            known.entered = flight.started or told
             future.set_result(None)
-            if not flight.started:
+            if not known.entered:
                 self.known.pop(key, None)
             elif known.result is not None:
                 self._held.append(known)
@@ -251,6 +252,8 @@ class Reading:
         self._unclaimed: dict[str, Started] = {}
         """Intents that no runner has claimed: nothing of them has happened."""
         self._approved: dict[str, str] = {}
+        self._answered_by_fact: dict[str, tuple[str, Known]] = {}
+        """Calls that never started, because a settled fact is their answer, by uid: their key, and what is known of them."""
         self.questions: dict[str, Question] = {}
         """What humans were asked in this run and no call has used up, by approval."""
 
@@ -269,6 +272,10 @@ class Reading:
                     self._begun(event.call, self._unclaimed.pop(event.call))
                 case "call.completed" if event.call in self._open:
                     self._finished(self._open.pop(event.call), decode_result(event.body))
+                case "call.completed" if event.call in self._answered_by_fact:
+                    key, known = self._answered_by_fact.pop(event.call)
+                    known.result = decode_result(event.body)
+                    state.known[key] = known
                 case "call.verdict" if b'"approval"' in event.body:
                     self._approved[event.call] = _verdict(event.body).approval
                 case "call.suspended":
@@ -276,7 +283,7 @@ class Reading:
                 case "approval.answered":
                     self._answered(decode_reason(event.body))
                 case "fact.settled":
-                    state.settle(event.call, happened=decode_reason(event.body).status == "happened")
+                    self._settled(event.call, decode_reason(event.body))
 
     def _intended(self, event: Event) -> None:
         started = _started(event.body)
@@ -303,6 +310,13 @@ class Reading:
         question = self.questions.get(str((answer.details or {}).get("approval")))
         if question is not None:
             question.allowed, question.by = answer.status == "allowed", answer.reason
+
+    def _settled(self, uid: str, fact: Reason) -> None:
+        self._state.settle(uid, happened=fact.status == "happened")
+        answers = (fact.details or {}).get("answers")
+        if isinstance(answers, dict):
+            key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
+            self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
 
     def _finished(self, started: Started, result: ToolResult) -> None:
         self._state.known[started.key].result = result
@@ -346,16 +360,17 @@ def _from_journal(known: Known, journal: Journal) -> ToolResult | None:
     return decode_result(ends[-1].body) if ends else None
 
 
-async def rule_out_repeat(state: RunState, approved: ApprovedCall, desk: Settling) -> Checked | None:
+async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling) -> Checked | None:
     """Let no call with an effect start while an earlier one like it may have happened.
 
     Returns:
-        None where it may start; the earlier call's result where the tool's `verify` found that it did happen.
+        None where it may start; the earlier call's result where the tool's `verify` found that it did happen. That is the answer to this
+        call too, so that whoever hands it in again under its key gets it again, and starts nothing.
 
     Raises:
         OutcomeUnknown: Nobody knows yet.
     """
-    doubt = state.doubt(approved)
+    doubt = flight.state.doubt(approved)
     if doubt is None or approved.allowed_by:
         return None
     tool = approved.call.tool
@@ -368,8 +383,14 @@ async def rule_out_repeat(state: RunState, approved: ApprovedCall, desk: Settlin
         )
     checked = as_verified(tool, found) if found.happened else None
     if checked is None or checked.status == "ok":
-        desk.settle(doubt.uid, happened=found.happened, why="the tool verified it")
+        details = _answering(flight, approved) if checked is not None else None
+        desk.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details)
     return checked
+
+
+def _answering(flight: Flight, approved: ApprovedCall) -> dict[str, object]:
+    """By what a call is known again that never starts, because a settled fact is its answer."""
+    return {"answers": {"call": flight.uid, "key": approved.key, "tool": approved.call.tool.name, "arguments": flight.asked_hash}}
 
 
 def as_verified(tool: BoundTool, found: Verified) -> Checked:

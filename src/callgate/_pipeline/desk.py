@@ -164,11 +164,11 @@ class Desk:
             flight.unfinished, flight.last, flight.doubtful = unfinished, unfinished.position, unfinished.claimed
         return flight
 
-    def settle(self, uid: str, *, happened: bool, why: str) -> bool:
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> bool:
         """Record that a call in doubt was settled; tells whether it was in doubt."""
         for state in self._runs.values():
             if state.settle(uid, happened=happened):
-                body = Reason(reason=why, status="happened" if happened else "not_happened")
+                body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
                 self._writer.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
                 return True
         return False

@@ -55,7 +55,7 @@ class Executor:
             else:
                 await flight.take(slots, min(self._timeout_s, flight.deadline - began))
             if flight.state.uncertain:  # asked here, because another call may have left a doubt while this one waited for its slot
-                happened = await rule_out_repeat(flight.state, approved, self._desk)
+                happened = await rule_out_repeat(flight, approved, self._desk)
                 if happened is not None:
                     return happened
             if tool.category == "dangerous":

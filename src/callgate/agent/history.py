@@ -40,7 +40,7 @@ class History:
                     f"Message {place} of the history is a {type(message).__name__}. Give those of callgate.messages;"
                     " callgate.agent.formats.from_native makes them of OpenAI's."
                 )
-        self._ids = {call.id for message in self.messages if isinstance(message, AssistantMessage) for call in message.calls}
+        self._ids = _ids_of(self.messages)
         self._numbers: dict[str, int] = {}
         """Where to look for a free number for an id that came before."""
         self._counted = 0
@@ -111,8 +111,9 @@ class History:
         return shown
 
     def rewrite(self, messages: Iterable[Message]) -> None:
-        """Put a shorter conversation in the place of this one; ids that were given stay taken."""
+        """Put a shorter conversation in the place of this one; ids that were given stay taken, and those that it brings are."""
         self.messages[:] = messages
+        self._ids |= _ids_of(self.messages)
         self._counted = self._tokens = 0
         self._shown = Shown(None, ())
 
@@ -127,6 +128,10 @@ class History:
             call = replace(call, id=f"{name}-{number}")
         self._ids.add(call.id)
         return call
+
+
+def _ids_of(messages: Iterable[Message]) -> set[str]:
+    return {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls}
 
 
 def _message_of(call: ToolCall, result: ToolResult) -> ToolMessage:

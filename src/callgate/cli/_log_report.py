@@ -92,7 +92,8 @@ def _curve(times: Sequence[float]) -> str:
 def verify_chain(options: LogOptions, tail: int | None) -> int:
     with reading(options) as reader:
         broken = reader.verify(tail=tail)
-        events = next((event.position for event in list(reader.find(EventQuery(limit=1, newest_first=True)))), 0)
+        newest = EventQuery(limit=1, newest_first=True)
+        events = next((event.position for event in list(reader.find(newest))), 0) if broken is None else max(0, broken.position - 1)
     holds = broken is None
     what = f"{events} events" if tail is None else f"the last {min(tail, events)} of {events} events"
     if options.json:
@@ -100,7 +101,8 @@ def verify_chain(options: LogOptions, tail: int | None) -> int:
     elif broken is None:
         output().print(Text(f"{options.journal}: {what}, every hash, number and cause holds."))
     else:
-        say(f"{options.journal} does not hold at event {broken.position}: {broken.why}. It was changed after it was written.", "red")
+        where = f" at event {broken.position}" if broken.position else ""
+        say(f"{options.journal} does not hold{where}: {broken.why}. It was changed after it was written.", "red")
     return _exits.OK if holds else _exits.FAILED
 
 

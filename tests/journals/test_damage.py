@@ -1,0 +1,209 @@
+"""Files that are damaged, and disks that are full: what is wrong is said, and nothing is lost or done in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from callgate import Engine, Scope, SqliteJournal, UsageError, tool
+from callgate._journal import open_reader
+from callgate.cli import main
+from callgate.events import Event
+from tests.door import call, said
+from tests.ledger import Ledger
+from tests.patience import COMMAND_S
+
+RUN = Scope(run="order", actor="ann")
+
+
+@tool
+async def pay(to: str) -> str:
+    """Pay."""
+    return f"paid {to}"
+
+
+async def _written(path: Path) -> None:
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        for n in range(8):
+            assert (await said(engine, call("pay", id=str(n), to=f"x{n}"), RUN)).success
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal that was closed."""
+    path = tmp_path_factory.mktemp("whole") / "journal.db"
+    asyncio.run(_written(path))
+    return path
+
+
+def what_it_says(path: Path) -> list[list[Event]] | None:
+    """What an engine reads of the record; None where opening or checking says that it is damaged."""
+    try:
+        journal = SqliteJournal(path)
+    except UsageError:
+        return None
+    try:
+        if journal.verify() is not None:
+            return None
+        return [list(journal.read()), list(journal.read(run="order")), list(journal.read(call="order/0/3"))]
+    finally:
+        asyncio.run(journal.close())
+
+
+DAMAGE = st.one_of(
+    st.tuples(st.just("flip"), st.integers(0, 10**6), st.integers(0, 7)),
+    st.tuples(st.just("cut"), st.integers(0, 10**6), st.just(0)),
+    st.tuples(st.just("zero"), st.integers(0, 10**6), st.integers(1, 8192)),
+)
+
+
+@settings(max_examples=120)
+@example([("zero", 4088, 9)])
+@example([("zero", 532485, 4)])
+@given(st.lists(DAMAGE, min_size=1, max_size=3))
+def test_a_damaged_file_never_reads_as_another_record(whole: Path, damage: list[tuple[str, int, int]]) -> None:
+    """Bits that flip, ends and pieces that are lost: it is refused, or checking says where; else it reads as it was."""
+    content = bytearray(whole.read_bytes())
+    for kind, where, how in damage:
+        at = where % max(1, len(content))
+        match kind:
+            case "flip":
+                content[at : at + 1] = bytes(byte ^ (1 << how) for byte in content[at : at + 1])
+            case "cut":
+                del content[at:]
+            case "zero":
+                content[at : at + how] = bytes(len(content[at : at + how]))
+    with tempfile.TemporaryDirectory() as folder:
+        intact, damaged = Path(folder) / "intact.db", Path(folder) / "damaged.db"
+        intact.write_bytes(whole.read_bytes())
+        damaged.write_bytes(content)
+        says = what_it_says(damaged)
+        assert says is None or len(content) < 100 or says == what_it_says(intact)
+
+
+@pytest.mark.parametrize("place", [0.05, 0.3, 0.6, 0.95])
+async def test_a_log_that_was_torn_opens_with_what_came_before(place: float, tmp_path: Path) -> None:
+    """The write-ahead log as a power loss may leave it: its first part counts, and the record goes on from there."""
+    path, torn = tmp_path / "journal.db", tmp_path / "torn.db"
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        for n in range(8):
+            await said(engine, call("pay", id=str(n), to=f"x{n}"), RUN)
+        before = [event.hash for event in engine.journal.read()]
+        tear(path, torn, place)
+    again = SqliteJournal(torn)
+    async with Engine([pay], journal=again) as engine:
+        kept = [event.hash for event in again.read()]
+        assert kept == before[: len(kept)]
+        assert (await said(engine, call("pay", id="next", to="bob"), RUN)).success
+        assert again.verify() is None
+
+
+def tear(path: Path, to: Path, place: float) -> None:
+    """Copy a journal with the first part of its log, and rubbish behind it."""
+    to.write_bytes(path.read_bytes())
+    log = Path(f"{path}-wal").read_bytes()
+    Path(f"{to}-wal").write_bytes(log[: int(len(log) * place)] + b"\xff" * 100)
+
+
+def test_at_the_terminal_a_damaged_row_is_named_and_not_a_traceback(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "journal.db"
+    path.write_bytes(whole.read_bytes())
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE events SET parents = CAST(x'ff7b' AS TEXT) WHERE position = 6")
+    connection.close()
+    assert main(["log", "verify", "--journal", str(path)]) == 1
+    assert "at event 6: it cannot be read" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_lookup_that_lost_an_event_is_found(whole: Path, tmp_path: Path) -> None:
+    """The events hold, but what finds a run's events would not find one: a call might start twice."""
+    path = tmp_path / "journal.db"
+    path.write_bytes(whole.read_bytes())
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("UPDATE sqlite_schema SET sql = 'CREATE INDEX events_by_run ON events (run, position) WHERE position <> 6'"
+                       " WHERE name = 'events_by_run'")  # fmt: skip
+    connection.close()
+    connection = apsw.Connection(str(path))
+    connection.execute("REINDEX events_by_run")
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute(
+        "UPDATE sqlite_schema SET sql = 'CREATE INDEX events_by_run  ON events (run, position)' WHERE name = 'events_by_run'"
+    )
+    connection.close()
+    reader = open_reader(path)
+    broken = reader.verify()
+    reader.close()
+    assert broken is not None
+    assert "not every event may be found" in broken.why
+
+
+FULL = """
+import asyncio, json, resource, signal, sys
+from callgate import Engine, RawCall, Scope, SqliteJournal, tool
+from tests.ledger import Ledger
+from pathlib import Path
+
+ledger, said = Ledger(Path(sys.argv[2])), Ledger(Path(sys.argv[3]))
+
+@tool
+async def pay(to: str, why: str) -> str:
+    "Pay."
+    ledger.write(to)
+    return "paid " + to
+
+async def main():
+    async with Engine([pay], journal=SqliteJournal(sys.argv[1])) as engine:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
+        for n in range(60):
+            raw = RawCall(name="pay", arguments=json.dumps({"to": f"x{n}", "why": "z" * 3000}), id=f"c{n}")
+            outcome = await engine.call(raw, Scope(run="order"))
+            said.write(f"x{n} {outcome.result.status} {outcome.result.code}")
+        said.write(engine.journal.status().failure)
+
+asyncio.run(main())
+"""
+
+
+def work_until_full(*words: object) -> None:
+    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{FULL}", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="no limit on files here")
+@pytest.mark.parametrize("size", [250_000, 300_000, 350_000])
+async def test_on_a_full_disk_nothing_starts_that_cannot_be_recorded_and_nothing_told_is_lost(size: int, tmp_path: Path) -> None:
+    """A file that may not grow: as much is told as is kept, the rest is refused, and when there is room again the record goes on."""
+    path, paid, told = tmp_path / "journal.db", tmp_path / "paid.txt", tmp_path / "told.txt"
+    work_until_full(path, paid, told, size)
+    *calls, failure = Ledger(told).lines()
+    results = {what: (status, code) for what, status, code in (line.split() for line in calls)}
+    assert failure, "the disk was never full"
+    ok = [what for what, (status, _) in results.items() if status == "ok"]
+    refused = [what for what, (status, code) in results.items() if (status, code) == ("error", "record_failed")]
+    unknown = [what for what, (status, _) in results.items() if status == "unknown"]
+    assert ok
+    assert refused
+    assert len(ok) + len(refused) + len(unknown) == len(results)
+    assert set(ok) <= set(Ledger(paid).lines()) <= {*ok, *unknown}
+    journal = SqliteJournal(path)
+    assert journal.verify() is None
+    kept = {json.loads(event.body)["id"]: json.loads(event.body)["status"] for event in journal.read() if event.kind == "call.completed"}
+    assert {f"c{what[1:]}" for what in ok} <= {one for one, status in kept.items() if status == "ok"}
+    async with Engine([pay], journal=journal) as engine:
+        assert (await said(engine, call("pay", id="later", to="ann"), RUN)).success

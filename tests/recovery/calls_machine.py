@@ -1,0 +1,424 @@
+"""Any history of calls to one engine after another on one record: what is told, what was done and what is written must agree.
+
+The ledger of the tools decides, never the record of what it is about. What is promised: ACCEPTANCE, part 2 ("Decided by the owner"), and
+DESIGN, "Guarantees". Deaths, files and tools are in `world`; here are the steps and what must hold after each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callgate import Answered, RawCall, Scope, ToolResult
+from callgate._json import canonical
+from callgate._pipeline.record import decode_result
+from callgate.calls import Aborted, Outcome, Suspended
+from callgate.errors import UsageError
+from callgate.events import TERMINAL
+from tests.door import call
+from tests.patience import DEADLINE_S, PATIENCE_S, let_pass
+from tests.recovery.world import FATES, TOOLS, WHATS, Death, Effect, Fate, World
+
+__all__ = ["CallsMachine"]
+
+ENDS = ("kill", "stop and kill", "cancel", "time", "close", "death")
+"""What ends a call that hangs."""
+HANDLES = ("", "id:a", "id:b", "key:k", "key:l")
+"""How a call is known again: not at all, by the model's id, by the host's key."""
+RUNS = ("one", "two")
+NEVER_RAN = frozenset({"denied", "not_started", "idempotency_conflict", "invalid_parameters"})
+
+
+class Asked(Struct, frozen=True):
+    """A call that is handed in."""
+
+    tool: str
+    what: str
+    handle: str
+    run: str
+    occurrence: int = 0
+    """How many earlier calls of the same message have the same id."""
+
+    @property
+    def fact(self) -> tuple[str, str, str]:
+        return self.run, self.tool, self.what
+
+    def raw(self) -> RawCall:
+        kind, _, word = self.handle.partition(":")
+        return call(self.tool, id=word if kind == "id" else "", key=f"{word} of {self.run}" if kind == "key" else None, what=self.what)
+
+    def scope(self) -> Scope:
+        return Scope(run=self.run, conversation=self.run)
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Under what it is known again; empty where it is not."""
+        kind = self.handle.partition(":")[0]
+        if not kind or (kind == "id" and TOOLS[self.tool] == "none"):
+            return ()
+        return (self.run, self.tool, self.handle) if kind == "key" else (self.run, self.tool, self.handle, self.what, str(self.occurrence))
+
+
+def one_message(several: Sequence[Asked]) -> list[Asked]:
+    """The calls as those of one message of the first one's run."""
+    ids: Counter[str] = Counter()
+    message = []
+    for asked in several:
+        message.append(replace(asked, run=several[0].run, occurrence=ids[asked.raw().id]))
+        ids[asked.raw().id] += 1
+    return message
+
+
+CALLS = st.builds(
+    Asked, tool=st.sampled_from(list(TOOLS)), what=st.sampled_from(WHATS), handle=st.sampled_from(HANDLES), run=st.sampled_from(RUNS)
+)
+FATE = st.sampled_from(FATES)
+SHARE = st.sampled_from([0.0, 0.3, 0.7, 1.0])
+
+
+class CallsMachine(RuleBasedStateMachine):
+    """Calls, and everything that can come between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.mkdtemp(prefix="cg-calls-")
+        self._loop = asyncio.Runner()
+        self.world = self._do(self._world())
+        self.shown: dict[str, bytes] = {}
+        """What was told of each call that has a result, as bytes."""
+        self.answers: dict[tuple[str, ...], tuple[Asked, ToolResult]] = {}
+        """What was told first of each call that can be known again."""
+        self.hidden: dict[tuple[str, str, str], str] = {}
+        """What was done without anybody having been told: the uid of the call, by what it did."""
+        self.used: set[tuple[str, ...]] = set()
+        """Under what calls were handed in before."""
+        self.doubtful: set[tuple[str, str, str]] = set()
+        """What the engine may be in doubt about."""
+        self.unknown: dict[str, tuple[str, str, str]] = {}
+        """Calls that were told to be unknown."""
+        self.open: set[str] = set()
+        """Calls that a death has cut off."""
+        self.put: set[str] = set()
+        """Calls that were told to wait for a human."""
+        self.questions: dict[str, int] = {}
+        """What waits for a human, and until when."""
+
+    async def _world(self) -> World:
+        return World(Path(self._folder))
+
+    def _do(self, coroutine: Any) -> Any:
+        return self._loop.run(coroutine)
+
+    def teardown(self) -> None:
+        self._do(self.world.close())
+        self._loop.close()
+        shutil.rmtree(self._folder)
+
+    # Steps
+
+    @rule(asked=CALLS, fate=FATE, end=st.sampled_from(ENDS), share=SHARE)
+    def one_call(self, asked: Asked, fate: Fate, end: str, share: float) -> None:
+        self._hand_in([asked], [fate], end, share)
+
+    @rule(asked=CALLS)
+    def a_call_that_meets_nothing(self, asked: Asked) -> None:
+        self._hand_in([asked], ["ok"], "kill", 0.0)
+
+    @rule(asked=CALLS, times=st.integers(2, 3), fate=FATE, end=st.sampled_from(ENDS), share=SHARE)
+    def the_same_call_at_once(self, asked: Asked, times: int, fate: Fate, end: str, share: float) -> None:
+        self._hand_in([asked] * times, [fate], end, share, together=True)
+
+    @rule(several=st.lists(CALLS, min_size=2, max_size=4), fates=st.lists(FATE, max_size=4), end=st.sampled_from(ENDS), share=SHARE)
+    def a_message(self, several: list[Asked], fates: list[Fate], end: str, share: float) -> None:
+        self._hand_in(one_message(several), fates, end, share)
+
+    @rule(several=st.lists(CALLS, min_size=1, max_size=3), left=st.integers(1, 14), share=SHARE)
+    def a_death_behind_an_event(self, several: list[Asked], left: int, share: float) -> None:
+        self.world.death = Death(left)
+        self._hand_in(one_message(several), [], "death", share)
+        self.world.death = Death()
+
+    @rule(asked=CALLS)
+    def a_call_into_a_stop(self, asked: Asked) -> None:
+        done = len(self.world.effects)
+        self.world.engine.control.stop(asked.run)
+        outcome = self._do(self.world.engine.call(asked.raw(), asked.scope()))
+        self.world.engine.control.end_turn(asked.run)
+        assert isinstance(outcome, Aborted)
+        assert len(self.world.effects) == done
+
+    @precondition(lambda self: self.hidden)
+    @rule(which=st.integers(0, 99), handle=st.sampled_from(HANDLES))
+    def what_nobody_knows_is_sent_again(self, which: int, handle: str) -> None:
+        run, name, what = sorted(self.hidden)[which % len(self.hidden)]
+        self._hand_in([Asked(tool=name, what=what, handle=handle, run=run)], [], "kill", 0.0)
+
+    @rule(share=SHARE)
+    def a_death_while_nothing_runs(self, share: float) -> None:
+        self._bury(share, [])
+
+    @rule()
+    def a_restart(self) -> None:
+        self._do(self._restart())
+
+    @rule(asked=CALLS)
+    def another_engine_on_the_same_record(self, asked: Asked) -> None:
+        """A run has one runner: what one engine works on is refused to the other, and nothing is done."""
+        self._hand_in([Asked(tool="look", what="ann", handle="", run=asked.run)], [], "kill", 0.0)
+        done = len(self.world.entered)
+        outcome = self._do(self.world.from_beside(asked.raw(), asked.scope()))
+        assert isinstance(outcome, Answered)
+        assert outcome.result.status == "error", outcome
+        assert len(self.world.entered) == done
+
+    @precondition(lambda self: self.questions)
+    @rule(which=st.integers(0, 99), allow=st.booleans())
+    def an_answer(self, which: int, allow: bool) -> None:
+        question = sorted(self.questions)[which % len(self.questions)]
+        over = self.questions.pop(question) <= self.world.clock.now_ns
+        if over:
+            with pytest.raises(UsageError, match="open"):
+                self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+        else:
+            self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+
+    @precondition(lambda self: self.questions)
+    @rule()
+    def approvals_run_out(self) -> None:
+        self.world.clock.now_ns = max(self.questions.values())
+        for question in self.questions:
+            with pytest.raises(UsageError, match="open"):
+                self._do(self._at_once(self.world.engine.answer, question, allow=True))
+        self.questions.clear()
+
+    @rule(hours=st.integers(-48, 48))
+    def the_wall_clock_jumps(self, hours: int) -> None:
+        self.world.clock.now_ns += hours * 3600 * 10**9
+
+    @precondition(lambda self: self.unknown)
+    @rule(which=st.integers(0, 99))
+    def somebody_looks_and_says(self, which: int) -> None:
+        uid = sorted(self.unknown)[which % len(self.unknown)]
+        fact = self.unknown.pop(uid)
+        happened = any(effect.uid == uid for effect in self.world.effects)
+        try:
+            self._do(self._at_once(self.world.engine.settle, uid, happened=happened))
+        except UsageError:
+            return
+        if self.hidden.get(fact) == uid:
+            del self.hidden[fact]
+
+    # What holds after each
+
+    @invariant()
+    def the_record_verifies(self) -> None:
+        assert self.world.journal.verify() is None
+
+    @invariant()
+    def every_call_has_one_end(self) -> None:
+        begun: Counter[str] = Counter()
+        ends: Counter[str] = Counter()
+        for event in self.world.events():
+            begun[event.call] += event.kind == "call.received"
+            ends[event.call] += event.kind in TERMINAL
+        calls = {uid for uid, times in begun.items() if times}
+        assert {begun[uid] for uid in calls} <= {1}
+        assert {uid: ends[uid] for uid in calls if ends[uid] != 1} == dict.fromkeys(self.open & calls, 0)
+
+    @invariant()
+    def what_was_told_is_kept(self) -> None:
+        suspended = {event.call for event in self.world.events() if event.kind == "call.suspended"}
+        assert self.put <= suspended
+        kept = {uid: canonical(result) for uid, result in self._results().items()}
+        assert {uid: kept.get(uid) for uid in self.shown} == self.shown
+
+    @invariant()
+    def nothing_is_done_twice(self) -> None:
+        once = Counter(effect.key for effect in self.world.effects if TOOLS[effect.tool] == "once")
+        assert not [key for key, times in once.items() if times > 1]
+        keys: dict[str, set[str]] = {}
+        for effect in self.world.effects:
+            if TOOLS[effect.tool] != "none":
+                keys.setdefault(effect.uid, set()).add(effect.key)
+        assert not [uid for uid, several in keys.items() if len(several) > 1]
+
+    # How a step is taken
+
+    async def _at_once(self, do: Any, *args: Any, **named: Any) -> Any:
+        return do(*args, **named)
+
+    def _hand_in(self, several: Sequence[Asked], fates: Sequence[Fate], end: str, share: float, *, together: bool = False) -> None:
+        world = self.world
+        self._before = set(self.hidden), set(self.doubtful), len(world.effects), set(self.used)
+        world.fates.clear()
+        world.fates.extend(fates)
+        world.hung.clear()
+        outcomes = self._do(self._under_way(several, end, together))
+        self._clear_up(several)
+        if not world.alive:
+            self._bury(share, several)
+            self.used |= {asked.identity for asked in several}
+            return
+        if world.closed:
+            self._do(self._restart())
+        done = world.effects[self._before[2] :]
+        for asked, outcome in zip(several, outcomes or [None] * len(several), strict=True):
+            self._judge(asked, outcome, quiet=set(fates) <= {"ok"})
+            self.used.add(asked.identity)
+        self._nothing_hidden_was_repeated(done)
+        self._remember_what_nobody_knows(done)
+
+    async def _under_way(self, several: Sequence[Asked], end: str, together: bool) -> list[Outcome] | None:
+        """The outcomes, where somebody was there to take them."""
+        engine, scope = self.world.engine, several[0].scope()
+
+        async def at_once() -> list[Outcome]:
+            return list(await asyncio.gather(*(engine.call(asked.raw(), asked.scope()) for asked in several)))
+
+        task: asyncio.Future[list[Outcome]] = asyncio.ensure_future(
+            at_once() if together else engine.call_many([asked.raw() for asked in several], scope)
+        )
+        waiting = asyncio.ensure_future(self.world.hung.wait())
+        await asyncio.wait({task, waiting}, return_when="FIRST_COMPLETED")
+        waiting.cancel()
+        if not task.done() and self.world.alive:
+            await self._end(end, task, several[0].run)
+        if not self.world.alive:
+            task.cancel()
+        await asyncio.wait({task}, timeout=PATIENCE_S)
+        assert task.done(), "it did not end"
+        outcomes: list[Outcome] | None = None if task.cancelled() or not self.world.alive else task.result()
+        return outcomes
+
+    async def _end(self, end: str, task: asyncio.Future[Any], run: str) -> None:
+        match end:
+            case "kill":
+                self.world.engine.control.kill(run)
+            case "stop and kill":
+                self.world.engine.control.stop(run)
+                self.world.engine.control.kill(run)
+            case "cancel":
+                task.cancel()
+            case "time":
+                for _ in range(8):  # several may hang, one behind the other
+                    let_pass(DEADLINE_S + 1)
+                    await asyncio.wait({task}, timeout=0.02)
+                    if task.done():
+                        return
+            case "close":
+                await self.world.close()
+            case "death":
+                self.world.die()
+
+    def _clear_up(self, several: Sequence[Asked]) -> None:
+        self.world.engine.control.end_turn(several[0].run)
+
+    async def _restart(self) -> None:
+        await self.world.close()
+        self.world.open()
+
+    def _bury(self, share: float, several: Sequence[Asked]) -> None:
+        done = self.world.effects[self._before[2] :] if several else []
+        self._do(self.world.bury(share))
+        self._do(self._reopened())
+        ended = {event.call for event in self.world.events() if event.kind in TERMINAL}
+        self.open |= {event.call for event in self.world.events() if event.call not in ended and event.call}
+        self._remember_what_nobody_knows(done)
+        self.doubtful |= {asked.fact for asked in several}
+
+    async def _reopened(self) -> None:
+        self.world.open()
+
+    # What was told
+
+    def _judge(self, asked: Asked, outcome: Outcome | None, *, quiet: bool) -> None:
+        match outcome:
+            case None:
+                self.doubtful.add(asked.fact)
+            case Answered(result=result):
+                self._judge_result(asked, result, quiet=quiet)
+            case Suspended(approval_id=question, uid=uid, expires_at=expires_at):
+                assert asked.what == "asked"
+                assert not self._done_by(uid)
+                self.put.add(uid)
+                self.questions[question] = expires_at
+            case Aborted():
+                self.doubtful.add(asked.fact)
+
+    def _judge_result(self, asked: Asked, result: ToolResult, *, quiet: bool) -> None:
+        effects = self._done_by(result.uid)
+        again = result.metadata.replayed or result.metadata.joined
+        if result.failure_class in NEVER_RAN or again:
+            assert not effects, (asked, result)
+        if asked.what == "denied":
+            assert not self._done_as(asked)
+        if result.status == "unknown":
+            assert "try again" not in result.text
+            assert "heck" in result.text, result.text
+            self.unknown.setdefault(result.uid, asked.fact)
+            self.doubtful.add(asked.fact)
+        if result.status == "ok" and TOOLS[asked.tool] != "none":
+            assert self._done_as(asked), (asked, result)
+            assert len(effects) <= 1 or TOOLS[asked.tool] == "idempotent"
+        if result.status == "error" and effects:
+            assert result.failure_class == "exception", result
+        self._judge_known(asked, result, again=again)
+        if quiet and not again and asked.what in ("ann", "bob") and asked.fact not in self._before[1]:
+            assert result.status == "ok" or asked.identity in self.used, (asked, result)
+        self.shown[result.uid] = canonical(result)
+
+    def _judge_known(self, asked: Asked, result: ToolResult, *, again: bool) -> None:
+        if not asked.identity:
+            return
+        known = self.answers.get(asked.identity)
+        if known is None:
+            if result.failure_class not in NEVER_RAN and result.status != "unknown":
+                self.answers[asked.identity] = (asked, result)
+            return
+        first, told = known
+        if first.what != asked.what:
+            assert result.failure_class in ("idempotency_conflict", "not_started"), (first, asked, result)
+        elif result.status == "unknown" and asked.identity not in self._before[3]:
+            return  # whoever joins a call that hangs may run out of time with it, and is told that nobody knows
+        elif result.failure_class not in NEVER_RAN:
+            assert again, (first, asked, result)
+            assert canonical((told.content, told.structured, told.status, told.error, told.code)) == canonical(
+                (result.content, result.structured, result.status, result.error, result.code)
+            )
+
+    def _done_by(self, uid: str) -> list[Effect]:
+        return [effect for effect in self.world.effects if effect.uid == uid]
+
+    def _done_as(self, asked: Asked) -> list[Effect]:
+        return [effect for effect in self.world.effects if (effect.run, effect.tool, effect.what) == asked.fact]
+
+    def _nothing_hidden_was_repeated(self, done: Sequence[Effect]) -> None:
+        """What may have happened is not done again by another call, until somebody knows or a human has allowed it; `book` always knows."""
+        for effect in done:
+            fact = (effect.run, effect.tool, effect.what)
+            assert fact not in self._before[0] or effect.what == "asked" or effect.tool != "pay", effect
+
+    def _remember_what_nobody_knows(self, done: Sequence[Effect]) -> None:
+        """Effects of `once` calls whose record has no answer."""
+        results = self._results()
+        for effect in done:
+            result = results.get(effect.uid)
+            if TOOLS[effect.tool] == "once" and (result is None or result.status == "unknown"):
+                fact = effect.run, effect.tool, effect.what
+                self.hidden.setdefault(fact, effect.uid)
+                self.unknown.setdefault(effect.uid, fact)
+
+    def _results(self) -> dict[str, ToolResult]:
+        """What the record says of each call that has a result."""
+        return {event.call: decode_result(event.body) for event in self.world.events() if event.kind == "call.completed"}

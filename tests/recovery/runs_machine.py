@@ -1,0 +1,382 @@
+"""Any history of runs of agents over one engine after another on one record: killed, cut off, resumed, asked, answered, followed up.
+
+The model is a function of the conversation, so that whoever resumes a run finds the same one. Each call that it makes has a name of its
+own, so that the ledger tells of each whether it was done, how often, and under how many keys. What is promised: DESIGN, "The journal"
+and "Guarantees". Deaths, files and tools are in `world`; here are the steps and what must hold after each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import Struct
+
+from callgate import Agent, Scope, ToolResult
+from callgate._blobs import MemoryBlobs
+from callgate._json import canonical
+from callgate._pipeline.record import decode_result
+from callgate.agent import RunResult
+from callgate.agent.recall import recall
+from callgate.errors import UsageError
+from callgate.events import TERMINAL
+from callgate.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from callgate.models.events import ModelEvent
+from callgate.models.model import StreamingContext
+from callgate.models.wire.request import ModelRequest
+from tests.agent.scripts import call, says
+from tests.patience import PATIENCE_S
+from tests.recovery.world import FATES, TOOLS, Death, Effect, Fate, World
+
+__all__ = ["RunsMachine"]
+
+ENDS = ("kill", "stop", "cancel", "close", "death")
+"""What comes while a tool hangs; a stop is followed by a kill."""
+TALK = "talk"
+"""A conversation that several runs take part in."""
+
+
+class Wanted(Struct, frozen=True):
+    """A call that the model will make."""
+
+    tool: str
+    kind: str
+    """`plain`, `asked`, `denied`; or `again`: what the call before it was about, once more."""
+
+
+Script = tuple[tuple[Wanted, ...], ...]
+WANTED = st.builds(Wanted, tool=st.sampled_from(list(TOOLS)), kind=st.sampled_from(["plain", "plain", "plain", "asked", "denied", "again"]))
+SCRIPT = st.lists(st.lists(WANTED, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(tuple)
+FATE = st.lists(st.sampled_from(FATES), max_size=4)
+SHARE = st.sampled_from([0.0, 0.3, 0.7, 1.0])
+
+
+class Player:
+    """A model that plays the script which the conversation's latest task names, message after message."""
+
+    provider, name, native_tools = "scripted", "player", True
+
+    def __init__(self, scripts: Sequence[Script]) -> None:
+        self._scripts = scripts
+
+    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        messages = list(request.messages)
+        assert_valid(messages)
+        tasks = [(at, message.content) for at, message in enumerate(messages) if isinstance(message, UserMessage)]
+        at, said = [(at, said) for at, said in tasks if isinstance(said, str) and said.startswith("task ")][-1]
+        task = int(said.split()[1])
+        turn = sum(isinstance(message, AssistantMessage) and bool(message.calls) for message in messages[at:])
+        script = self._scripts[task]
+        if turn >= len(script):
+            steps = says("Done.")
+        else:
+            named = zip(script[turn], names(task, script)[turn], strict=True)
+            steps = says(*(call(one.tool, {"what": what}, id=f"c{at}", position=at) for at, (one, what) in enumerate(named)))
+        for step in steps:
+            yield step  # type: ignore[misc]
+
+
+def names(task: int, script: Script) -> list[list[str]]:
+    """What each call of a script is about: its own thing, or that of the call before it."""
+    named: list[list[str]] = []
+    last: dict[str, str] = {}
+    for turn, message in enumerate(script):
+        named.append([])
+        for at, wanted in enumerate(message):
+            fresh = f"{wanted.kind} {task}.{turn}.{at}"
+            what = last.get(wanted.tool, fresh) if wanted.kind == "again" else fresh
+            last[wanted.tool] = what
+            named[-1].append(what)
+    return named
+
+
+def assert_valid(messages: Sequence[Message]) -> None:
+    """Each call has exactly one result, in its place."""
+    owed: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert owed, messages
+            assert owed.pop(0) == message.call_id, messages
+        else:
+            assert not owed, messages
+            owed = [one.id for one in message.calls] if isinstance(message, AssistantMessage) else []
+    assert not owed, messages
+
+
+def facts_of(result: ToolResult) -> bytes:
+    """A result without what the loop may have added for the model."""
+    return canonical((result.status, result.structured, result.error, result.code, result.metadata.attempts))
+
+
+class RunsMachine(RuleBasedStateMachine):
+    """Runs, and everything that can come between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.mkdtemp(prefix="cg-runs-")
+        self._runner = asyncio.Runner()
+        self.scripts: list[Script] = []
+        self.world: World = self._do(self._begun())
+        self.over: set[str] = set()
+        """Runs of which somebody was told that they are over."""
+        self.talks: set[int] = set()
+        """Runs of the conversation that several take part in: cut off, none is resumed, since the model here plays the latest task."""
+        self.asked: dict[str, int] = {}
+        self.shown: dict[str, bytes] = {}
+        self.unknown: dict[str, str] = {}
+        """What was told to be unknown although it was done: the uid of the call, by what it did."""
+
+    async def _begun(self) -> World:
+        world = World(Path(self._folder))
+        self.agent = Agent(Player(self.scripts), world.engine)
+        return world
+
+    def _do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(coroutine)
+
+    def teardown(self) -> None:
+        try:
+            for task in range(len(self.scripts)):
+                self._resumed(task, [], "kill", 0.0)
+            self.nothing_is_done_twice()
+        finally:
+            self._do(self._closed())
+            self._runner.close()
+            shutil.rmtree(self._folder)
+
+    async def _closed(self) -> None:
+        await self.agent.close()
+        await self.world.close()
+
+    # Steps
+
+    @rule(script=SCRIPT, fates=FATE, end=st.sampled_from(ENDS), share=SHARE, talk=st.booleans())
+    def a_run(self, script: Script, fates: list[Fate], end: str, share: float, talk: bool) -> None:
+        self._in_life(self._task(script, TALK if talk else ""), fates, end, share)
+
+    @rule(script=SCRIPT, left=st.integers(1, 30), share=SHARE)
+    def a_run_that_dies_behind_an_event(self, script: Script, left: int, share: float) -> None:
+        self.world.death = Death(left)
+        self._in_life(self._task(script, ""), [], "death", share)
+
+    @rule(script=SCRIPT, other=SCRIPT, end=st.sampled_from(ENDS), share=SHARE)
+    def a_follow_up_while_a_tool_hangs(self, script: Script, other: Script, end: str, share: float) -> None:
+        self._in_life(self._task(script, TALK), ["hangs after"], end, share, then=lambda: self._task(other, TALK, follows=True))
+
+    @precondition(lambda self: self.scripts)
+    @rule(which=st.integers(0, 99), fates=FATE, end=st.sampled_from(ENDS), share=SHARE)
+    def a_run_is_resumed(self, which: int, fates: list[Fate], end: str, share: float) -> None:
+        self._resumed(which % len(self.scripts), fates, end, share)
+
+    @precondition(lambda self: self.scripts)
+    @rule(which=st.integers(0, 99), left=st.integers(1, 20), share=SHARE)
+    def a_run_is_resumed_and_dies_behind_an_event(self, which: int, left: int, share: float) -> None:
+        self.world.death = Death(left)
+        self._resumed(which % len(self.scripts), [], "death", share)
+
+    @rule(share=SHARE)
+    def a_death_while_nothing_runs(self, share: float) -> None:
+        self._bury(share)
+
+    @rule()
+    def a_restart(self) -> None:
+        self._do(self._closed())
+        self._reopen()
+
+    @precondition(lambda self: self.asked)
+    @rule(which=st.integers(0, 99), allow=st.booleans())
+    def an_answer(self, which: int, allow: bool) -> None:
+        question = sorted(self.asked)[which % len(self.asked)]
+        over = self.asked.pop(question) <= self.world.clock.now_ns
+        if over:
+            with pytest.raises(UsageError, match="open"):
+                self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+        else:
+            self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+
+    @precondition(lambda self: self.asked)
+    @rule()
+    def approvals_run_out(self) -> None:
+        self.world.clock.now_ns = max(self.asked.values())
+        for question in self.asked:
+            with pytest.raises(UsageError, match="open"):
+                self._do(self._at_once(self.world.engine.answer, question, allow=True))
+        self.asked.clear()
+
+    @precondition(lambda self: self.unknown)
+    @rule(which=st.integers(0, 99))
+    def somebody_looks_and_says(self, which: int) -> None:
+        what = sorted(self.unknown)[which % len(self.unknown)]
+        try:
+            self._do(self._at_once(self.world.engine.settle, self.unknown[what], happened=True))
+        except UsageError:
+            return
+        del self.unknown[what]
+
+    # What holds after each
+
+    @invariant()
+    def the_record_verifies(self) -> None:
+        assert self.world.journal.verify() is None
+
+    @invariant()
+    def no_call_has_two_beginnings_or_two_ends(self) -> None:
+        begun = Counter(event.call for event in self.world.events() if event.kind == "call.received")
+        ends = Counter(event.call for event in self.world.events() if event.kind in TERMINAL)
+        assert set(begun.values()) <= {1}
+        assert set(ends.values()) <= {1}
+        open_runs = {uid.partition("/")[0] for uid in begun.keys() - ends.keys()}
+        assert not open_runs & self.over
+
+    @invariant()
+    def what_was_told_is_kept(self) -> None:
+        kept = {event.call: facts_of(decode_result(event.body)) for event in self.world.events() if event.kind == "call.completed"}
+        assert {uid: kept.get(uid) for uid in self.shown} == self.shown
+
+    @invariant()
+    def nothing_is_done_twice(self) -> None:
+        done = Counter(effect.what for effect in self.world.effects if TOOLS[effect.tool] == "once")
+        wanted: Counter[str] = Counter()
+        for task, script in enumerate(self.scripts):
+            wanted.update(what for message in names(task, script) for what in message)
+        assert not [what for what, times in done.items() if times > wanted[what]]
+        assert set(Counter((effect.key, effect.uid) for effect in self.world.effects if TOOLS[effect.tool] == "once").values()) <= {1}
+        keys: dict[str, set[str]] = {}
+        for effect in self.world.effects:
+            keys.setdefault(effect.uid, set()).add(effect.key)
+        assert not [uid for uid, several in keys.items() if len(several) > 1]
+
+    @invariant()
+    def nothing_that_was_refused_was_done(self) -> None:
+        assert not [effect for effect in self.world.effects if effect.what.startswith("denied")]
+
+    # How a step is taken
+
+    async def _at_once(self, do: Any, *args: Any, **named: Any) -> Any:
+        return do(*args, **named)
+
+    def _task(self, script: Script, conversation: str, *, follows: bool = False) -> Coroutine[Any, Any, RunResult]:
+        task = len(self.scripts)
+        self.scripts.append(script)
+        if conversation:
+            self.talks.add(task)
+        scope = Scope(run=f"run-{task}")
+        if follows:
+            return self.agent.follow_up(f"task {task}", conversation=conversation, scope=scope)
+        return self.agent.run(f"task {task}", conversation=conversation, scope=scope)
+
+    def _resumed(self, task: int, fates: list[Fate], end: str, share: float) -> None:
+        if task in self.talks:
+            return
+        run = f"run-{task}"
+        told_as_over = run in self.over
+        try:
+            self._in_life(self.agent.resume(run), fates, end, share)
+            assert not told_as_over
+        except UsageError as error:
+            if "is over" in str(error):
+                return
+            if "on record" not in str(error):
+                raise
+            assert run not in self.over
+            assert not [effect for effect in self.world.effects if effect.run == run]
+
+    def _in_life(self, work: Coroutine[Any, Any, RunResult], fates: list[Fate], end: str, share: float, then: Any = None) -> None:
+        world = self.world
+        before, unknown = len(world.effects), set(self.unknown)
+        world.fates.clear()
+        world.fates.extend(fates)
+        world.hung.clear()
+        try:
+            results = self._do(self._under_way(work, end, then))
+        finally:
+            world.death = Death()
+        if not world.alive:
+            self._bury(share)
+        elif world.closed:
+            self._reopen()
+        for effect in world.effects[before:]:
+            assert effect.what not in unknown or effect.what.startswith("asked") or effect.tool != "pay", effect
+        for result in results:
+            self._judge(result, world.effects)
+
+    async def _under_way(self, work: Coroutine[Any, Any, RunResult], end: str, then: Any) -> list[RunResult]:
+        tasks = [asyncio.ensure_future(work)]
+        hung = asyncio.ensure_future(self.world.hung.wait())
+        await asyncio.wait({*tasks, hung}, return_when="FIRST_COMPLETED")
+        hung.cancel()
+        if not tasks[0].done() and self.world.alive:
+            if then is not None:
+                tasks.append(asyncio.ensure_future(then()))
+                await asyncio.sleep(0)
+            await self._end(end, tasks)
+        if not self.world.alive:
+            for task in tasks:
+                task.cancel()
+        await asyncio.wait(tasks, timeout=PATIENCE_S)
+        assert all(task.done() for task in tasks), "it did not end"
+        return [task.result() for task in tasks if not task.cancelled() and self.world.alive]
+
+    async def _end(self, end: str, tasks: Sequence[asyncio.Future[RunResult]]) -> None:
+        match end:
+            case "kill" | "stop":
+                for conversation in list(self.world.engine.control._turns):
+                    if end == "stop":
+                        self.agent.stop(conversation)
+                    self.agent.kill(conversation)
+            case "cancel":
+                for task in tasks:
+                    task.cancel()
+            case "close":
+                await self._closed()
+            case "death":
+                self.world.die()
+
+    def _bury(self, share: float) -> None:
+        self._do(self.world.bury(share))
+        self._do(self.agent.close())
+        self._reopen()
+
+    def _reopen(self) -> None:
+        self._do(self._open_again())
+
+    async def _open_again(self) -> None:
+        self.world.open()
+        self.agent = Agent(Player(self.scripts), self.world.engine)
+
+    # What was told
+
+    def _judge(self, result: RunResult, effects: Sequence[Effect]) -> None:
+        assert_valid(result.messages)
+        if "is closed" in result.reason:  # its end could not be recorded: as if it had been cut off
+            return
+        if result.pending is not None:
+            self.asked |= {approval.approval_id: approval.expires_at for approval in result.pending.approvals}
+        begun = any(event.kind == "run.began" for event in self.world.journal.read(run=result.run))
+        if result.status != "waiting" and begun:  # one that was killed while it waited for its turn never was
+            self.over.add(result.run)
+        done = {effect.uid: effect for effect in effects}
+        whats = {event.call: event for event in self.world.events() if event.kind == "call.received"}
+        for one in result.results:
+            if one.code != "broken_off":
+                self.shown[one.uid] = facts_of(one)
+            if one.status == "unknown":
+                assert "try again" not in one.text
+                assert "heck" in one.text, one.text
+                if one.uid in done and TOOLS[one.name] == "once":
+                    self.unknown[done[one.uid].what] = one.uid
+            if one.status == "ok" and TOOLS[one.name] in ("once", "idempotent"):
+                assert one.uid in done or one.name == "book" or one.metadata.replayed, (one, whats[one.uid].body)
+            if one.failure_class in ("denied", "not_started"):
+                assert one.uid not in done, one
+        if begun and result.conversation == result.run:
+            told = recall(self.world.engine.journal, MemoryBlobs(), result.run).history.messages
+            assert canonical(told) == canonical(list(result.messages))
