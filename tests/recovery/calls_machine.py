@@ -27,7 +27,7 @@ from callgate.calls import Aborted, Outcome, Suspended
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
 from tests.door import call
-from tests.patience import DEADLINE_S, PATIENCE_S, let_pass
+from tests.patience import DEADLINE_S, let_pass
 from tests.recovery.world import FATES, TOOLS, WHATS, Death, Effect, Fate, World
 
 __all__ = ["CallsMachine"]
@@ -294,10 +294,7 @@ class CallsMachine(RuleBasedStateMachine):
         waiting.cancel()
         if not task.done() and self.world.alive:
             await self._end(end, task, several[0].run)
-        if not self.world.alive:
-            task.cancel()
-        await asyncio.wait({task}, timeout=PATIENCE_S)
-        assert task.done(), "it did not end"
+        await self.world.ended([task])
         outcomes: list[Outcome] | None = None if task.cancelled() or not self.world.alive else task.result()
         return outcomes
 

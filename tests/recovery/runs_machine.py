@@ -33,7 +33,6 @@ from callgate.models.events import ModelEvent
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from tests.agent.scripts import call, says
-from tests.patience import PATIENCE_S
 from tests.recovery.world import FATES, TOOLS, Death, Effect, Fate, World
 
 __all__ = ["RunsMachine"]
@@ -128,7 +127,7 @@ class RunsMachine(RuleBasedStateMachine):
         self.over: set[str] = set()
         """Runs of which somebody was told that they are over."""
         self.talks: set[int] = set()
-        """Runs of the conversation that several take part in: cut off, none is resumed, since the model here plays the latest task."""
+        """Runs of the conversation that several take part in. None is resumed: the model here plays the latest task."""
         self.asked: dict[str, int] = {}
         self.shown: dict[str, bytes] = {}
         self.unknown: dict[str, str] = {}
@@ -275,6 +274,7 @@ class RunsMachine(RuleBasedStateMachine):
 
     def _resumed(self, task: int, fates: list[Fate], end: str, share: float) -> None:
         if task in self.talks:
+            self.world.death = Death()
             return
         run = f"run-{task}"
         told_as_over = run in self.over
@@ -318,11 +318,7 @@ class RunsMachine(RuleBasedStateMachine):
                 tasks.append(asyncio.ensure_future(then()))
                 await asyncio.sleep(0)
             await self._end(end, tasks)
-        if not self.world.alive:
-            for task in tasks:
-                task.cancel()
-        await asyncio.wait(tasks, timeout=PATIENCE_S)
-        assert all(task.done() for task in tasks), "it did not end"
+        await self.world.ended(tasks)
         return [task.result() for task in tasks if not task.cancelled() and self.world.alive]
 
     async def _end(self, end: str, tasks: Sequence[asyncio.Future[RunResult]]) -> None:

@@ -23,6 +23,7 @@ from callgate.events import Draft, Event
 from callgate.protocols import Allow, Ask, Deny, Verdict
 from callgate.route import ValidatedCall
 from callgate.tools import Tool
+from tests.patience import PATIENCE_S
 
 __all__ = ["FATES", "TOOLS", "WHATS", "Death", "Effect", "Fate", "Rules", "World"]
 
@@ -128,6 +129,7 @@ class World:
         self.fates: deque[Fate] = deque()
         """What the tools that are entered next do; then `ok`."""
         self.death = Death()
+        self.dead = asyncio.Event()
         self.hung = asyncio.Event()
         """Set when a tool hangs, or the engine has died."""
         self.open()
@@ -136,6 +138,7 @@ class World:
 
     def open(self) -> None:
         self.alive, self.closed, self.death = True, False, Death()
+        self.dead.clear()
         self.journal = Watched(self, SqliteJournal(self.path, self.clock, synchronous="normal"))
         self.engine = Engine(self.tools(), policies=[Rules()], journal=self.journal, clock=self.clock)
 
@@ -152,6 +155,7 @@ class World:
 
     def die(self) -> None:
         self.alive = False
+        self.dead.set()
         self.hung.set()
 
     def one_step_nearer(self) -> None:
@@ -159,6 +163,17 @@ class World:
             self.death.left -= 1
             if self.death.left <= 0:
                 self.die()
+
+    async def ended(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
+        """Wait until these have ended; where the engine dies first, with it."""
+        dead, over = asyncio.ensure_future(self.dead.wait()), asyncio.ensure_future(asyncio.wait(tasks))
+        await asyncio.wait({dead, over}, timeout=PATIENCE_S, return_when="FIRST_COMPLETED")
+        dead.cancel()
+        if not self.alive:
+            for task in tasks:
+                task.cancel()
+        await asyncio.wait({over}, timeout=PATIENCE_S)
+        assert over.done(), "it did not end"
 
     async def bury(self, share: float) -> None:
         """Leave what is on disk to the next life: what was reported as kept, and this share of what was not."""
