@@ -113,6 +113,23 @@ def pairs(result: RunResult) -> tuple[int, int]:
     return calls, sum(isinstance(message, ToolMessage) for message in result.messages)
 
 
+async def test_two_runs_of_one_conversation_that_were_left_open_each_go_on_with_their_own_task(tmp_path: Path) -> None:
+    """The model never works on another run's task, where nothing knows that its calls were made before."""
+    asked = [Run(tmp_path, says(call("pay", {"to": who}, id=who))) for who in ("ann", "bob")]
+    runs: list[str] = []
+    for task, one in zip(("Pay Ann.", "Pay Bob."), asked, strict=True):  # each in a process of its own, which knows only its own run
+        async with one.engine() as engine:
+            runs.append((await Agent(one.model, engine).run(task, conversation="talk")).run)
+    last = Run(tmp_path, says("Done."), says("Done."))
+    async with last.engine() as engine:
+        agent = Agent(last.model, engine)
+        for run in runs:
+            engine.answer(f"{run}/0/0", allow=True)
+            assert (await agent.resume(run)).status == "completed"
+    assert last.shop.done == ["pay ann", "pay bob"]
+    assert ["Pay Bob." in str(seen) for seen in last.model.seen] == [False, True]
+
+
 # The same waiting result, twice
 
 

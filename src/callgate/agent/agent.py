@@ -273,11 +273,11 @@ class Agent(Runs):
                 return await self._run(start)
 
     def _later(self, conversation: str, recalled: Recalled) -> History:
-        """The conversation as this agent remembers it, if it has gone on since; else as the record has it."""
-        remembered = self._remembered(conversation)
-        if remembered is not None and remembered.recorded > recalled.last:
+        """The conversation as this agent remembers it, if it has gone on from where the run stands; else as the record has it."""
+        remembered, own = self._remembered(conversation), recalled.history
+        if remembered is not None and remembered.recorded > recalled.last and remembered.messages[: len(own.messages)] == own.messages:
             return remembered
-        return recalled.history
+        return own
 
     def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
         """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
