@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,9 +15,9 @@ from callgate import Limits, RetryPolicy, Tool, errors, testing
 from callgate.agent import PRESETS, Budget, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.cli import _exits
+from callgate.cli._options import RunOptions
 from callgate.cli._run import _CODES
 from callgate.cli._run_events import TOLD, Told
-from callgate.cli._run_words import run
 from callgate.decide import RUN_STATUS
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
@@ -187,7 +188,7 @@ def dialect_rows() -> dict[str, tuple[str, ...]]:
 
 
 def test_options_and_events_of_a_run() -> None:
-    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(run).parameters if name != "task"}
+    options = {f"--{option.name.replace('_', '-')}" for option in fields(RunOptions)}
     assert set(table("docs/reference/run.md", "## Options")) == options
     shown = {name: re.findall(r"`(\w+)`", row[0]) for name, row in table("docs/reference/run.md", "## Events").items()}
     assert shown == {kind.__struct_config__.tag: list(kind.__struct_fields__) for kind in TOLD}

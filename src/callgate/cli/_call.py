@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from callgate._cache import TableCache
 from callgate._clock import SystemClock
 from callgate._specs import load_tools
@@ -24,6 +22,7 @@ from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
 from callgate.cli._interrupts import interruptible
 from callgate.cli._memory import open_memory
+from callgate.cli._options import CallOptions
 from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
 from callgate.cli._progress import Progressed
 from callgate.cli._record import Record
@@ -36,48 +35,32 @@ from callgate.undo import Shadows
 if TYPE_CHECKING:
     from callgate.memory import Memory
 
-__all__ = ["CallOptions", "call"]
+__all__ = ["call"]
 
 
-class CallOptions(Struct, frozen=True, kw_only=True):
-    """Everything that was typed about one call."""
-
-    tool: str
-    arguments: str | dict[str, object]
-    tools: tuple[str, ...]
-    workspace: str
-    journal: str
-    memory: str = ""
-    policy: str = ""
-    run: str = ""
-    key: str = ""
-    timeout_s: float | None = None
-    repair: bool = False
-    actor: str = ""
-    principal: str = ""
-    undo: bool = True
-    json: bool = False
-
-
-def call(options: CallOptions) -> int:
+def call(tool: str, arguments: str | dict[str, object], options: CallOptions) -> int:
     """Carry out one call; the exit code."""
-    if options.timeout_s is not None and not (math.isfinite(options.timeout_s) and options.timeout_s > 0):
-        raise UsageError(f"--timeout is {options.timeout_s:g}; it must be a finite number of seconds above 0.")
-    refuse_odd_text(tool=options.tool, run=options.run, key=options.key, actor=options.actor, principal=options.principal)
+    if options.timeout is not None and not (math.isfinite(options.timeout) and options.timeout > 0):
+        raise UsageError(f"--timeout is {options.timeout:g}; it must be a finite number of seconds above 0.")
+    refuse_odd_text(tool=tool, run=options.run, key=options.key, actor=options.actor, principal=options.principal)
     workspace = Path(options.workspace)
     if not workspace.is_dir():
         raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
+    raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
     memory = open_memory(options.memory)
     record = Record.open(options.journal)
     tools = load_tools(options.tools, record.blobs, memory)
-    return asyncio.run(_Terminal(options, record, policies, tools, memory).call())
+    return asyncio.run(_Terminal(raw, options, record, policies, tools, memory).call())
 
 
 class _Terminal:
     """One call, the engine around it, and the person in front of it."""
 
-    def __init__(self, options: CallOptions, record: Record, policies: tuple[Rules, ...], tools: list[Tool], memory: Memory | None) -> None:
+    def __init__(
+        self, raw: RawCall, options: CallOptions, record: Record, policies: tuple[Rules, ...], tools: list[Tool], memory: Memory | None
+    ) -> None:
+        self._raw = raw
         self._options = options
         self._record = record
         self._engine = Engine(
@@ -86,7 +69,7 @@ class _Terminal:
             journal=record.journal,
             blobs=record.blobs,
             persistent_cache=_cache(record, tools),
-            timeout_s=options.timeout_s,
+            timeout_s=options.timeout,
             repair=options.repair,
             undo=Shadows() if options.undo else None,
             memory=memory,
@@ -102,16 +85,16 @@ class _Terminal:
         self._interrupted = False
 
     async def call(self) -> int:
-        options = self._options
-        raw = RawCall(name=options.tool, arguments=options.arguments, origin="cli", idempotency_key=options.key or None)
         async with self._engine:
-            with interruptible(self._interrupt), Progressed(self._engine.bus, quiet=options.json):
-                outcome = await self._engine.call(raw, self._scope)
+            outcome = await self._handed_in()
             if isinstance(outcome, Suspended) and self._asked(outcome):
-                with interruptible(self._interrupt), Progressed(self._engine.bus, quiet=options.json):
-                    outcome = await self._engine.call(raw, self._scope)
+                outcome = await self._handed_in()
             self._show(outcome, self._last_call())
         return _exits.INTERRUPTED if self._interrupted else exit_code(outcome)
+
+    async def _handed_in(self) -> Outcome:
+        with interruptible(self._interrupt), Progressed(self._engine.bus, quiet=self._options.json):
+            return await self._engine.call(self._raw, self._scope)
 
     def _interrupt(self) -> None:
         self._interrupted = True
@@ -122,7 +105,7 @@ class _Terminal:
         if self._options.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
         say(f"A human has to decide: {question.question}", "cyan")
-        say(f"  {self._options.tool} {_typed(self._options.arguments)}")
+        say(f"  {self._raw.name} {_typed(self._raw.arguments)}")
         try:
             allowed = input("Run it? [y/N] ").strip().lower() in ("y", "yes")
         except (EOFError, KeyboardInterrupt):
@@ -148,8 +131,8 @@ class _Terminal:
             show_aborted(outcome, summary, shown)
 
 
-def _typed(arguments: str | dict[str, object]) -> str:
-    return arguments if isinstance(arguments, str) else " ".join(f"{key}={value}" for key, value in arguments.items())
+def _typed(arguments: object) -> str:
+    return " ".join(f"{key}={value}" for key, value in arguments.items()) if isinstance(arguments, dict) else str(arguments)
 
 
 def _cache(record: Record, tools: list[Tool]) -> TableCache | None:

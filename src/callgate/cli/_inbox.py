@@ -7,24 +7,23 @@ told; where nobody does, it says how the run goes on.
 from __future__ import annotations
 
 import getpass
-import math
 import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
-from msgspec import Struct
 
 from callgate import inbox
 from callgate._printable import one_line
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import grid, output, print_json, say
+from callgate.cli._options import InboxOptions
 from callgate.cli._record import MEMORY, default_journal, without_password
 from callgate.errors import UsageError
 from callgate.inbox import Fate, Posted, Waiting
 
-__all__ = ["Words", "list_waiting", "tell"]
+__all__ = ["list_waiting", "tell"]
 
 _DO: dict[str, Callable[..., Posted]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
 _DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
@@ -35,18 +34,6 @@ _LATER = {
     "kill": "It ends as soon as somebody goes on with it",
 }
 _MOST_WAIT_S = 3_600.0
-
-
-class Words(Struct, frozen=True, kw_only=True):
-    """What was typed."""
-
-    what: str
-    target: str
-    reason: str
-    by: str
-    wait_s: float
-    journal: str
-    json: bool
 
 
 def list_waiting(journal: str, *, json: bool) -> int:
@@ -80,33 +67,32 @@ def _row(one: Waiting) -> tuple[str, ...]:
     )
 
 
-def tell(words: Words) -> int:
+def tell(what: str, target: str, options: InboxOptions) -> int:
     """Say it; the exit code."""
-    refuse_odd_text(target=words.target, reason=words.reason, by=words.by)
-    _refuse_memory(words.journal)
-    if not 0 <= words.wait_s <= _MOST_WAIT_S or math.isnan(words.wait_s):
-        raise UsageError(f"--wait {words.wait_s:g} cannot be. Give seconds from 0 to {_MOST_WAIT_S:.0f}.")
-    posted = _DO[words.what](words.journal, words.target, by=words.by or _login(), reason=words.reason)
-    fate = inbox.fate(words.journal, posted.id, wait_s=words.wait_s) if posted.held_by else Fate()
-    if words.json:
+    refuse_odd_text(target=target, reason=options.reason, by=options.by)
+    _refuse_memory(options.journal)
+    if not 0 <= options.wait <= _MOST_WAIT_S:
+        raise UsageError(f"--wait {options.wait:g} cannot be. Give seconds from 0 to {_MOST_WAIT_S:.0f}.")
+    posted = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason)
+    fate = inbox.fate(options.journal, posted.id, wait_s=options.wait) if posted.held_by else Fate()
+    if options.json:
         status = "refused" if fate.refused else "taken" if fate.position else "waiting"
         print_json({"status": status, **msgspec.to_builtins(posted), "position": fate.position, "refused": fate.refused})
     else:
-        _say(words, posted, fate)
+        _say(what, target, posted, fate, options.journal)
     return _exits.FAILED if fate.refused else _exits.OK
 
 
-def _say(words: Words, posted: Posted, fate: Fate) -> None:
-    target = one_line(words.target, 120)
+def _say(what: str, target: str, posted: Posted, fate: Fate, journal: str) -> None:
     if fate.refused:
         say(f"{posted.held_by}, which works on the run, refused it: {fate.refused}", "red")
     elif fate.position:
-        say(f"{_DONE[words.what]} {target}: {posted.held_by} has taken it in (event {fate.position}).")
+        say(f"{_DONE[what]} {one_line(target, 120)}: {posted.held_by} has taken it in (event {fate.position}).")
     elif posted.held_by:
         say(f"Said. {posted.held_by} works on the run and has not taken it in yet; it will, or whoever goes on with the run.", "yellow")
     else:
-        option = "" if words.journal == default_journal() else f" --record {shlex.quote(without_password(words.journal))}"
-        say(f"Said. Nobody works on run {one_line(posted.run, 120)} now. {_LATER[words.what]}: `callgate resume {posted.run}{option}`.")
+        option = "" if journal == default_journal() else f" --record {shlex.quote(without_password(journal))}"
+        say(f"Said. Nobody works on run {one_line(posted.run, 120)} now. {_LATER[what]}: `callgate resume {posted.run}{option}`.")
 
 
 def _refuse_memory(journal: str) -> None:

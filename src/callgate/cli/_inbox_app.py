@@ -1,4 +1,4 @@
-"""The words of `callgate approvals`, `approve`, `deny`, `stop` and `kill`, as cyclopts reads them."""
+"""The words of `callgate approvals`, `approve`, `deny`, `stop` and `kill`, as cyclopts reads them; `_inbox` does the work."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from callgate.cli._options import InboxOptions
 from callgate.cli._record import default_journal
 from callgate.cli._words import AsJson, Journal
 
 __all__ = ["add_inbox"]
 
-By = Annotated[str, Parameter(help="Who says so; goes on record. Default: your login name.")]
-Reason = Annotated[str, Parameter(help="Why; goes on record, and the run or the model may be told.")]
-Wait = Annotated[float, Parameter(name="--wait", help="Seconds to wait until whoever works on the run has taken it in. Default: 5.")]
+Question = Annotated[str, Parameter(name="approval", help="The question, as `callgate approvals` names it.")]
+OpenRun = Annotated[str, Parameter(name="run", help="The run's id; `callgate log list` shows it.")]
 
 
 def add_inbox(app: App) -> None:
@@ -21,7 +21,7 @@ def add_inbox(app: App) -> None:
         app.command(command)
 
 
-def approvals(*, journal: Journal = None, json: AsJson = False) -> int:
+def approvals(*, journal: Journal = "", json: AsJson = False) -> int:
     """List the calls that wait for a human.
 
     ```
@@ -33,7 +33,7 @@ def approvals(*, journal: Journal = None, json: AsJson = False) -> int:
     return list_waiting(journal or default_journal(), json=json)
 
 
-def approve(approval: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 5.0, journal: Journal = None, json: AsJson = False) -> int:
+def approve(approval: Question, /, *, options: InboxOptions | None = None) -> int:
     """Let a call that waits run, once, exactly as it was asked for. From any terminal, whether or not its run is being worked on.
 
     ```
@@ -41,16 +41,11 @@ def approve(approval: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 
     ```
 
     Exit codes: 0 said · 1 whoever works on the run refused it · 2 no such question is open.
-
-    Parameters
-    ----------
-    approval
-        The question, as `callgate approvals` names it.
     """
-    return _tell("approve", approval, reason, by, wait, journal, json=json)
+    return _tell("approve", approval, options)
 
 
-def deny(approval: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 5.0, journal: Journal = None, json: AsJson = False) -> int:
+def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
     """Refuse a call that waits. The model is told when its run goes on.
 
     ```
@@ -58,16 +53,11 @@ def deny(approval: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 5.0
     ```
 
     Exit codes: 0 said · 1 whoever works on the run refused it · 2 no such question is open.
-
-    Parameters
-    ----------
-    approval
-        The question, as `callgate approvals` names it.
     """
-    return _tell("deny", approval, reason, by, wait, journal, json=json)
+    return _tell("deny", approval, options)
 
 
-def stop(run: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 5.0, journal: Journal = None, json: AsJson = False) -> int:
+def stop(run: OpenRun, /, *, options: InboxOptions | None = None) -> int:
     """Let a run end soon, whichever process works on it: the model's pass ends now, a call that runs is the last.
 
     ```
@@ -75,16 +65,11 @@ def stop(run: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 5.0, jou
     ```
 
     Exit codes: 0 said · 1 whoever works on the run refused it · 2 there is nothing to stop.
-
-    Parameters
-    ----------
-    run
-        The run's id; `callgate log list` shows it.
     """
-    return _tell("stop", run, reason, by, wait, journal, json=json)
+    return _tell("stop", run, options)
 
 
-def kill(run: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 5.0, journal: Journal = None, json: AsJson = False) -> int:
+def kill(run: OpenRun, /, *, options: InboxOptions | None = None) -> int:
     """End a run now and its tools with it, whichever process works on it.
 
     ```
@@ -92,16 +77,11 @@ def kill(run: str, /, *, reason: Reason = "", by: By = "", wait: Wait = 5.0, jou
     ```
 
     Exit codes: 0 said · 1 whoever works on the run refused it · 2 there is nothing to kill.
-
-    Parameters
-    ----------
-    run
-        The run's id; `callgate log list` shows it.
     """
-    return _tell("kill", run, reason, by, wait, journal, json=json)
+    return _tell("kill", run, options)
 
 
-def _tell(what: str, target: str, reason: str, by: str, wait: float, journal: str | None, *, json: bool) -> int:
-    from callgate.cli._inbox import Words, tell
+def _tell(what: str, target: str, options: InboxOptions | None) -> int:
+    from callgate.cli._inbox import tell
 
-    return tell(Words(what=what, target=target, reason=reason, by=by, wait_s=wait, journal=journal or default_journal(), json=json))
+    return tell(what, target, options or InboxOptions())

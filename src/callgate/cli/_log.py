@@ -20,7 +20,8 @@ from callgate._summary import CallSummary, body_of, summarise
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import grid, output, print_json, say, status_text
-from callgate.cli._log_query import LogOptions, asked, reading
+from callgate.cli._log_query import asked, reading
+from callgate.cli._options import LogOptions
 from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event

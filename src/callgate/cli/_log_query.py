@@ -8,35 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from msgspec import Struct
-
 from callgate._clock import SystemClock
 from callgate._journal import Reader, open_reader
 from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._options import LogOptions
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
-__all__ = ["LogOptions", "asked", "reading"]
+__all__ = ["asked", "reading"]
 
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-class LogOptions(Struct, frozen=True, kw_only=True):
-    """As they were typed."""
-
-    journal: str
-    run: str | None = None
-    kind: str | None = None
-    tool: str | None = None
-    actor: str | None = None
-    since: str | None = None
-    until: str | None = None
-    field: str | None = None
-    caused_by: int | None = None
-    after: int | None = None
-    limit: int | None = None
-    json: bool = False
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from callgate._statistics import Statistics, ToolStatistics, plain, sealed_at, s
 from callgate._summary import summarise
 from callgate.cli import _exits
 from callgate.cli._consoles import STYLES, grid, output, print_json, say
-from callgate.cli._log_query import LogOptions, asked, reading
+from callgate.cli._log_query import asked, reading
+from callgate.cli._options import LogOptions
 from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event

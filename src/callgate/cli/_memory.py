@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from msgspec import Struct
 from rich.text import Text
 
 from callgate._blobs import MemoryBlobs
@@ -21,31 +20,15 @@ from callgate._specs import load_tools
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import output, print_json, say
-from callgate.cli._log_query import LogOptions, asked
+from callgate.cli._log_query import asked
+from callgate.cli._options import LogOptions, SearchOptions
 from callgate.errors import UsageError
 from callgate.tools import ToolRegistry
 
 if TYPE_CHECKING:
     from callgate.memory import Found, Memory
 
-__all__ = ["SearchOptions", "open_memory", "rebuild", "search", "status"]
-
-
-class SearchOptions(Struct, frozen=True, kw_only=True):
-    """As they were typed."""
-
-    words: str
-    memory: str
-    principal: str = ""
-    actor: str | None = None
-    conversation: str | None = None
-    tool: str | None = None
-    run: str | None = None
-    kind: str | None = None
-    since: str | None = None
-    until: str | None = None
-    limit: int = 10
-    json: bool = False
+__all__ = ["open_memory", "rebuild", "search", "status"]
 
 
 def open_memory(place: str, *, there: bool = False) -> Memory | None:
@@ -69,22 +52,22 @@ def open_memory(place: str, *, there: bool = False) -> Memory | None:
     return Memory(place)
 
 
-def search(options: SearchOptions) -> int:
+def search(words: str, options: SearchOptions) -> int:
     """Find passages and show them, the best first; 1 where there are none."""
     from callgate.memory import PassageKind, PassageQuery
 
-    refuse_odd_text(words=options.words, principal=options.principal, tool=options.tool, run=options.run, actor=options.actor)
+    refuse_odd_text(words=words, principal=options.principal, tool=options.tool, run=options.run, actor=options.actor)
     kinds: tuple[PassageKind, ...] = get_args(PassageKind)
     if options.kind not in (None, *kinds):
         raise UsageError(f"--kind {options.kind} is none. Give one of: {', '.join(kinds)}.")
-    if not options.words.strip():
+    if not words.strip():
         raise UsageError("No words to look for. Give some: callgate memory search WORDS.")
     if not 1 <= options.limit <= 50:
         raise UsageError(f"--limit {options.limit} cannot be. Give a number from 1 to 50.")
     times = asked(LogOptions(journal="", since=options.since, until=options.until))
     with _opened(options.memory) as memory:
         query = PassageQuery(
-            text=options.words,
+            text=words,
             principal=options.principal,
             kinds=tuple(kind for kind in kinds if kind == options.kind),
             actor=options.actor,

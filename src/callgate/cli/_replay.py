@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from msgspec import Struct
-
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
 from callgate._journal import Reader, is_url, open_reader
 from callgate._specs import load_tools
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
+from callgate.cli._options import ReplayOptions
 from callgate.cli._replay_screen import asked_json, judged_json, made_json, show_asked, show_judged, show_made
 from callgate.cli._run_options import named_model
 from callgate.errors import UsageError
@@ -29,30 +28,17 @@ from callgate.replay.export import as_test, was_careful
 from callgate.replay.kept import KeptRun
 from callgate.tools import Tool
 
-__all__ = ["ReplayOptions", "replay_run"]
+__all__ = ["replay_run"]
 
 
-class ReplayOptions(Struct, frozen=True, kw_only=True):
-    """As they were typed."""
-
-    run: str
-    policy: str
-    tools: tuple[str, ...]
-    model: str
-    base_url: str
-    export: str
-    journal: str
-    json: bool
-
-
-def replay_run(options: ReplayOptions) -> int:
+def replay_run(run: str, options: ReplayOptions) -> int:
     """Make one run again; the exit code."""
-    refuse_odd_text(run=options.run, journal=options.journal)
+    refuse_odd_text(run=run, journal=options.journal)
     _refuse_together(options)
     policies = (Rules.load(options.policy),) if options.policy else None
     with _reading(options) as reader:
         blobs = _blobs_beside(options.journal)
-        run = _newest(reader) if options.run == "last" else options.run
+        run = _newest(reader) if run == "last" else run
         made = Replay.of(reader, run, blobs)
         kept = KeptRun.of(reader, run, blobs) if options.export and not made.differences else None
     if made.differences:

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from callgate.cli._record import default_journal
-from callgate.cli._words import AsJson, Journal, Tools
+from callgate.cli._options import ReplayOptions
 
 __all__ = ["replay"]
 
 
-def replay(
-    run: str,
-    /,
-    *,
-    policy: Annotated[str, Parameter(name=["--policy", "--rules"])] = "",
-    tools: Tools = None,
-    model: str = "",
-    base_url: str = "",
-    export: str = "",
-    journal: Journal = None,
-    json: AsJson = False,
-) -> int:
+def replay(run: str, /, *, options: ReplayOptions | None = None) -> int:
     """Make a recorded run again, and show what other rules, other tools or another model would have changed. Starts no tool.
 
     Without options: whether the record makes the very run that there was. With rules: each call judged again. With tools alone: which
@@ -44,28 +28,7 @@ def replay(
     ----------
     run
         The run's id, or `last`.
-    policy
-        A TOML file of rules, in the place of those that the run had.
-    tools
-        Where the run's tools come from, as they are now: the record has no code.
-    model
-        `provider:model`; it is sent the recorded conversation at each pass, and nothing it asks for is started.
-    base_url
-        The URL of a server that speaks OpenAI's chat completions, or of the provider's own API elsewhere.
-    export
-        Write the run as a pytest file, which is not there yet, with its data beside it.
     """
-    from callgate.cli._replay import ReplayOptions, replay_run
+    from callgate.cli._replay import replay_run
 
-    return replay_run(
-        ReplayOptions(
-            run=run,
-            policy=policy,
-            tools=tuple(tools or ()),
-            model=model,
-            base_url=base_url,
-            export=export,
-            journal=journal or default_journal(),
-            json=json,
-        )
-    )
+    return replay_run(run, options or ReplayOptions())

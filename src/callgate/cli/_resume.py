@@ -7,11 +7,9 @@ are not on record. Nothing is started before the record is found good. Everythin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._journal import is_url
 from callgate._specs import load_tools
@@ -20,32 +18,26 @@ from callgate.agent.recall import Recalled, recall
 from callgate.calls import Scope
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._memory import open_memory
+from callgate.cli._options import ResumeOptions
 from callgate.cli._record import MEMORY, Record
 from callgate.cli._run import TerminalRun
-from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of
+from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
 from callgate.errors import CallgateError, UsageError
 
-__all__ = ["Answers", "resume_run"]
+__all__ = ["resume_run"]
 
 
-class Answers(Struct, frozen=True, kw_only=True):
-    """What was said on the command line to a run's questions, by approval."""
-
-    allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-
-
-def resume_run(run: str, options: RunOptions, answers: Answers) -> int:
+def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: Sequence[str]) -> int:
     """Go on with one run; the exit code."""
-    refuse_odd_text(run=run, **{f"answer {number}": text for number, text in enumerate((*answers.allow, *answers.deny), 1)})
-    both = sorted(set(answers.allow) & set(answers.deny))
+    refuse_odd_text(run=run, **{f"answer {number}": text for number, text in enumerate((*allow, *deny), 1)})
+    both = sorted(set(allow) & set(deny))
     if both:
         raise UsageError(f"{both[0]} is both allowed and denied. Say one of them.")
-    if options.journal == MEMORY or not (is_url(options.journal) or Path(options.journal).is_file()):
-        raise UsageError(f"There is no journal at {options.journal}. Give the one that the run was recorded in, with --record FILE.")
+    if options.record == MEMORY or not (is_url(options.record) or Path(options.record).is_file()):
+        raise UsageError(f"There is no journal at {options.record}. Give the one that the run was recorded in, with --record FILE.")
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
     memory = open_memory(options.memory)
-    record = Record.open(options.journal)
+    record = Record.open(options.record)
     try:
         recalled = recall(record.journal, record.blobs, run)
         options = replace(options, model=options.model or recalled.began.model, workspace=recalled.began.scope.workspace or ".")
@@ -55,20 +47,20 @@ def resume_run(run: str, options: RunOptions, answers: Answers) -> int:
         asyncio.run(record.journal.close())
         raise
     resumed = _Resumed(options, "", system, model, record, tools, policies, settings, memory)
-    return asyncio.run(resumed.answered(recalled, answers))
+    return asyncio.run(resumed.answered(recalled, allow, deny))
 
 
 class _Resumed(TerminalRun):
     """One run from where its record ends."""
 
-    async def answered(self, run: Recalled, answers: Answers) -> int:
+    async def answered(self, run: Recalled, allow: Sequence[str], deny: Sequence[str]) -> int:
         """Give the answers, then go on; the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
         try:
             await self._engine.open(Scope(run=run.run))
-            for approval_id in answers.allow:
+            for approval_id in allow:
                 self._engine.answer(approval_id, allow=True, by="the person at the terminal")
-            for approval_id in answers.deny:
+            for approval_id in deny:
                 self._engine.answer(approval_id, allow=False, by="the person at the terminal")
         except CallgateError:
             await self._engine.close()

@@ -23,10 +23,11 @@ from callgate.cli import _exits
 from callgate.cli._consoles import print_json, say
 from callgate.cli._interrupts import interruptible
 from callgate.cli._memory import open_memory
+from callgate.cli._options import RunOptions
 from callgate.cli._person import Person
 from callgate.cli._record import Record, default_journal
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
-from callgate.cli._run_options import RunOptions, model_of, policies_of, settings_of, system_of, task_of
+from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
 from callgate.engine import Engine
 from callgate.errors import UsageError
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
 __all__ = ["TerminalRun", "run_task"]
 
 
-def run_task(options: RunOptions) -> int:
+def run_task(task: str, options: RunOptions) -> int:
     """Carry out one run; the exit code."""
-    if options.chat and (options.json or options.task == "-" or not sys.stdin.isatty()):
+    if options.chat and (options.json or task == "-" or not sys.stdin.isatty()):
         raise UsageError("--chat needs a person at a terminal: leave out --json and '-', and do not redirect standard input.")
-    task, system = task_of(options.task), system_of(options.system)
+    task, system = task_of(task), system_of(options.system)
     workspace = Path(options.workspace)
     if not workspace.is_dir():
         raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
@@ -53,7 +54,7 @@ def run_task(options: RunOptions) -> int:
     model = model_of(options)
     settings = settings_of(options)
     memory = open_memory(options.memory)
-    record = Record.open(options.journal)
+    record = Record.open(options.record)
     tools = load_tools(options.tools, record.blobs, memory)
     return asyncio.run(TerminalRun(options, task, system, model, record, tools, policies, settings, memory).whole())
 
@@ -238,7 +239,7 @@ class TerminalRun:
 
     def _how_to_go_on(self, result: RunResult) -> list[str]:
         if not self._record.name:
-            return [shlex.join(("callgate", "run", *self._options.words))]
+            return [shlex.join(("callgate", "run", *sys.argv[2:]))]
         approvals = result.pending.approvals if result.pending is not None else ()
         words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
         given = self._options

@@ -7,48 +7,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate.agent import PRESETS, Settings
-from callgate.agent.settings import PresetName
 from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._options import RunOptions
 from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
 from callgate.models.providers import PROVIDERS
 from callgate.models.providers import model as provider_model
 from callgate.policy import Rules, careful
 
-__all__ = ["RunOptions", "model_of", "named_model", "policies_of", "settings_of", "system_of", "task_of"]
-
-TextCallWord = Literal["auto", "fallback", "always", "never"]
+__all__ = ["model_of", "named_model", "policies_of", "settings_of", "system_of", "task_of"]
 
 _MODELS = "Give one as provider:model, such as openai:gpt-5, or a URL with --base-url."
-
-
-class RunOptions(Struct, frozen=True, kw_only=True):
-    """Everything that was typed about one run."""
-
-    task: str
-    words: tuple[str, ...]
-    """The command line as it was typed, to show it again."""
-    model: str
-    base_url: str
-    tools: tuple[str, ...]
-    workspace: str
-    rules: str
-    journal: str
-    memory: str
-    system: str
-    preset: PresetName
-    max_iterations: int | None
-    text_calls: TextCallWord
-    yes: bool
-    chat: bool
-    undo: bool
-    json: bool
 
 
 def task_of(given: str) -> str:

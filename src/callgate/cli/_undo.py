@@ -11,7 +11,6 @@ import os
 from datetime import UTC, datetime
 
 import msgspec
-from msgspec import Struct
 
 from callgate._journal import is_url, open_reader
 from callgate._pipeline.record import Reason, clean
@@ -19,26 +18,16 @@ from callgate._printable import one_line, printable
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import grid, output, print_json, say
+from callgate.cli._options import UndoOptions
 from callgate.cli._record import MEMORY, Record
 from callgate.errors import CallgateError, UsageError
 from callgate.events import Draft
 from callgate.queries import EventQuery
 from callgate.undo import Change, Conflict, Shadow, UndoFailed, Undone, UndoRefused
 
-__all__ = ["UndoOptions", "checkpoint", "drop_checkpoint", "list_changes", "list_checkpoints", "prune", "show_diff", "take_back"]
+__all__ = ["checkpoint", "drop_checkpoint", "list_changes", "list_checkpoints", "prune", "show_diff", "take_back"]
 
 _KINDS = {"undo": "files.undone", "redo": "files.redone"}
-
-
-class UndoOptions(Struct, frozen=True, kw_only=True):
-    """What was typed."""
-
-    workspace: str
-    journal: str
-    paths: tuple[str, ...] = ()
-    dry_run: bool = False
-    interrupted: bool = False
-    json: bool = False
 
 
 def take_back(words: str, direction: str, options: UndoOptions) -> int:

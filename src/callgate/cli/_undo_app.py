@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from cyclopts import App
 
-from cyclopts import App, Parameter
-
-from callgate.cli._record import default_journal
+from callgate.cli._options import Paths, RedoOptions, UndoOptions, Workspace
+from callgate.cli._words import AsJson
 
 __all__ = ["add_undo"]
-
-Paths = Annotated[
-    list[str] | None, Parameter(name="--path", help="Only paths that match this glob, as in `src/**`. May be repeated.", negative="")
-]
-Workspace = Annotated[str, Parameter(help="The folder that the calls worked in. Default: the current one.")]
-Journal = Annotated[str | None, Parameter(help="The journal that is told. Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here.")]
-AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
-Flag = Parameter(negative="")
 
 checkpoint_app = App(name="checkpoint", help="Moments to go back to: `callgate undo NAME` takes back every call since.")
 
@@ -28,17 +19,7 @@ def add_undo(app: App) -> None:
     app.command(checkpoint_app)
 
 
-def undo(
-    what: str = "",
-    /,
-    *,
-    path: Paths = None,
-    workspace: Workspace = ".",
-    journal: Journal = None,
-    dry_run: Annotated[bool, Flag] = False,
-    interrupted: Annotated[bool, Flag] = False,
-    json: AsJson = False,
-) -> int:
+def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
     """Take back what calls changed in this folder: exactly, or not at all. Without words: list what was kept.
 
     ```
@@ -50,34 +31,14 @@ def undo(
     ----------
     what
         A call's id or its end, a run, a conversation, `RUN@TURN` or `CONVERSATION@TURN`, a checkpoint, or `last`.
-    dry_run
-        Check everything, change nothing.
-    interrupted
-        Also calls whose end nobody saw, because the engine was killed.
     """
-    from callgate.cli._undo import UndoOptions, list_changes, take_back
+    from callgate.cli._undo import list_changes, take_back
 
-    options = UndoOptions(
-        workspace=workspace,
-        journal=journal or default_journal(),
-        paths=tuple(path or ()),
-        dry_run=dry_run,
-        interrupted=interrupted,
-        json=json,
-    )
+    options = options or UndoOptions()
     return take_back(what, "undo", options) if what else list_changes(options)
 
 
-def redo(
-    what: str = "last",
-    /,
-    *,
-    path: Paths = None,
-    workspace: Workspace = ".",
-    journal: Journal = None,
-    dry_run: Annotated[bool, Flag] = False,
-    json: AsJson = False,
-) -> int:
+def redo(what: str = "last", /, *, options: RedoOptions | None = None) -> int:
     """Make changes again that were undone; the same rules, the other way round.
 
     ```
@@ -88,16 +49,13 @@ def redo(
     ----------
     what
         As for `undo`. Default: what was undone last.
-    dry_run
-        Check everything, change nothing.
     """
-    from callgate.cli._undo import UndoOptions, take_back
+    from callgate.cli._undo import take_back
 
-    options = UndoOptions(workspace=workspace, journal=journal or default_journal(), paths=tuple(path or ()), dry_run=dry_run, json=json)
-    return take_back(what, "redo", options)
+    return take_back(what, "redo", options or RedoOptions())
 
 
-def diff(what: str = "last", /, *, path: Paths = None, workspace: Workspace = ".", json: AsJson = False) -> int:
+def diff(what: str = "last", /, *, paths: Paths = (), workspace: Workspace = ".", json: AsJson = False) -> int:
     """Show what an undo would change, line by line.
 
     ```
@@ -109,9 +67,9 @@ def diff(what: str = "last", /, *, path: Paths = None, workspace: Workspace = ".
     what
         As for `undo`. Default: the newest change that still stands.
     """
-    from callgate.cli._undo import UndoOptions, show_diff
+    from callgate.cli._undo import show_diff
 
-    return show_diff(what, UndoOptions(workspace=workspace, journal="", paths=tuple(path or ()), json=json))
+    return show_diff(what, UndoOptions(workspace=workspace, paths=paths, json=json))
 
 
 @checkpoint_app.command(name="add")
@@ -123,25 +81,25 @@ def checkpoint_add(name: str = "", /, *, workspace: Workspace = ".", json: AsJso
     name
         Letters, digits, `.`, `_` and `-`. Default: a number.
     """
-    from callgate.cli._undo import UndoOptions, checkpoint
+    from callgate.cli._undo import checkpoint
 
-    return checkpoint(name, UndoOptions(workspace=workspace, journal="", json=json))
+    return checkpoint(name, UndoOptions(workspace=workspace, json=json))
 
 
 @checkpoint_app.command(name="list")
 def checkpoint_list(*, workspace: Workspace = ".", json: AsJson = False) -> int:
     """List them, the oldest first."""
-    from callgate.cli._undo import UndoOptions, list_checkpoints
+    from callgate.cli._undo import list_checkpoints
 
-    return list_checkpoints(UndoOptions(workspace=workspace, journal="", json=json))
+    return list_checkpoints(UndoOptions(workspace=workspace, json=json))
 
 
 @checkpoint_app.command(name="drop")
 def checkpoint_drop(name: str, /, *, workspace: Workspace = ".") -> int:
     """Forget one. What was changed since stays kept as long as other changes of its age."""
-    from callgate.cli._undo import UndoOptions, drop_checkpoint
+    from callgate.cli._undo import drop_checkpoint
 
-    return drop_checkpoint(name, UndoOptions(workspace=workspace, journal=""))
+    return drop_checkpoint(name, UndoOptions(workspace=workspace))
 
 
 @checkpoint_app.command(name="prune")
@@ -153,6 +111,6 @@ def checkpoint_prune(*, keep_days: float = 30.0, workspace: Workspace = ".", jso
     keep_days
         How old a change may be. Default: 30.
     """
-    from callgate.cli._undo import UndoOptions, prune
+    from callgate.cli._undo import prune
 
-    return prune(keep_days, UndoOptions(workspace=workspace, journal="", json=json))
+    return prune(keep_days, UndoOptions(workspace=workspace, json=json))

@@ -1,31 +1,73 @@
-"""Options that several commands share, as cyclopts reads them."""
+"""Words that several commands share, as cyclopts reads them: each option and its sentence of help, once."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from callgate._specs import FORMS
+from callgate.cli._record import default_journal, default_memory
 
-__all__ = ["Actor", "AsJson", "CausedBy", "Field", "Journal", "Kind", "MemoryFile", "Run", "Since", "ToolName", "Tools", "Until"]
+__all__ = [
+    "Actor",
+    "AsJson",
+    "CausedBy",
+    "Field",
+    "Flag",
+    "Journal",
+    "Kind",
+    "MemoryFile",
+    "OwnMemory",
+    "Run",
+    "Since",
+    "ToolName",
+    "Tools",
+    "Until",
+    "given_or",
+    "own_memory",
+]
 
+
+def given_or(default: Callable[[], str]) -> Callable[[type, Sequence[Token]], str]:
+    """Read an empty word as none: `--journal "$JOURNAL"` in a shell where there is no such variable."""
+    return lambda _, tokens: tokens[0].value or default()
+
+
+def own_memory() -> str:
+    """`CALLGATE_MEMORY`, or `.callgate/memory.db` under the current folder."""
+    return default_memory() or os.path.join(".callgate", "memory.db")
+
+
+Flag = Parameter(negative="")
 Journal = Annotated[
-    str | None,
+    str,
     Parameter(
+        converter=given_or(default_journal),
         help="The journal's file; a `postgresql://` address names one on a server; `:memory:` keeps none."
-        " Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."
+        " Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here.",
     ),
 ]
 MemoryFile = Annotated[
-    str | None,
+    str,
     Parameter(
         name="--memory",
+        converter=given_or(default_memory),
         help="The memory's file: what calls come to is remembered there, and `builtin` has `remember`, `recall` and `forget`."
         " Default: `CALLGATE_MEMORY`, or none.",
     ),
 ]
-Tools = Annotated[list[str] | None, Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
+OwnMemory = Annotated[
+    str,
+    Parameter(
+        name="--memory",
+        converter=given_or(own_memory),
+        help="The memory's file. Default: `CALLGATE_MEMORY`, or `.callgate/memory.db` here.",
+    ),
+]
+Tools = Annotated[tuple[str, ...], Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
 Run = Annotated[str | None, Parameter(help="Only this run.")]
 Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls that have one, as `call.started`.")]
