@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from callgate import Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, tool
-from callgate._limits import timeout_from_environment
+from callgate import Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, UsageError, tool
+from callgate._environment import timeout_from_environment
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
 from tests.patience import DEADLINE_S, LoopClock, past_deadline
@@ -253,11 +253,22 @@ async def test_a_fault_of_the_engine_itself_ends_the_call_and_is_logged(caplog: 
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [(None, 300), ("", 300), ("abc", 300), ("1.5", 300), ("5", 10), ("-3", 10), ("10000", 10), ("450000", 450)]
+    ("value", "seconds"), [(None, 300), ("", 300), (" 450000 ", 450), ("5", 10), ("-3", 10), ("10000", 10), ("450000", 450)]
 )
 def test_the_environment_sets_the_deadline_and_is_clamped(value: str | None, seconds: float) -> None:
     environ = {} if value is None else {"TOOL_EXECUTION_TIMEOUT_MS": value}
     assert timeout_from_environment(environ) == seconds
+
+
+@pytest.mark.parametrize("value", ["abc", "1.5", "2147483648", "1e6", "-", "9" * 5_000])
+def test_a_deadline_in_the_environment_that_is_none_is_refused_and_one_in_code_needs_none(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever set it would wait for another time than they think."""
+    monkeypatch.setenv("TOOL_EXECUTION_TIMEOUT_MS", value)
+    with pytest.raises(UsageError, match=r"TOOL_EXECUTION_TIMEOUT_MS is .* up to 2147483647, of which less than 10000 counts as 10000"):
+        Engine([])
+    Engine([], timeout_s=1.0)
 
 
 async def test_an_explicit_deadline_is_any_positive_number() -> None:

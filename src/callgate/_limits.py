@@ -1,25 +1,17 @@
-"""Every bound of the engine in one place, and the environment variables that move them.
-
-A number given in code is used as it is; one from the environment is clamped to its minimum.
-"""
+"""Every bound of the engine in one place."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["LEASE_S", "LOOK_S", "Limits", "silence_from_environment", "timeout_from_environment"]
+__all__ = ["LEASE_S", "LOOK_S", "Limits"]
 
 LEASE_S: Final = 15.0
 """How long an engine that shows no sign of life keeps its runs; it shows one every third of that."""
 LOOK_S: Final = 0.25
 """How often an engine that holds a run looks whether another process wants something of it."""
-_LEAST_MS = 10_000
-_DEFAULT_CALL_TIMEOUT_MS = 300_000
-_DEFAULT_SILENCE_MS = 120_000
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -58,27 +50,3 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Finished calls per engine whose results are kept for a caller that hands the same call in again."""
     approval_s: float = 86_400.0
     """How long a question to a human stays open."""
-
-
-def timeout_from_environment(environ: Mapping[str, str] = os.environ) -> float:
-    """The deadline of a whole call in seconds, from `TOOL_EXECUTION_TIMEOUT_MS`.
-
-    Not set or not an integer: 300 s. Below 10,000: 10 s.
-    """
-    return _seconds(environ, "TOOL_EXECUTION_TIMEOUT_MS", _DEFAULT_CALL_TIMEOUT_MS)
-
-
-def silence_from_environment(environ: Mapping[str, str] = os.environ) -> float:
-    """How long a model's stream may be silent, in seconds, from `STREAM_SDK_CALL_TIMEOUT_MS`.
-
-    Not set or not an integer: 120 s. Below 10,000: 10 s.
-    """
-    return _seconds(environ, "STREAM_SDK_CALL_TIMEOUT_MS", _DEFAULT_SILENCE_MS)
-
-
-def _seconds(environ: Mapping[str, str], name: str, default_ms: int) -> float:
-    try:
-        value = int(environ.get(name, ""))
-    except ValueError:
-        value = default_ms
-    return max(_LEAST_MS, value) / 1000

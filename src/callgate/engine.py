@@ -20,9 +20,10 @@ from callgate._blobs import MemoryBlobs
 from callgate._cache import MemoryCache
 from callgate._clock import Clock, SystemClock
 from callgate._conversations import Conversations
+from callgate._environment import timeout_from_environment
 from callgate._journal import MemoryJournal
 from callgate._json import canonical
-from callgate._limits import Limits, timeout_from_environment
+from callgate._limits import Limits
 from callgate._pipeline.again import Known, Question, asked_hash, call_key, earlier_result
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.desk import Desk

@@ -288,7 +288,7 @@ async def test_the_environment_sets_the_deadline_of_a_call(monkeypatch: pytest.M
         """Look."""
         return ctx.deadline - clock.monotonic()
 
-    for given, expected in ((None, 300), ("5", 10), ("-3", 10), ("abc", 300), ("450000", 450)):
+    for given, expected in ((None, 300), ("5", 10), ("-3", 10), ("450000", 450)):
         if given is None:
             monkeypatch.delenv("TOOL_EXECUTION_TIMEOUT_MS", raising=False)
         else:

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate._limits import silence_from_environment
+from callgate import Engine, UsageError
+from callgate._environment import silence_from_environment
 from callgate._signals import Control
+from callgate.agent import Agent
 from callgate.messages import Message, ToolMessage, UserMessage
 from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, Fault, ModelEvent, TextDelta
 from callgate.models.model import StreamingContext
@@ -324,8 +326,14 @@ def test_an_end_from_outside_is_right_at_every_point_of_a_stream(ended_at: int, 
 
 @pytest.mark.parametrize(
     ("value", "seconds"),
-    [(None, 120.0), ("30000", 30.0), ("5", 10.0), ("x", 120.0)],
+    [(None, 120.0), ("30000", 30.0), ("5", 10.0)],
 )
 def test_the_environment_sets_the_silence(value: str | None, seconds: float) -> None:
     """ACCEPTANCE B24."""
     assert silence_from_environment({} if value is None else {"STREAM_SDK_CALL_TIMEOUT_MS": value}) == seconds
+
+
+def test_a_silence_in_the_environment_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", "x")
+    with pytest.raises(UsageError, match="STREAM_SDK_CALL_TIMEOUT_MS is 'x'"):
+        Agent(Script(), Engine([]))

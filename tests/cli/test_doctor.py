@@ -29,3 +29,10 @@ def test_a_journal_that_could_not_be_written_is_a_weakness_that_says_what_to_do(
     assert checks["journal's place"]["state"] == "weak"
     assert "--journal" in checks["journal's place"]["fact"]
     assert checks["call deadline"]["fact"].startswith("20 s")
+
+
+def test_a_time_in_the_environment_that_is_none_is_shown_as_broken(tmp_path: Path) -> None:
+    done = shell(tmp_path, "doctor", "--json", STREAM_SDK_CALL_TIMEOUT_MS="soon")
+    (silence,) = (check for check in done.json["checks"] if check["name"] == "model's silence")
+    assert (done.code, silence["state"]) == (1, "broken")
+    assert "STREAM_SDK_CALL_TIMEOUT_MS is 'soon'" in silence["fact"]

@@ -398,3 +398,40 @@ def test_a_wrong_command_says_what_is_wrong_and_asks_no_model(folder: Path, word
     done = shell(folder, *words)
     assert (done.code, done.out) == (2, "")
     assert told in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "why"),
+    [
+        (("--model", "any", "--base-url", "ftp://files.example/v1"), {}, "cannot be asked at ftp://files.example"),
+        (("--model", "any", "--base-url", b"http://\xff".decode(errors="surrogateescape")), {}, "is not valid UTF-8"),
+        (("--model", "any", "--base-url", "http://"), {}, "begins with http:// or https:// and names a host"),
+        (("--model", "openai:m"), {"OPENAI_BASE_URL": "ftp://u:secret@files.example", "OPENAI_API_KEY": "k"}, "in OPENAI_BASE_URL"),
+    ],
+)
+def test_an_address_that_no_model_can_be_asked_at_is_wrong_usage(
+    folder: Path, words: tuple[str, ...], variables: dict[str, str], why: str
+) -> None:
+    done = shell(folder, "run", "Look.", *words, **variables)
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert why in done.err
+    assert "secret" not in done.err
+    assert not (folder / ".callgate").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("call", "list_files"), "TOOL_EXECUTION_TIMEOUT_MS"),
+        (("run", "Look.", "--model", "any", "--base-url", "http://127.0.0.1:9"), "TOOL_EXECUTION_TIMEOUT_MS"),
+        (("run", "Look.", "--model", "any", "--base-url", "http://127.0.0.1:9"), "STREAM_SDK_CALL_TIMEOUT_MS"),
+    ],
+    ids=["call", "run", "silence"],
+)
+def test_a_time_in_the_environment_that_is_none_is_refused_before_anything_is_opened(
+    folder: Path, words: tuple[str, ...], name: str
+) -> None:
+    done = shell(folder, *words, **{name: "soon"})
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert f"{name} is 'soon'; it must be a whole number of milliseconds up to 2147483647" in done.err
+    assert not (folder / ".callgate").exists()

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from msgspec.structs import replace
 
-from callgate._limits import Limits, silence_from_environment
+from callgate._environment import silence_from_environment
+from callgate._limits import Limits
 from callgate._pipeline.record import off_loop
 from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._runners.guard import Guards

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from callgate._cache import TableCache
 from callgate._clock import SystemClock
+from callgate._environment import timeout_from_environment
 from callgate._specs import load_tools
 from callgate._summary import CallSummary, summarise
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
@@ -48,17 +49,25 @@ def call(tool: str, arguments: str | dict[str, object], options: CallOptions) ->
         raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
     raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
+    timeout_s = timeout_from_environment() if options.timeout is None else options.timeout
     memory = open_memory(options.memory)
     record = Record.open(options.journal)
     tools = load_tools(options.tools, record.blobs, memory)
-    return asyncio.run(_Terminal(raw, options, record, policies, tools, memory).call())
+    return asyncio.run(_Terminal(raw, options, record, policies, tools, memory, timeout_s).call())
 
 
 class _Terminal:
     """One call, the engine around it, and the person in front of it."""
 
     def __init__(
-        self, raw: RawCall, options: CallOptions, record: Record, policies: tuple[Rules, ...], tools: list[Tool], memory: Memory | None
+        self,
+        raw: RawCall,
+        options: CallOptions,
+        record: Record,
+        policies: tuple[Rules, ...],
+        tools: list[Tool],
+        memory: Memory | None,
+        timeout_s: float,
     ) -> None:
         self._raw = raw
         self._options = options
@@ -69,7 +78,7 @@ class _Terminal:
             journal=record.journal,
             blobs=record.blobs,
             persistent_cache=_cache(record, tools),
-            timeout_s=options.timeout,
+            timeout_s=timeout_s,
             repair=options.repair,
             undo=Shadows() if options.undo else None,
             memory=memory,

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +16,8 @@ from msgspec import Struct
 from rich.text import Text
 
 import callgate
+from callgate._environment import silence_from_environment, timeout_from_environment
 from callgate._journal import SqliteJournal
-from callgate._limits import timeout_from_environment
 from callgate._printable import one_line
 from callgate._workspace import strength as workspace_strength
 from callgate.calls import Answered, RawCall, Scope
@@ -25,6 +25,7 @@ from callgate.cli import _exits
 from callgate.cli._consoles import grid, output, print_json
 from callgate.cli._record import default_journal
 from callgate.engine import Engine
+from callgate.errors import UsageError
 
 __all__ = ["Check", "doctor"]
 
@@ -73,8 +74,16 @@ def _checks() -> Iterator[Check]:
     yield _place()
     yield _confinement()
     yield from _process_tools()
-    yield Check(name="call deadline", state="ok", fact=f"{timeout_from_environment():g} s (TOOL_EXECUTION_TIMEOUT_MS)")
+    yield _bound("call deadline", timeout_from_environment, "TOOL_EXECUTION_TIMEOUT_MS")
+    yield _bound("model's silence", silence_from_environment, "STREAM_SDK_CALL_TIMEOUT_MS")
     yield Check(name="PATH of commands", state="ok" if os.environ.get("PATH") else "weak", fact=os.environ.get("PATH", "not set"))
+
+
+def _bound(name: str, seconds: Callable[[], float], variable: str) -> Check:
+    try:
+        return Check(name=name, state="ok", fact=f"{seconds():g} s ({variable})")
+    except UsageError as error:
+        return Check(name=name, state="broken", fact=str(error))
 
 
 def _python() -> Check:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from callgate._environment import silence_from_environment, timeout_from_environment
 from callgate.agent import PRESETS, Settings
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._options import RunOptions
@@ -58,12 +59,16 @@ def model_of(options: RunOptions) -> HttpModel:
 
 def named_model(name: str, base_url: str, *, native_tools: bool = True) -> HttpModel:
     """The model of this name; with an address of its own, any name will do."""
+    refuse_odd_text(model=name, address=base_url)
     if base_url and name.partition(":")[0].lower() not in PROVIDERS:
         name = f"openai-compatible:{name}"
     return provider_model(name, base_url=base_url or None, native_tools=native_tools)
 
 
 def settings_of(options: RunOptions) -> Settings:
+    """The bounds of the loop. The times that the environment gives are looked at as well, before anything is opened."""
+    timeout_from_environment()
+    silence_from_environment()
     settings = PRESETS[options.preset]
     if options.max_iterations is None:
         return settings

@@ -7,6 +7,7 @@ table is `openai-compatible` with a `base_url`. Keys go from the environment int
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -62,6 +63,7 @@ def _own(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, api: st
     return Provider(name=name, api=api, base_url=base_url, key_name=_variable(name, "API_KEY"), key_needed=False, quirks=quirks)
 
 
+_ADDRESS = re.compile(r"https?://([^/?#@\s]*@)?(\[[\da-f:.%]+\]|[^/?#@:\s\[\]]+)(:\d{0,5})?([/?#].*)?", re.IGNORECASE)
 _OLD: dict[str, object] = {"max_tokens_key": "max_tokens"}
 _QUIET: dict[str, object] = {**_OLD, "stream_usage": False}
 _THINKING: dict[str, object] = {**_OLD, "reasoning_key": "reasoning_content"}
@@ -223,6 +225,17 @@ def _authorisation(provider: Provider, key: str) -> dict[str, str]:
 
 
 def _address(provider: Provider, url: str) -> str:
-    """The base URL with its scheme, and with the provider's version just once."""
-    url = (url if "://" in url else f"http://{url}").rstrip("/")
+    """The base URL with its scheme, and with the provider's version just once.
+
+    Raises:
+        UsageError: It is no address that can be asked.
+    """
+    url = (url.strip() if "://" in url else f"http://{url.strip()}").rstrip("/")
+    if not _ADDRESS.fullmatch(url):
+        scheme, _, rest = url.partition("://")
+        shown = f"{scheme}://{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
+        raise UsageError(
+            f"'{provider.name}' cannot be asked at {shown[:200]}. Give a URL that begins with http:// or https:// and names a host, as"
+            f" base_url (--base-url at a terminal) or in {provider.base_url_name}."
+        )
     return url if url.endswith(provider.version) else url + provider.version

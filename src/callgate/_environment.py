@@ -1,0 +1,59 @@
+"""The environment variables that move a bound, and what they may say.
+
+A number given in code is used as it is; one from the environment is never below its minimum. What is no number is refused and not passed
+over: whoever set it would wait for another time than they think.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from callgate.errors import UsageError
+
+__all__ = ["silence_from_environment", "timeout_from_environment"]
+
+_LEAST_MS: Final = 10_000
+_MOST_MS: Final = 2**31 - 1
+"""Three weeks and a half: what timers of every kind can take."""
+_CALL_MS: Final = 300_000
+_SILENCE_MS: Final = 120_000
+
+
+def timeout_from_environment(environ: Mapping[str, str] = os.environ) -> float:
+    """The deadline of a whole call in seconds, from `TOOL_EXECUTION_TIMEOUT_MS`.
+
+    Not set: 300 s. Below 10,000: 10 s.
+
+    Raises:
+        UsageError: It is no whole number, or above 2,147,483,647.
+    """
+    return _seconds(environ, "TOOL_EXECUTION_TIMEOUT_MS", _CALL_MS)
+
+
+def silence_from_environment(environ: Mapping[str, str] = os.environ) -> float:
+    """How long a model's stream may be silent, in seconds, from `STREAM_SDK_CALL_TIMEOUT_MS`.
+
+    Not set: 120 s. Below 10,000: 10 s.
+
+    Raises:
+        UsageError: It is no whole number, or above 2,147,483,647.
+    """
+    return _seconds(environ, "STREAM_SDK_CALL_TIMEOUT_MS", _SILENCE_MS)
+
+
+def _seconds(environ: Mapping[str, str], name: str, default_ms: int) -> float:
+    given = environ.get(name, "").strip()
+    if not given:
+        return default_ms / 1000
+    try:
+        value = int(given)
+    except ValueError:
+        value = _MOST_MS + 1
+    if value > _MOST_MS:
+        raise UsageError(
+            f"{name} is {given[:40]!r}; it must be a whole number of milliseconds up to {_MOST_MS}, of which less than {_LEAST_MS} counts"
+            f" as {_LEAST_MS}. Correct it, or unset it for {default_ms}."
+        )
+    return max(_LEAST_MS, value) / 1000
