@@ -8,26 +8,30 @@ refused here and not there. Runs nothing, and needs no engine.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 
+import msgspec
 from msgspec import DecodeError, Struct
 
 from callgate._clock import SystemClock
 from callgate._journal import Reader, open_reader
 from callgate._journal.outside import outside
+from callgate._journal.rows import Unreadable
 from callgate._json import decode
 from callgate._pipeline.again import Question, Reading
-from callgate._pipeline.record import decode_reason
+from callgate._pipeline.record import Received, decode_reason
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
 
-__all__ = ["Fate", "Posted", "Waiting", "approve", "deny", "fate", "kill", "stop", "waiting"]
+__all__ = ["Again", "Fate", "Posted", "Waiting", "approve", "deny", "fate", "kill", "stop", "waiting"]
 
 _MOST = 1_000
 _LOOK_S = 0.05
+_received = msgspec.json.Decoder(Received).decode
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -48,6 +52,21 @@ class Waiting(Struct, frozen=True, kw_only=True):
     """Who works on its run; empty for nobody."""
 
 
+class Again(Struct, frozen=True, kw_only=True):
+    """A call, as it must be handed in again for an answer to count."""
+
+    tool: str
+    arguments: str
+    """As they came; empty where the record does not have the whole of them."""
+    origin: str
+    """Who handed it in, as `cli`."""
+    key: str = ""
+    """The caller's own, if it gave one."""
+    principal: str = ""
+    actor: str = ""
+    workspace: str = ""
+
+
 class Posted(Struct, frozen=True, kw_only=True):
     """A row in a journal's inbox."""
 
@@ -55,6 +74,8 @@ class Posted(Struct, frozen=True, kw_only=True):
     run: str
     held_by: str
     """Who will fold it in; empty where nobody works on the run, and it waits for whoever does next."""
+    again: Again | None = None
+    """The call that was asked about, where its run is no agent's: nothing goes on by itself, it has to be handed in again."""
 
 
 class Fate(Struct, frozen=True, kw_only=True):
@@ -66,24 +87,47 @@ class Fate(Struct, frozen=True, kw_only=True):
     """Why it was not done."""
 
 
-def waiting(journal: str | Path) -> list[Waiting]:
-    """The questions that nobody has answered and that have not expired, the oldest first.
+def waiting(journal: str | Path, *, on_unreadable: Callable[[str], None] | None = None) -> list[Waiting]:
+    """The questions that nobody has answered and that have not expired, the oldest first. Needs no right to write.
 
     Args:
         journal: Its file, or its `postgresql://` address.
+        on_unreadable: Told, in a sentence, of each run whose record is damaged, and that is left out; None: that is an error.
 
     Raises:
         UsageError: There is none, or it cannot be read.
     """
-    with _reading(journal) as reader, outside(journal) as beside:
-        asked = list(reader.find(EventQuery(kinds=("call.suspended",), newest_first=True, limit=_MOST)))
-        open_ones = {run: _questions(reader, run) for run in {event.run for event in asked}}
-        now = SystemClock.wall_ns()
-        return [
-            _told(reader, event, question, beside.holder(event.run))
-            for event in reversed(asked)
-            if (question := open_ones[event.run].get(event.call)) is not None and question.allowed is None and question.expires_at > now
-        ]
+    with _reading(journal) as reader, outside(journal, only_look=True) as beside:
+        asked: dict[str, list[Event]] = {}
+        with _passing_over("Some questions", on_unreadable):
+            for event in reader.find(EventQuery(kinds=("call.suspended",), newest_first=True, limit=_MOST)):
+                asked.setdefault(event.run, []).append(event)
+        found: list[tuple[int, Waiting]] = []
+        for run, events in asked.items():
+            with _passing_over(f"Run '{run[:80]}'", on_unreadable):
+                found += _open_ones(reader, run, events, beside.holder(run))
+        return [one for _, one in sorted(found, key=itemgetter(0))]
+
+
+@contextmanager
+def _passing_over(what: str, on_unreadable: Callable[[str], None] | None) -> Iterator[None]:
+    try:
+        yield
+    except (DecodeError, Unreadable) as error:
+        if on_unreadable is None:
+            raise
+        why = error.__cause__ if isinstance(error, Unreadable) else error
+        on_unreadable(f"{what} cannot be read, and what waits there is not shown: {why}. `callgate log verify` names the event.")
+
+
+def _open_ones(reader: Reader, run: str, asked: Iterable[Event], holder: str) -> list[tuple[int, Waiting]]:
+    """What waits in one run, each by its place in the record."""
+    questions, now = _questions(reader, run), SystemClock.wall_ns()
+    return [
+        (event.position, _told(reader, event, question, holder))
+        for event in asked
+        if (question := questions.get(event.call)) is not None and question.allowed is None and question.expires_at > now
+    ]
 
 
 def approve(journal: str | Path, approval: str, *, by: str, reason: str = "") -> Posted:
@@ -144,7 +188,17 @@ def _answer(journal: str | Path, kind: str, approval: str, by: str, reason: str)
             raise UsageError(f"No question '{approval[:80]}' is on record in {_shown(journal)}. `callgate approvals` lists what waits.")
         run = asked[0].run
         _refuse_closed(kind, approval, _questions(reader, run).get(approval))
-    return _posted(journal, kind, run, approval, by, reason)
+        again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
+    return _posted(journal, kind, run, approval, by, reason, again)
+
+
+def _again(reader: Reader, call: str) -> Again | None:
+    for event in reader.find(EventQuery(call=call, kinds=("call.received",), limit=1)):
+        received = _received(event.body)
+        scope = {key: str(value) for key, value in (received.scope or {}).items() if key in ("principal", "actor", "workspace")}
+        whole = "" if received.arguments_bytes else received.arguments
+        return Again(tool=received.name, arguments=whole, origin=received.origin, key=received.idempotency_key, **scope)
+    return None
 
 
 def _refuse_closed(kind: str, approval: str, question: Question | None) -> None:
@@ -174,12 +228,12 @@ def _end(journal: str | Path, kind: str, run: str, by: str, reason: str) -> Post
     return _posted(journal, kind, run, run, by, reason)
 
 
-def _posted(journal: str | Path, kind: str, run: str, target: str, by: str, reason: str) -> Posted:
+def _posted(journal: str | Path, kind: str, run: str, target: str, by: str, reason: str, again: Again | None = None) -> Posted:
     if not by.strip():
         raise UsageError("Say who it is that wants this: give `by` a name.")
     with outside(journal) as beside:
         letter = beside.post(run, kind, target, by, reason, SystemClock.wall_ns())
-        return Posted(id=letter, run=run, held_by=beside.holder(run))
+        return Posted(id=letter, run=run, held_by=beside.holder(run), again=again)
 
 
 def _questions(reader: Reader, run: str) -> dict[str, Question]:

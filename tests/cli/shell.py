@@ -14,7 +14,7 @@ from typing import Any
 import callgate
 from tests.patience import COMMAND_S
 
-__all__ = ["POLICY", "TOOLS", "Ended", "command", "environment", "shell", "write_tools"]
+__all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "shell", "write_tools"]
 
 TOOLS = '''
 import os, time
@@ -101,6 +101,16 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     """Run `callgate` with these words in a folder, without a terminal."""
     done = subprocess.run(
         command(words), cwd=folder, input=stdin, capture_output=True, text=True, timeout=COMMAND_S, env=environment(**more)
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def as_any_user(folder: Path, *words: str) -> Ended:
+    """The same as somebody whom the rights of files bind: root gives up what frees it from them."""
+    before = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [*before, *command(words)], cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(), check=False
     )
     assert "Traceback" not in done.stderr, done.stderr
     return Ended(done.returncode, done.stdout, done.stderr)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import shlex
+import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
-from tests.cli.shell import command, environment
+from tests.cli.shell import as_any_user, command, environment, shell
 from tests.cli.test_resume import CRM, DONE, PAYS, ended, paid, told, waiting_run
 
 STANDS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
@@ -84,3 +89,54 @@ async def test_what_cannot_be_said_is_one_sentence_with_the_next_step(folder: Pa
     assert (done.code, done.out) == (2, "")
     assert why in " ".join(done.err.split())
     assert len(done.err.splitlines()) <= 2
+
+
+def asked(folder: Path, order: str, *words: str) -> str:
+    """A call of no agent that waits for a human; its question."""
+    told = shell(folder, "call", "refund", f"order={order}", "cents=12", *CRM, "--policy", "rules.toml", *words, "--json")
+    assert told.code == 4
+    return str(told.json["approval_id"])
+
+
+@pytest.mark.parametrize(("answer", "effects"), [("approve", ["A7 12"]), ("deny", [])])
+def test_whoever_answers_for_a_call_of_no_agent_is_told_what_makes_it_run(folder: Path, answer: str, effects: list[str]) -> None:
+    """Nothing resumes a bare call: it has to be handed in again as it was, and the command for that is there to be copied."""
+    question = asked(folder, "A7", "--actor", "joe", "--key", "k 1", "--journal", "other journal.db")
+    said = shell(folder, answer, question, "--journal", "other journal.db")
+    assert (said.code, "resume" in said.err, "no agent's" in said.err) == (0, False, True)
+    commands = said.err.splitlines()[1:]
+    assert len(commands) == len(effects)
+    for line in commands:
+        done = shell(folder, *shlex.split(line)[1:], *CRM, "--policy", "rules.toml")
+        assert (done.code, done.out) == (0, "paid 12 for A7\n")
+    assert paid(folder) == effects
+
+
+def test_what_waits_in_sound_runs_is_listed_beside_a_damaged_one_which_is_named(folder: Path) -> None:
+    lost, kept = asked(folder, "A7", "--run", "lost"), asked(folder, "B8", "--run", "kept")
+    with contextlib.closing(sqlite3.connect(folder / ".callgate" / "journal.db")) as connection, connection:
+        connection.execute("UPDATE events SET body = x'7b22' WHERE kind = 'call.suspended' AND call = ?", (lost,))
+    listed = shell(folder, "approvals", "--json")
+    assert (listed.code, [line["approval"] for line in listed.lines]) == (1, [kept])
+    shown = shell(folder, "approvals")
+    assert (shown.code, kept in shown.out, lost in shown.out) == (1, True, False)
+    assert "Run 'lost' cannot be read" in shown.err
+    assert "callgate log verify" in shown.err
+    with contextlib.closing(sqlite3.connect(folder / ".callgate" / "journal.db")) as connection, connection:
+        connection.execute("UPDATE events SET parents = 'x' WHERE kind = 'call.suspended'")
+    assert (shell(folder, "approvals").code, shell(folder, "approvals", "--json").out) == (1, "")
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may write everywhere")
+def test_what_waits_is_listed_by_somebody_who_may_only_read(folder: Path) -> None:
+    question = asked(folder, "A7")
+    place = folder / ".callgate"
+    for path in place.iterdir():
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    place.chmod(0o500)
+    try:
+        done = as_any_user(folder, "approvals", "--json")
+    finally:
+        for path in (place, *place.iterdir()):
+            path.chmod(0o700)
+    assert (done.code, done.err, done.json["approval"]) == (0, "", question)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.cli.shell import command, environment, shell, write_tools
+from tests.cli.shell import as_any_user, command, environment, shell, write_tools
 from tests.patience import COMMAND_S
 
 
@@ -58,7 +61,6 @@ def test_calls_are_listed_newest_last_with_status_and_rule(logged: Path) -> None
         (("--until", "1d"), []),
         (("--caused-by", "1", "--kind", "call.completed"), ["refund"]),
         (("--limit", "2"), ["refund", "odd_text"]),
-        (("--limit", "0"), []),
     ],
 )
 def test_the_list_can_be_narrowed(logged: Path, options: tuple[str, ...], tools: list[str]) -> None:
@@ -247,3 +249,60 @@ def test_following_ends_when_nobody_reads(logged: Path) -> None:
 def test_an_id_that_is_no_utf_8_is_refused(logged: Path, words: tuple[str, ...]) -> None:
     done = shell(logged, "log", *words)
     assert (done.code, "is not valid UTF-8" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "--limit", "0"),
+        ("list", "--limit", "-1"),
+        ("list", "--caused-by", "0"),
+        ("export", "--limit", "0"),
+        ("tree", "1", "--limit", "0"),
+        ("list", "--after", "-1"),
+        ("follow", "--after", "99999999999999999999"),
+        ("verify", "--tail", "0"),
+    ],
+    ids=" ".join,
+)
+def test_a_number_that_asks_for_nothing_is_refused_with_its_limits(folder: Path, words: tuple[str, ...]) -> None:
+    shell(folder, "call", "list_files")
+    done = shell(folder, "log", *words)
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert "Give a number from" in done.err
+
+
+@pytest.mark.parametrize(("words", "calls"), [(("--since", "999999d"), 1), (("--until", "9999-01-01"), 1), (("--since", "9999-01-01"), 0)])
+def test_times_that_no_store_can_hold_are_before_or_after_everything(folder: Path, words: tuple[str, ...], calls: int) -> None:
+    shell(folder, "call", "list_files")
+    done = shell(folder, "log", "list", *words, "--json")
+    assert (done.code, len(done.lines)) == (0, calls)
+
+
+def test_a_last_event_that_cannot_be_read_fails_the_check_of_the_tail_as_that_of_all(folder: Path) -> None:
+    shell(folder, "call", "list_files")
+    with contextlib.closing(sqlite3.connect(folder / ".callgate" / "journal.db")) as connection, connection:
+        connection.execute("UPDATE events SET parents = 'x' WHERE position = (SELECT max(position) FROM events)")
+    for words in ((), ("--tail", "1")):
+        done = shell(folder, "log", "verify", *words)
+        assert (done.code, "does not hold at event" in done.err) == (1, True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may read everywhere")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("log", "list", "--journal", "shut/journal.db"),
+        ("approvals", "--journal", "shut/journal.db"),
+        ("call", "list_files", "--tools", "shut/crm.py"),
+        ("memory", "status", "--memory", "shut/memory.db"),
+    ],
+    ids=" ".join,
+)
+def test_a_folder_that_nobody_may_look_into_is_one_sentence(folder: Path, words: tuple[str, ...]) -> None:
+    (folder / "shut").mkdir(mode=0)
+    done = as_any_user(folder, *words)
+    (folder / "shut").chmod(0o700)
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert "shut/" in done.err
+    assert "Permission denied" in done.err

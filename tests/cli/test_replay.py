@@ -185,3 +185,14 @@ async def test_a_run_without_rules_is_a_test_with_the_rules_that_such_a_run_has(
     done = await asyncio.to_thread(shell, folder, "replay", "last", "--export", "test_paid.py", *CRM)
     assert (done.code, "It passes." in done.err) == (0, True)
     assert "policies=[careful()]" in (folder / "test_paid.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("cents", ["12", "many"], ids=["asked", "refused"])
+def test_a_run_whose_calls_never_began_needs_its_tools_to_be_judged_too(folder: Path, cents: str) -> None:
+    """Without them every call would differ, for no reason but that the tool was not given."""
+    shell(folder, "call", "refund", "order=A7", f"cents={cents}", *CRM, "--policy", "rules.toml", "--run", "case-7")
+    done = shell(folder, "replay", "case-7", "--policy", "rules.toml")
+    assert (done.code, done.out) == (2, "")
+    assert "called refund" in done.err
+    assert "--tools" in done.err
+    assert shell(folder, "replay", "case-7", "--policy", "rules.toml", *CRM).code == 0

@@ -6,7 +6,7 @@ Needs nothing of the holder but the tables. Knows neither questions nor what a s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,13 +49,17 @@ class Outside:
 
 
 @contextmanager
-def outside(where: str | Path) -> Iterator[Outside]:
+def outside(where: str | Path, *, only_look: bool = False) -> Iterator[Outside]:
     """A journal's file or `postgresql://` address, for a moment.
+
+    Args:
+        only_look: Nothing will be put there, so no right to write is needed.
 
     Raises:
         UsageError: There is none, or it has no inbox.
     """
-    with _on_server(str(where)) if is_url(where) else _in_file(Path(where)) as found:
+    in_file = _looking_in_file if only_look else _in_file
+    with _on_server(str(where)) if is_url(where) else in_file(Path(where)) as found:
         yield found
 
 
@@ -100,6 +104,24 @@ def _in_file(path: Path) -> Iterator[Outside]:
     finally:
         connection.close()
         lock.close()
+
+
+@contextmanager
+def _looking_in_file(path: Path) -> Iterator[Outside]:
+    import apsw
+
+    from callgate._journal.lockfile import LockLook
+    from callgate._journal.sqlite import MachineTime
+    from callgate._journal.sqlite_reader import beside_writers
+
+    try:
+        connection, version = beside_writers(path)
+        with closing(connection):
+            if version < _FIRST_WITH_INBOX:
+                raise _old(str(path), version)
+            yield Outside(lambda sql, values: connection.execute(sql, values).fetchall(), MachineTime(LockLook(path.resolve())))
+    except apsw.Error as error:
+        raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
 
 
 @contextmanager

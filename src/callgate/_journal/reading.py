@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from callgate._journal.rows import Broken, verify
+from callgate._journal.rows import Broken, Unreadable, verify
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
@@ -68,8 +68,11 @@ def verified(find: Find, tail: int | None) -> Broken | None:
         raise UsageError(f"The last {tail} events cannot be checked. Give a number from 1, or none for all.")
     if tail is None:
         return verify(find(EventQuery()))
-    last = list(find(EventQuery(newest_first=True, limit=1)))
-    if not last or last[0].position <= tail:
-        return verify(find(EventQuery()))
-    (before,) = find(EventQuery(after=last[0].position - tail - 1, limit=1))
+    try:
+        last = list(find(EventQuery(newest_first=True, limit=1)))
+        if not last or last[0].position <= tail:
+            return verify(find(EventQuery()))
+        (before,) = find(EventQuery(after=last[0].position - tail - 1, limit=1))
+    except Unreadable:
+        return verify(find(EventQuery()))  # which finds out where
     return verify(find(EventQuery(after=before.position)), before=before)

@@ -17,7 +17,7 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import CallFacts, facts_of, merged
 
-__all__ = ["COLUMNS", "GENESIS", "Broken", "Value", "calls_of", "causes_of", "chain", "event_of", "row_of", "verify"]
+__all__ = ["COLUMNS", "GENESIS", "Broken", "Unreadable", "Value", "calls_of", "causes_of", "chain", "event_of", "row_of", "verify"]
 
 COLUMNS = ("position", "run", "seq", "kind", "call", "attempt", "parents", "at_ns", "mono", "epoch", "version", "body", "previous", "hash")
 GENESIS = "0" * 64

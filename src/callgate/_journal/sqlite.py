@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from callgate._clock import Clock, SystemClock
 from callgate._journal.commits import Commits
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
-from callgate._journal.lockfile import LockFile
+from callgate._journal.lockfile import LockFile, LockLook
 from callgate._journal.placing import Tail
 from callgate._journal.rows import Broken, Value, calls_of, causes_of, row_of
 from callgate._journal.sqlite_reader import BUSY_MS, FIRST_WITH_FINDING_TABLES, checked, found, known_version
@@ -133,7 +133,7 @@ class SqliteJournal(StoredJournal):
 class MachineTime:
     """The machine's time since it was started, which nobody can set, and whose locks are held."""
 
-    def __init__(self, lock: LockFile) -> None:
+    def __init__(self, lock: LockFile | LockLook) -> None:
         self._lock = lock
 
     def now_ns(self, ask: Ask) -> int:

@@ -22,7 +22,7 @@ from callgate.queries import EventQuery, select
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "checked", "found", "known_version"]
+__all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_writers", "checked", "found", "known_version"]
 
 FIRST_WITH_FINDING_TABLES: Final = 2
 BUSY_MS: Final = 5_000
@@ -41,7 +41,7 @@ class SqliteReader:
         if not Path(path).is_file():
             raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
         try:
-            self._connection, self._version = _beside_writers(Path(path))
+            self._connection, self._version = beside_writers(Path(path))
             if self._version == 0:
                 raise UsageError(f"{path} is no journal: it is an empty database. Give the file that a run wrote, with --journal.")
         except apsw.Error as error:
@@ -59,7 +59,7 @@ class SqliteReader:
         self._connection.close()
 
 
-def _beside_writers(path: Path) -> tuple[apsw.Connection, int]:
+def beside_writers(path: Path) -> tuple[apsw.Connection, int]:
     """A connection for reading, and the journal's version."""
     import apsw
 
@@ -67,7 +67,7 @@ def _beside_writers(path: Path) -> tuple[apsw.Connection, int]:
     connection.set_busy_timeout(BUSY_MS)
     try:
         return connection, known_version(connection, path)
-    except apsw.CantOpenError:
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
         connection.close()
         if Path(f"{path}-wal").exists() or os.access(path.absolute().parent, os.W_OK):
             raise

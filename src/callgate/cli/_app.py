@@ -79,6 +79,9 @@ def _carry_out(words: list[str]) -> int:
     except CallgateError as error:
         say(str(error), "red")
         return _exits.USAGE
+    except PermissionError as error:  # a folder that nobody may look into hides even whether a file is there
+        say(f"{error.filename or 'A file'} cannot be used: {error.strerror}. Check the rights, of its folder too, or give another.", "red")
+        return _exits.USAGE
     except KeyboardInterrupt:
         return _exits.INTERRUPTED
 

@@ -10,6 +10,7 @@ import getpass
 import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -21,7 +22,7 @@ from callgate.cli._consoles import grid, output, print_json, say
 from callgate.cli._options import InboxOptions
 from callgate.cli._record import MEMORY, default_journal, without_password
 from callgate.errors import UsageError
-from callgate.inbox import Fate, Posted, Waiting
+from callgate.inbox import Again, Fate, Posted, Waiting
 
 __all__ = ["list_waiting", "tell"]
 
@@ -33,26 +34,37 @@ _LATER = {
     "stop": "It stops as soon as somebody goes on with it",
     "kill": "It ends as soon as somebody goes on with it",
 }
+_HANDED_IN = {
+    "approve": "The call runs once it is handed in again in that run, just as it was, and with the tools and rules that it had.",
+    "deny": "The call does not run: handed in again, it asks anew.",
+}
 _MOST_WAIT_S = 3_600.0
 
 
 def list_waiting(journal: str, *, json: bool) -> int:
     """Show what waits for a human; the exit code."""
     _refuse_memory(journal)
-    found = inbox.waiting(journal)
+    damaged: list[str] = []
+    found = inbox.waiting(journal, on_unreadable=damaged.append)
+    _show_waiting(found, json=json, whole=not damaged)
+    for line in damaged:
+        say(line, "red")
+    return _exits.FAILED if damaged else _exits.OK
+
+
+def _show_waiting(found: list[Waiting], *, json: bool, whole: bool) -> None:
     if json:
         for one in found:
             print_json(msgspec.to_builtins(one))
-        return _exits.OK
+        return
     if not found:
-        say("Nothing waits for a human.")
-        return _exits.OK
+        say("Nothing waits for a human." if whole else "Nothing else waits for a human.")
+        return
     table = grid("approval", "tool", "arguments", "question", "expires", "worked on by")
     for one in found:
         table.add_row(*_row(one))
     output().print(table, soft_wrap=False)
     say("`callgate approve APPROVAL` or `callgate deny APPROVAL` answers one; `callgate log show APPROVAL` tells more.")
-    return _exits.OK
 
 
 def _row(one: Waiting) -> tuple[str, ...]:
@@ -90,9 +102,24 @@ def _say(what: str, target: str, posted: Posted, fate: Fate, journal: str) -> No
         say(f"{_DONE[what]} {one_line(target, 120)}: {posted.held_by} has taken it in (event {fate.position}).")
     elif posted.held_by:
         say(f"Said. {posted.held_by} works on the run and has not taken it in yet; it will, or whoever goes on with the run.", "yellow")
+    elif posted.again is not None:
+        say(f"Said. Nobody works on run {one_line(posted.run, 120)} now, and it is no agent's. {_HANDED_IN[what]}")
+        if what == "approve" and posted.again.origin == "cli":
+            say(f"  {_call_again(posted.run, posted.again, journal)}")
     else:
         option = "" if journal == default_journal() else f" --record {shlex.quote(without_password(journal))}"
         say(f"Said. Nobody works on run {one_line(posted.run, 120)} now. {_LATER[what]}: `callgate resume {posted.run}{option}`.")
+
+
+def _call_again(run: str, call: Again, journal: str) -> str:
+    """The command that hands a call in again, as far as the record has it."""
+    words = ["callgate", "call", call.tool, *([call.arguments] if call.arguments else []), "--run", run]
+    here = "" if call.workspace == str(Path.cwd()) else call.workspace
+    place = "" if journal == default_journal() else without_password(journal)
+    named = (("--key", call.key), ("--principal", call.principal), ("--actor", call.actor), ("--workspace", here), ("--journal", place))
+    for option, value in named:
+        words += [option, value] if value else []
+    return shlex.join(words)
 
 
 def _refuse_memory(journal: str) -> None:

@@ -17,6 +17,8 @@ from callgate.queries import EventQuery
 
 __all__ = ["asked", "reading"]
 
+_MOST = 2**63 - 1
+"""What a store can hold."""
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -40,9 +42,9 @@ def asked(options: LogOptions) -> EventQuery:
     Raises:
         UsageError: A time, a field or a number is none.
     """
-    for name, number in (("after", options.after), ("caused-by", options.caused_by), ("limit", options.limit)):
-        if number is not None and not 0 <= number < 2**63:
-            raise UsageError(f"--{name} {number} cannot be. Give a number from 0.")
+    for name, number, least in (("after", options.after, 0), ("caused-by", options.caused_by, 1), ("limit", options.limit, 1)):
+        if number is not None and not least <= number <= _MOST:
+            raise UsageError(f"--{name} {number} cannot be. Give a number from {least} to {_MOST}.")
     return EventQuery(
         run=options.run,
         tool=options.tool,
@@ -65,8 +67,10 @@ def _kinds(kind: str | None) -> tuple[str, ...]:
 
 
 def _time_ns(name: str, text: str | None) -> int | None:
-    if text is None:
-        return None
+    return None if text is None else max(-_MOST, min(_MOST, _asked_ns(name, text)))
+
+
+def _asked_ns(name: str, text: str) -> int:
     ago = _AGO.fullmatch(text)
     if ago:
         return SystemClock.wall_ns() - int(timedelta(**{_UNITS[ago[2]]: int(ago[1])}).total_seconds()) * 1_000_000_000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from callgate.errors import UsageError
+from callgate.errors import ArgumentsInvalid, UsageError
+from callgate.replay.calls import ReplayedCall
 from callgate.replay.replay import Replay
 from callgate.tools import Tool, ToolRegistry
 
@@ -19,7 +20,7 @@ def tools_of(replay: Replay, tools: Iterable[Tool]) -> ToolRegistry:
     """
     had = set(replay.began.tools) if replay.began is not None else None
     registry = ToolRegistry(tool for tool in tools if had is None or tool.name in had)
-    missing = sorted({call.tool for call in replay.calls if call.identity and call.tool not in registry})
+    missing = sorted({call.tool for call in replay.calls if _was_there(call) and call.tool not in registry})
     if missing:
         there = ", ".join(registry.names()[:20]) or "none of the run's"
         raise UsageError(
@@ -27,6 +28,12 @@ def tools_of(replay: Replay, tools: Iterable[Tool]) -> ToolRegistry:
             " that the run had (`--tools` at a terminal)."
         )
     return registry
+
+
+def _was_there(call: ReplayedCall) -> bool:
+    """Whether the run had the tool of this call: it was judged, or its arguments were."""
+    then = call.decision
+    return bool(call.identity) or (then is not None and (then.word != "refused" or then.code == ArgumentsInvalid.code))
 
 
 def changed_tools(replay: Replay, registry: ToolRegistry) -> tuple[str, ...]:
