@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.calls import HookedCalls, ParallelCalls, SerialCalls, WaitingCalls
+from bench.disks import Disk, SlowDisk
 from bench.imports import Imports
 from bench.journals import LongJournal
 from bench.loop import FirstRun, Iterations, StreamedTurns
@@ -18,7 +19,7 @@ from bench.measure import QUICK, Bench, Counts, Row, run_rounds
 from bench.memory import IndexedSearch, Recall
 from bench.peers import PEER_NAMES, Peer
 from bench.processes import Processes
-from bench.record import Chain, Disk, Redaction
+from bench.record import Chain, Redaction
 from bench.report import Machine, readme, table
 from bench.streams import Arguments, Streams
 from bench.threads import HandOff, SleepingTools
@@ -30,7 +31,8 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "threads": (HandOff, SleepingTools),
     "validation": (Validation, Compiling),
     "processes": (Processes,),
-    "record": (Chain, Redaction, Disk),
+    "record": (Chain, Redaction),
+    "disks": (Disk, SlowDisk),
     "journals": (LongJournal,),
     "streams": (Streams, Arguments),
     "undo": (Keeping,),
