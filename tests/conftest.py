@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.ledger import Ledger
+from tests.strays import end_stray_tools
 
 # How fast something is belongs to the benchmarks.
 settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,3 +26,9 @@ def _undo_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(os.environ, "CALLGATE_UNDO", str(tmp_path_factory.mktemp("undo")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _nothing_spins_on() -> Iterator[None]:
+    yield
+    end_stray_tools()
