@@ -8,15 +8,18 @@ from typing import Any
 
 from callgate.messages import UserMessage
 from callgate.models.events import ModelEvent
-from callgate.models.http import Transport
+from callgate.models.http import Retries, Transport
 from callgate.models.http_model import HttpModel
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
-from callgate.testing import ScriptedServer
+from callgate.testing import Pause, ScriptedServer
 
-__all__ = ["KEY", "REQUEST", "ask", "at", "later", "until"]
+__all__ = ["KEY", "NEVER", "NO_WAIT", "ONCE", "REQUEST", "ask", "at", "later", "until"]
 
 KEY = "sk-proj-not-to-be-shown-0123456789"
+NEVER = Pause(86_400.0)
+NO_WAIT = Retries(base_s=0.001)
+ONCE = Retries(most=0)
 REQUEST = ModelRequest(model="", messages=[UserMessage("Find books.")], tools=(ToolSpec(name="search"), ToolSpec(name="files/read")))
 
 

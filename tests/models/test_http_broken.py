@@ -1,0 +1,76 @@
+"""Connections that break, and bodies that are not what they should be: a fault, and no call that was not whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from callgate.testing import Call, Drop, End, Item, Piece, Raw, Reply, ScriptedServer
+from tests.models.asking import ONCE, ask, at
+from tests.models.reading import calls_of, finished
+
+WHOLE: list[Item] = [
+    "Let me look. ",
+    Call("search", {"q": "books"}, id="a", delta_chars=3),
+    Call("search", {"q": "maps"}, id="b", delta_chars=3),
+]
+
+
+@given(st.integers(0, 2_500), st.booleans())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_connection_that_drops_anywhere_seals_no_call_that_was_not_whole(place: int, compressed: bool) -> None:
+    """At every byte of a stream: the reason is `cut`, or the message was whole; what is sealed is what was sent."""
+
+    async def dropped() -> None:
+        async with ScriptedServer([WHOLE]) as server:
+            body = await recorded(server)
+        piece = body[:place]
+        pieces: list[Piece] = [Raw(piece), Drop()] if piece else [Drop()]
+        async with ScriptedServer([Reply(turn=pieces, compressed=compressed)]) as server:
+            events = await ask(of := at(server, retries=ONCE))
+            await of.close()
+        end = finished(events)
+        whole = b'"finish_reason": "tool_calls"}]}\n\n' in piece
+        assert (end.reason, end.fault) == ("tool_calls" if whole else "cut", None)
+        for call_id, name, arguments, closed in calls_of(events):
+            if closed != "cut":
+                assert (name, arguments) == ("search", {"a": '{"q":"books"}', "b": '{"q":"maps"}'}[call_id])
+
+    asyncio.run(dropped())
+
+
+async def recorded(server: ScriptedServer) -> bytes:
+    """The bytes of one body."""
+    reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").removesuffix("/v1").split(":"))
+    writer.write(b'POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 15\r\n\r\n{"stream":true}')
+    await reader.readuntil(b"\r\n\r\n")
+    body = b""
+    while size := int(await reader.readline(), 16):
+        body += (await reader.readexactly(size + 2))[:-2]
+    writer.close()
+    return body
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [b"\x00\xff\xfe" * 100, b"<html>Bad gateway</html>", b"data: {\n\n", b'{"nothing": 1}', b"[" * 100_000],
+    ids=["bytes", "a page", "half a frame", "another object", "nesting"],
+)
+async def test_garbage_ends_in_a_fault(junk: bytes) -> None:
+    async with ScriptedServer([Reply(turn=[Raw(junk), End("cut")])]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    assert finished(events).reason in ("error", "cut")
+
+
+async def test_a_page_for_people_says_to_check_the_address() -> None:
+    """A base URL that is almost right often answers 200 with a page."""
+    async with ScriptedServer([Reply(turn=[Raw(b"<html>Welcome</html>"), End("cut")], headers={"content-type": "text/html"})]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert (fault.code, "Check base_url" in fault.message) == ("no_answer", True)

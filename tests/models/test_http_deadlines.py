@@ -1,0 +1,122 @@
+"""Deadlines of a request: each is named when it passes, and only the provider's own time counts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from callgate.errors import ModelTimeout, UsageError
+from callgate.models.http import Timeouts
+from callgate.models.http_model import HttpModel
+from callgate.models.model import StreamingContext
+from callgate.testing import Beat, Pause, Reply, ScriptedServer
+from callgate.testing.server import Script
+from tests.models.asking import NEVER, NO_WAIT, REQUEST, ask, at, later, until
+from tests.models.reading import text_of
+
+
+@pytest.mark.parametrize(
+    ("script", "deadline", "limit"),
+    [
+        (Reply(turn="late", before=NEVER), "headers", "300 s"),
+        (["begun", NEVER], "idle", "120 s"),
+        (["begun", NEVER], "total", "50 s"),
+    ],
+    ids=["no headers", "silence in the middle", "the whole request"],
+)
+async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script: Script, deadline: str, limit: str) -> None:
+    """The error says which deadline, of whom, how long it was and how it is moved; the server sees the end; nothing is sent again."""
+    async with ScriptedServer([script]) as server:
+        of = at(server, timeouts=Timeouts(total_s=50 if deadline == "total" else None))
+        events: list[object] = []
+        asking = asyncio.create_task(collect(of, events))
+        await until(lambda: events if deadline != "headers" else server.requests)
+        later({"headers": 301, "idle": 121, "total": 51}[deadline])
+        with pytest.raises(ModelTimeout) as caught:
+            await asking
+        await server.requests[0].gone.wait()
+        await of.close()
+    error = caught.value
+    assert (error.code, error.deadline, error.provider) == ("model_timeout", deadline, "someone")
+    assert str(error).startswith("someone at http://127.0.0.1:")
+    assert f"{limit}. See whether it is up and busy, or raise Timeouts.{deadline}_s." in str(error)
+    assert len(server.requests) == 1
+
+
+async def collect(of: HttpModel, events: list[object]) -> None:
+    async for event in of.stream(REQUEST, StreamingContext()):
+        events.append(event)  # noqa: PERF401 - as they come
+
+
+async def test_a_stream_that_is_alive_outlives_every_deadline_but_the_total_one() -> None:
+    """The limit on silence is rolling: six times a hundred seconds are not two minutes of silence."""
+    gates = [asyncio.Event() for _ in range(6)]
+    script = [item for gate in gates for item in ("x", Pause(gate))]
+    async with ScriptedServer([script]) as server:
+        of = at(server)
+        events: list[object] = []
+        asking = asyncio.create_task(collect(of, events))
+        for number, gate in enumerate(gates, 1):
+            await until(lambda number=number: len(events) >= number)  # type: ignore[misc]
+            later(100)
+            gate.set()
+        await asking
+        await of.close()
+
+
+async def test_a_connection_that_is_never_made_is_named() -> None:
+    """A listener whose queue is full does not answer: the connect deadline passes, the retries too."""
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                filler.connect(full.getsockname())
+        of = at(f"http://127.0.0.1:{full.getsockname()[1]}", timeouts=Timeouts(connect_s=0.2), retries=NO_WAIT)
+        with pytest.raises(ModelTimeout) as caught:
+            await ask(of)
+        await of.close()
+        for filler in fillers:
+            filler.close()
+    assert caught.value.deadline == "connect"
+
+
+async def test_time_that_the_consumer_takes_is_not_the_providers() -> None:
+    """The silence that counts is the provider's: a consumer may take as long as it likes over an event."""
+    held = asyncio.Event()
+    async with ScriptedServer([["one", Pause(held), "two"]]) as server:
+        of = at(server)
+        events = []
+        async for event in of.stream(REQUEST, StreamingContext()):
+            events.append(event)
+            if len(events) == 1:
+                later(1_000)
+                await asyncio.sleep(0.1)  # timers that are due fire now
+                held.set()
+        await of.close()
+    assert text_of(events) == "onetwo"
+
+
+async def test_every_byte_is_a_sign_of_life() -> None:
+    beats = 0
+
+    def beat() -> None:
+        nonlocal beats
+        beats += 1
+
+    context = StreamingContext()
+    context.on_progress = beat
+    async with ScriptedServer([[Beat(), Pause(0.0), Beat(), "x"]]) as server:
+        await ask(of := at(server), context=context)
+        await of.close()
+    assert beats >= 2  # the headers, and what came of the body, however it was cut
+
+
+def test_a_deadline_is_a_positive_number() -> None:
+    with pytest.raises(UsageError, match="idle_s"):
+        Timeouts(idle_s=0)

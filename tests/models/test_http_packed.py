@@ -1,0 +1,71 @@
+"""Bodies that are packed: unpacked in pieces of a bounded size, and only as was asked for."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from msgspec.structs import replace
+
+from callgate.models._deadlines import Watch
+from callgate.models._refusals import Hidden
+from callgate.models.http import Outgoing, Timeouts, Transport
+from callgate.models.model import StreamingContext
+from callgate.testing import End, Raw, Reply, ScriptedServer
+from tests.models.asking import REQUEST, ask, at
+from tests.models.reading import finished, text_of
+
+
+async def test_what_claims_to_be_packed_and_is_not_ends_in_a_fault() -> None:
+    async with ScriptedServer([Reply(turn=[Raw(b"not gzip"), End("cut")], headers={"content-encoding": "gzip"})]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.code == "bad_frame"
+
+
+HELLO = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}]}\n\n'
+
+
+@pytest.mark.parametrize("ends", [(len(HELLO),), (30, len(HELLO)), (1, 2, 30, len(HELLO))], ids=["one", "two", "four"])
+@pytest.mark.parametrize("padding", [b"", b"\0" * 20])
+@pytest.mark.parametrize("at_once", [True, False], ids=["whole", "byte by byte"])
+async def test_a_packed_body_may_have_several_members_and_padding(ends: tuple[int, ...], padding: bytes, at_once: bool) -> None:
+    """RFC 1952, 2.2: a gzip body is a series of members; a server that packs each piece by itself sends one."""
+    packed = b"".join(gzip.compress(HELLO[begin:end]) for begin, end in zip((0, *ends), ends, strict=False)) + padding
+    pieces = [packed] if at_once else [packed[place : place + 1] for place in range(len(packed))]
+    async with ScriptedServer([Reply(turn=[*map(Raw, pieces)], headers={"content-encoding": "gzip"})]) as server:
+        of = at(server)
+        events = [event async for event in of.stream(replace(REQUEST, stream=False), StreamingContext())]
+        await of.close()
+    assert (text_of(events), finished(events).reason) == ("Hello", "stop")
+
+
+@pytest.mark.parametrize("encoding", ["gzip, gzip", "br", "deflate"])
+async def test_an_encoding_that_was_not_asked_for_is_not_unpacked(encoding: str) -> None:
+    """Every buffer has a bound: a few bytes that are packed twice stand for gigabytes."""
+    async with ScriptedServer([Reply(turn=[Raw(b"packed"), End("cut")], headers={"content-encoding": encoding})]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+        assert server.requests[0].headers["accept-encoding"] == "gzip"
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.message.endswith(f"(its encoding is '{encoding}', and only gzip was asked for).")
+
+
+async def test_what_is_packed_is_unpacked_in_pieces_of_a_bounded_size() -> None:
+    """A few bytes may stand for gigabytes: who reads can stop between any two pieces."""
+    packed = gzip.compress(b"x" * 3_000_000)
+    async with ScriptedServer([Reply(turn=[Raw(packed), End("cut")], headers={"content-encoding": "gzip"})]) as server:
+        transport = Transport("some")
+        outgoing = Outgoing(url=f"{server.url}/v1/chat/completions", body=b"{}", headers={}, hidden=Hidden())
+        with Watch(Timeouts(), None) as watch:
+            answer = await transport.open(outgoing, watch, lambda: None)
+            sizes = []
+            while piece := await answer.read():
+                sizes.append(len(piece))
+            await answer.close()
+        await transport.close()
+    assert sum(sizes) == 3_000_000
+    assert max(sizes) < 1_000_000

@@ -1,0 +1,154 @@
+"""What is asked again, when, and how often; what has begun never is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from callgate._signals import AbortController
+from callgate.errors import ModelUnreachable
+from callgate.models.events import Fault
+from callgate.models.http import Timeouts
+from callgate.models.model import StreamingContext
+from callgate.testing import Drop, Fail, ManualClock, Raw, Reply, ScriptedServer
+from callgate.testing.server import Script
+from tests.models.asking import NEVER, NO_WAIT, ask, at, until
+from tests.models.reading import finished, text_of
+
+
+def refusing(status: int, **headers: str) -> Reply:
+    turn = Fail("overloaded_error", "Try again.")
+    return Reply(turn=turn, status=status, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+async def test_what_may_pass_is_asked_again(status: int) -> None:
+    async with ScriptedServer([refusing(status), refusing(status), "Hello"]) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    assert text_of(events) == "Hello"
+    assert len(server.requests) == 3
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 413, 422])
+async def test_what_will_not_pass_is_not_asked_again(status: int) -> None:
+    async with ScriptedServer([refusing(status), "never"]) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    end = finished(events)
+    assert end.reason == "error"
+    assert end.fault is not None
+    assert not end.fault.retryable
+    assert end.fault.message.startswith(f"someone answered {status}: ")
+    assert len(server.requests) == 1
+
+
+async def test_a_refusal_whose_body_never_ends_is_told_as_far_as_it_came() -> None:
+    async with ScriptedServer([Reply(turn=[Raw(b"Too lo"), NEVER], status=400)]) as server:
+        of = at(server, timeouts=Timeouts(idle_s=0.2))
+        events = await ask(of)
+        await server.requests[0].gone.wait()
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.message.startswith("someone answered 400: ")
+
+
+async def test_the_provider_has_the_last_word_on_retries() -> None:
+    script: list[Script] = [refusing(400, x_should_retry="true"), refusing(500, x_should_retry="false"), "never"]
+    async with ScriptedServer(script) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    assert finished(events).reason == "error"
+    assert len(server.requests) == 2
+
+
+async def test_a_refusal_after_all_retries_is_a_fault_that_may_be_tried_later() -> None:
+    async with ScriptedServer(lambda _: refusing(529)) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    fault = next(event for event in events if isinstance(event, Fault))
+    assert (fault.code, fault.retryable) == ("overloaded_error", True)
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait_s"),
+    [
+        ({"retry_after": "7"}, 7.0),
+        ({"retry_after": "Tue, 14 Nov 2023 22:13:27 GMT"}, 7.0),
+        ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5),
+        ({"retry_after": "soon"}, 0.5),
+        ({}, 0.5),
+    ],
+    ids=["seconds", "a date", "milliseconds", "nonsense", "nothing"],
+)
+async def test_a_retry_waits_as_long_as_the_provider_asks(headers: dict[str, str], wait_s: float) -> None:
+    """A manual clock at 22:13:20 on that day: nothing is sent a moment too early, and it is sent then."""
+    clock = ManualClock(jitter=0.0)
+    async with ScriptedServer([refusing(429, **headers), "Hello"]) as server:
+        of = at(server, clock=clock)
+        asking = asyncio.create_task(ask(of))
+        await until(lambda: clock.sleeping == 1)
+        clock.advance(wait_s - 0.01)
+        assert clock.sleeping == 1
+        clock.advance(0.01)
+        assert text_of(await asking) == "Hello"
+        await of.close()
+
+
+async def test_a_wait_that_is_too_long_is_not_waited() -> None:
+    async with ScriptedServer([refusing(429, retry_after="61"), "never"]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.retryable
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+async def test_a_wait_before_a_retry_ends_at_once(how: str) -> None:
+    clock, controller, context = ManualClock(), AbortController(), StreamingContext()
+    context.abort_signal = controller.signal
+    async with ScriptedServer([refusing(503), "never"]) as server:
+        of = at(server, clock=clock)
+        asking = asyncio.create_task(ask(of, context=context))
+        await until(lambda: clock.sleeping == 1)
+        if how == "abort":
+            controller.abort()
+            assert finished(await asking).reason == "cut"
+        else:
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        await of.close()
+    assert len(server.requests) == 1
+
+
+async def test_nobody_at_the_address_is_said_after_the_retries() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        of = at(f"http://127.0.0.1:{nobody.getsockname()[1]}", retries=NO_WAIT)
+        with pytest.raises(ModelUnreachable, match="someone could not be reached at http://127") as caught:
+            await ask(of)
+        await of.close()
+    assert (caught.value.code, caught.value.provider, caught.value.retryable) == ("model_unreachable", "someone", True)
+
+
+async def test_a_connection_that_is_lost_before_the_answer_is_tried_again() -> None:
+    async with ScriptedServer([Reply(before=Drop()), Reply(before=Drop()), "Hello"]) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    assert text_of(events) == "Hello"
+
+
+async def test_an_answer_that_has_begun_is_never_asked_for_again() -> None:
+    async with ScriptedServer([["Hel", Drop()], "never"]) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    assert (text_of(events), finished(events).reason) == ("Hel", "cut")
+    assert len(server.requests) == 1
