@@ -14,7 +14,7 @@ from tests.agent.scripts import Gate, Script, call, says
 
 
 async def turns_of_the_loop() -> None:
-    for _ in range(10):
+    for _ in range(20):
         await asyncio.sleep(0)
 
 
@@ -157,3 +157,60 @@ async def test_a_turn_that_is_cancelled_while_it_waits_hands_the_conversation_on
         assert (await first).text == "one"
         assert (await third).text == "three"
     assert second.cancelled()
+
+
+async def test_a_turn_that_leaves_the_queue_lets_nobody_in() -> None:
+    """A11: one turn at a time. Whoever gives up waiting has no turn to hand on."""
+    gate = Gate()
+    model = Script([gate, *says("one")], says("three"))
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        third = asyncio.ensure_future(agent.run("3", conversation="c"))
+        await turns_of_the_loop()
+        second.cancel()
+        await turns_of_the_loop()
+        assert second.cancelled()
+        assert len(model.requests) == 1
+        assert agent.conversations.busy("c")
+        assert agent.conversations.waiting("c") == 1
+        gate.open.set()
+        assert [(await first).text, (await third).text] == ["one", "three"]
+        assert not agent.conversations.busy("c")
+
+
+async def test_a_turn_that_finds_the_queue_full_lets_nobody_in() -> None:
+    """A11: one turn at a time, also where too many wait."""
+    gate = Gate()
+    model = Script([gate, *says("one")])
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        others = [asyncio.ensure_future(agent.run("more", conversation="c")) for _ in range(64)]
+        await turns_of_the_loop()
+        with pytest.raises(UsageError, match="64 turns"):
+            await agent.run("one too many", conversation="c")
+        await turns_of_the_loop()
+        assert len(model.requests) == 1
+        agent.kill("c")
+        assert {(await run).turn_status for run in (first, *others)} == {"stopped_by_user"}
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: str) -> None:
+    """A12: no moment in which a stop is lost, not even the one in which the conversation is handed on."""
+    gate = Gate()
+    model = Script([gate, *says("one")], says("two"), says("three"))
+    async with Agent(model) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        await turns_of_the_loop()
+        gate.open.set()
+        while agent.conversations.waiting("c"):
+            await asyncio.sleep(0)
+        getattr(agent, end)("c")
+        assert (await first).text == "one"
+        assert (await second).turn_status == "stopped_by_user"
+        assert (await agent.run("3", conversation="c")).turn_status == "completed"

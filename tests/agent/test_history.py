@@ -18,8 +18,8 @@ from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.turns import in_place
 from callgate.tools import Tool
+from tests.agent.board import Board
 from tests.agent.scripts import Script, call, says
-from tests.agent.test_turn import Board
 
 
 async def conversation() -> list[Message]:
@@ -196,3 +196,14 @@ def test_ids_that_a_rewritten_conversation_brings_are_taken() -> None:
     history.rewrite(brought.messages)
     history.commit(AssistantMessage(parts=(ToolCall(id="a", name="f"),)), [ToolResult(id="a", uid="v", name="f", status="ok")])
     assert [message.call_id for message in history.messages if isinstance(message, ToolMessage)] == ["a", "a-2"]
+
+
+def test_an_id_that_comes_again_and_again_is_told_apart_each_time() -> None:
+    """C37: each call has an id of its own, also where a server numbers anew in every answer."""
+    history = History([AssistantMessage(parts=(ToolCall(id="call_0-3", name="look", arguments="{}"),))])
+    result = ToolResult(id="", uid="", name="look", status="ok", content=(Text(text="seen"),))
+    for _ in range(20_000):
+        history.commit(AssistantMessage(parts=(ToolCall(id="call_0", name="look", arguments="{}"),)), [result])
+    ids = [message.call_id for message in history.messages if isinstance(message, ToolMessage)]
+    assert len(set(ids)) == 20_000
+    assert ids[:4] == ["call_0", "call_0-2", "call_0-4", "call_0-5"]

@@ -16,8 +16,8 @@ from callgate.models.events import Finished, ModelEvent, ReasoningDelta, TextDel
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import ManualClock
+from tests.agent.board import Board
 from tests.agent.scripts import Answer, Script, call, says
-from tests.agent.test_turn import Board
 
 ASKED = json.dumps({"tool": "look", "parameters": {"what": "a"}, "reasoning": "I have to see it."})
 

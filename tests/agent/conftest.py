@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.agent.board import Board, Desk
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()

@@ -1,0 +1,119 @@
+"""Reads start while their message still streams; nothing of it is left where the message does not come to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from callgate import tool
+from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Settings
+from callgate.models.events import CallSealed
+from tests.agent.board import Board, Desk
+from tests.agent.scripts import Gate, Script, call, ends, says, tool_texts
+
+
+async def test_a_read_starts_while_the_message_still_streams(board: Board) -> None:
+    """Early start: the read has run before the model has ended its message; effects never start early."""
+    gate = Gate()
+    asked = call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1)
+    answer = says(*asked)
+    model = Script([*answer[:4], gate, answer[4]], says("Done."))
+    async with Agent(model, tools=board.tools()) as agent:
+        running = asyncio.ensure_future(agent.run("Go."))
+        await gate.reached.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert board.done == ["look a"]
+        gate.open.set()
+        assert (await running).status == "completed"
+    assert board.done == ["look a", "change b"]
+
+
+async def test_what_started_early_is_discarded_where_the_message_fails(board: Board) -> None:
+    asked = says(call("look", {"what": "a"}, id="1"))
+    model = Script([*asked[:2], RuntimeError("broken")])
+    async with Agent(model, tools=board.tools()) as agent:
+        result = await agent.run("Go.")
+        kinds = [event.kind for event in agent.engine.journal.read()]
+    assert result.turn_status == "error"
+    assert "emission.discarded" in kinds
+    assert tool_texts(result.messages) == []
+
+
+async def test_a_model_that_answers_at_once_leaves_nothing_in_the_event_loops_queue(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that starts early asks the event loop to begin it; a loop that never comes round must not gather what was taken back."""
+    event_loop = asyncio.get_running_loop()
+    asked: list[object] = []
+    call_soon = event_loop.call_soon
+
+    def counted(what: Callable[..., object], *rest: Any, **given: Any) -> asyncio.Handle:
+        asked.append(what)
+        return call_soon(what, *rest, **given)
+
+    monkeypatch.setattr(event_loop, "call_soon", counted)
+    counts = []
+    for messages in (3, 30):
+        answers = [says(call("look", {"what": str(n)}, id=str(n))) for n in range(messages)]
+        async with Agent(Script(*answers, says("Done.")), tools=board.tools()) as agent:
+            asked.clear()
+            assert (await agent.run("Go.")).spent.calls == messages
+            await asyncio.sleep(0)
+            counts.append(len(asked))
+    assert counts[0] == counts[1]
+
+
+async def test_early_start_can_be_switched_off(board: Board) -> None:
+    gate = Gate()
+    answer = says(call("look", {"what": "a"}, id="1"))
+    model = Script([*answer[:2], gate, answer[2]], says("Done."))
+    async with Agent(model, tools=board.tools(), settings=Settings(early_start=False)) as agent:
+        running = asyncio.ensure_future(agent.run("Go."))
+        await gate.reached.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert board.done == []
+        gate.open.set()
+        await running
+    assert board.done == ["look a"]
+
+
+async def test_nothing_starts_early_where_no_iteration_is_left(desk: Desk) -> None:
+    """R23: a call with no iteration left is refused, also one that could start while the message streams."""
+    model = Script(says(call("look", {"what": "first"})), says(call("look", {"what": "second"})))
+    async with Agent(model, tools=desk.tools(), settings=Settings(budget=Budget(iterations=1))) as agent:
+        result = await agent.run("x")
+    assert (result.turn_status, desk.looked) == ("budget_exhausted", ["first"])
+
+
+async def test_an_observer_that_fails_leaves_no_call_running() -> None:
+    """One end per call: what started early ends with the run, whoever ended the run."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="none")
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    def observe(event: AgentEvent) -> None:
+        if isinstance(event, MessageEnded):
+            raise ValueError("no more")
+
+    gate = Gate()
+    asked = call("wait", id="w")
+    async with Agent(Script([CallSealed(0, asked), gate, ends(asked)]), tools=[wait]) as agent:
+        run = asyncio.ensure_future(agent.run("x", on_event=observe))
+        await started.wait()
+        gate.open.set()
+        result = await run
+        assert (result.turn_status, result.reason) == ("error", "ValueError: no more")
+        assert ended.is_set()
+        kinds = [event.kind for event in agent.engine.journal.read(run=result.run)]
+        assert "emission.discarded" in kinds

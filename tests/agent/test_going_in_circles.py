@@ -1,0 +1,62 @@
+"""A model that asks for the same again and again is told, refused, and stopped."""
+
+from __future__ import annotations
+
+from callgate import tool
+from callgate.agent import Agent
+from callgate.agent.stuck import StuckLimits
+from tests.agent.board import Board, run
+from tests.agent.scripts import Script, call, says, tool_texts
+
+
+async def test_a_call_is_the_same_however_its_arguments_are_written() -> None:
+    """What counts is what the tool gets: keys in another order, white space, a number as text, a default that is spelt out."""
+    made: list[tuple[str, int]] = []
+
+    @tool(effect="none")
+    async def search(query: str, limit: int = 10) -> str:
+        """Search."""
+        made.append((query, limit))
+        return "nothing"
+
+    written = [
+        '{"query":"a","limit":10}',
+        '{ "limit": 10,\n "query": "a" }',
+        '{"limit":"10","query":"a"}',
+        '{"query":"a"}',
+        '{"query":"\\u0061"}',
+    ]
+    names = ["search", "Search", "search", "functions.search", "search"]
+    model = Script(*(says(call(name, text, id=text)) for name, text in zip(names, written, strict=True)), says("Done."))
+    async with Agent(model, tools=[search], stuck=StuckLimits(hint=2, refuse=4, stop=9)) as agent:
+        result = await agent.run("Go.")
+    assert made == [("a", 10)] * 3
+    assert ["time that search was called" in one.text for one in result.results] == [False, True, True, False, False]
+    assert [one.code for one in result.results] == [None, None, None, "stuck_loop", "stuck_loop"]
+
+
+async def test_calls_that_no_tool_takes_go_round_in_circles_too(board: Board) -> None:
+    """Of a call that is not valid, the same JSON is the same call."""
+    wrong = ['{"wat": 1, "b": 2}', '{"b":2,"wat":1}', '{"b": 2, "wat": 1}']
+    answers = [says(call("look", text, id=text)) for text in wrong]
+    result, _ = await run(board, *answers, stuck=StuckLimits(hint=9, refuse=3, stop=3))
+    assert (result.turn_status, [one.code for one in result.results][2]) == ("error", "stuck_loop")
+
+
+async def test_a_model_that_goes_round_in_circles_is_told_refused_and_stopped(board: Board) -> None:
+    """Identical calls with identical results: hint, then refuse, then stop. In turns with another call it is the same."""
+    limits = StuckLimits(hint=2, refuse=3, stop=4)
+    again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(9)]
+    result, model = await run(board, *again, stuck=limits)
+    assert (result.status, result.turn_status) == ("failed", "error")
+    assert "get nowhere" in result.reason or "gets nowhere" in result.reason
+    assert board.done == ["look a", "look a"]
+    assert [one.code for one in result.results] == [None, None, "stuck_loop", "stuck_loop"]
+    assert "2nd time" in tool_texts(model.seen[2])[-1]
+    board.done.clear()
+    ping_pong = [says(call("look", {"what": "ab"[number % 2]}, id=str(number))) for number in range(9)]
+    await run(board, *ping_pong, stuck=limits)
+    assert board.done == ["look a", "look b"] * 2
+    board.done.clear()
+    result, _ = await run(board, *again[:8], says("Done."), stuck=None)
+    assert (result.status, len(board.done)) == ("completed", 8)

@@ -1,0 +1,94 @@
+"""What a turn may use up, what it costs, and what it is told when nothing is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate.agent import Agent, AgentEvent, Budget, Notice, RunEnded, Settings
+from callgate.agent.settings import Prices
+from callgate.decide import LoopRules
+from callgate.messages import AssistantMessage, UserMessage
+from callgate.models.events import Usage
+from tests.agent.board import LOOK, Board, run
+from tests.agent.scripts import Answer, Script, call, ends, says
+
+
+async def test_an_emission_is_one_iteration_however_many_calls_it_has(board: Board) -> None:
+    """ACCEPTANCE E3, E4."""
+    many = says(*(call("look", {"what": str(number)}, position=number) for number in range(5)))
+    result, _ = await run(board, many, LOOK, says("Done."), settings=Settings(budget=Budget(iterations=2)))
+    assert result.status == "completed"
+    assert (result.spent.iterations, result.spent.calls, result.spent.passes) == (2, 6, 3)
+    assert [ctx.scope.iteration for ctx in board.contexts] == [0] * 5 + [1]
+
+
+async def test_a_call_for_which_no_iteration_is_left_is_refused(board: Board) -> None:
+    """Decision R23: recover ends `budget_exhausted` with what there is, strict ends `tool_execution_error`."""
+    once = Budget(iterations=1)
+    result, _ = await run(board, LOOK, says("More.", call("look", {"what": "b"}, id="2")), settings=Settings(budget=once))
+    assert (result.status, result.turn_status) == ("stopped", "budget_exhausted")
+    assert board.done == ["look a"]
+    assert result.text == "I will look.\n\nMore."
+    assert isinstance(result.messages[-1], AssistantMessage)
+    assert result.messages[-1].calls == ()
+    strict = Settings(budget=once, rules=LoopRules(failures="strict"))
+    result, _ = await run(board, LOOK, LOOK, settings=strict)
+    assert (result.status, result.turn_status) == ("failed", "tool_execution_error")
+
+
+async def test_the_last_pass_may_be_an_answer_without_tools(board: Board) -> None:
+    settings = Settings(budget=Budget(iterations=1), when_spent="answer")
+    result, model = await run(board, LOOK, says("That is all."), settings=settings)
+    assert (result.status, result.text) == ("completed", "That is all.")
+    assert model.requests[0].tools
+    assert model.requests[1].tools == ()
+
+
+async def test_calls_beyond_the_budget_have_a_result_that_says_so(board: Board) -> None:
+    """Reserved before anything starts: the third call of a message that may have two is told, not run."""
+    many = says(*(call("look", {"what": str(number)}, position=number) for number in range(3)))
+    result, _ = await run(board, many, says("Done."), settings=Settings(budget=Budget(calls_per_message=2)))
+    assert board.done == ["look 0", "look 1"]
+    assert [one.code for one in result.results] == [None, None, "budget_exhausted"]
+    assert result.status == "completed"
+
+
+@pytest.mark.parametrize("budget", [Budget(input_tokens=100), Budget(output_tokens=100), Budget(cost=1e-4)])
+async def test_tokens_and_cost_end_the_run(board: Board, budget: Budget) -> None:
+    first = says(call("look", {"what": "a"}), usage=Usage(input_tokens=100, output_tokens=100))
+    settings = Settings(budget=budget, prices=Prices(input=1.0, output=1.0))
+    result, model = await run(board, first, says("More."), settings=settings)
+    assert result.turn_status == "budget_exhausted"
+    assert len(model.requests) == 1
+    assert (result.spent.input_tokens, result.spent.output_tokens) == (100, 100)
+
+
+async def test_a_long_turn_is_noticed_once(board: Board) -> None:
+    events: list[AgentEvent] = []
+    answers = [says(call("look", {"what": str(number)})) for number in range(5)]
+    async with Agent(Script(*answers, says("Done.")), tools=board.tools(), settings=Settings(soft_warn=3)) as agent:
+        await agent.run("Go.", on_event=events.append)
+    assert [event.kind for event in events if isinstance(event, Notice)] == ["long_turn"]
+    assert isinstance(events[-1], RunEnded)
+
+
+async def test_a_long_turn_is_noticed_once_also_where_its_model_pauses_and_says_nothing(board: Board) -> None:
+    events: list[AgentEvent] = []
+    answers: list[Answer] = [LOOK, says("Wait.", reason="pause"), [ends()], says("Wait.", reason="pause"), LOOK, says("Done.")]
+    settings = Settings(soft_warn=1, empty_retries=1, empty_retry_s=0.0)
+    async with Agent(Script(*answers), tools=board.tools(), settings=settings) as agent:
+        assert (await agent.run("Go.", on_event=events.append)).status == "completed"
+    assert sum(isinstance(event, Notice) and event.kind == "long_turn" for event in events) == 1
+
+
+async def test_instructions_are_made_anew_for_every_pass_and_are_no_part_of_the_history(board: Board) -> None:
+    result, model = await run(
+        board, LOOK, says("Done."), instructions=lambda left: f"{left} left", settings=Settings(budget=Budget(iterations=3))
+    )
+    assert [str(seen[0].text) for seen in model.seen] == ["3 left", "2 left"]  # type: ignore[union-attr]
+    assert isinstance(result.messages[0], UserMessage)
+
+
+def test_a_provider_that_counts_oddly_earns_nothing() -> None:
+    """A budget in money is never refilled by a report of more cached tokens than tokens."""
+    assert Prices(input=3.0, cached=1.0).of(Usage(input_tokens=10, cached_tokens=1_000)) >= 0

@@ -1,0 +1,111 @@
+"""A run that waits for a human: what has happened by then, for whom it goes on, and that nothing is paid twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate import Scope, ToolContext, tool
+from callgate.agent import Agent, Budget, Settings
+from callgate.errors import UsageError
+from callgate.protocols import Allow, Ask, Verdict
+from callgate.route import ValidatedCall
+from tests.agent.board import LOOK, Board, Desk
+from tests.agent.scripts import Script, call, says, tool_texts
+
+
+async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(board: Board) -> None:
+    """Owner's decision: status `waiting`; the answered calls have their place, the others get it when the run goes on."""
+
+    class AskOnce:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask(question=f"May it change {call.arguments['what']}?") if call.tool.name == "change" else Allow()
+
+    asked = says("Both.", call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1))
+    model = Script(asked, says("In between."), says("Changed it."))
+    async with Agent(model, tools=board.tools(), policies=[AskOnce()]) as agent:
+        waiting = await agent.run("Change b.", conversation="c")
+        assert (waiting.status, waiting.reason) == ("waiting", "May it change b?")
+        assert board.done == ["look a"]
+        assert len(tool_texts(waiting.messages)) == 1
+        assert (await agent.run("Still there?", conversation="c")).text == "In between."
+        assert waiting.pending is not None
+        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+        assert (result.status, result.text) == ("completed", "Changed it.")
+        assert board.done == ["look a", "change b"]
+        assert [one.id for one in result.results] == ["1", "2"]
+        assert (result.run, result.spent.iterations) == (waiting.run, 1)
+        with pytest.raises(UsageError, match="does not wait"):
+            await agent.resume(result)
+
+
+async def test_a_question_that_nobody_answered_is_asked_again(board: Board) -> None:
+    class AlwaysAsk:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask(question="May it?")
+
+    async with Agent(Script(says(call("change", {"what": "b"}))), tools=board.tools(), policies=[AlwaysAsk()]) as agent:
+        waiting = await agent.run("Go.")
+        assert (await agent.resume(waiting)).status == "waiting"
+    assert board.done == []
+
+
+async def test_a_resumed_run_goes_on_for_the_same_workspace_actor_and_principal(board: Board) -> None:
+    """An approval is bound to all three: were one of them lost, the same question would be asked for ever."""
+
+    class AskForChanges:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Ask(question="May it?") if call.tool.name == "change" else Allow()
+
+    scope = Scope(workspace="/srv", actor="ada", principal="bob")
+    model = Script(says(call("change", {"what": "b"}, id="1")), LOOK, says("Done."))
+    async with Agent(model, tools=board.tools(), policies=[AskForChanges()]) as agent:
+        waiting = await agent.run("Change b.", scope=scope)
+        assert waiting.pending is not None
+        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert (result.status, board.done) == ("completed", ["change b", "look a"])
+    seen = board.contexts[0].scope
+    assert (seen.workspace, seen.actor, seen.principal, seen.provider) == ("/srv", "ada", "bob", "scripted")
+
+
+class AskForChanges:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question=f"May it {call.arguments['what']}?") if call.tool.name == "change" else Allow()
+
+
+async def test_a_run_that_waited_goes_on_for_whom_it_began(desk: Desk) -> None:
+    """R31, owner's decision: an approval is bound to the principal, and so is the run that resumes."""
+    people: list[tuple[str, str, str]] = []
+
+    @tool(effect="once")
+    async def change(what: str, ctx: ToolContext) -> str:
+        """Change."""
+        people.append((ctx.scope.principal, ctx.scope.actor, ctx.scope.locale))
+        return "changed"
+
+    model = Script(says(call("change", {"what": "x"})), says("done"))
+    scope = Scope(principal="ann", actor="bob", locale="de")
+    async with Agent(model, tools=[change], policies=[AskForChanges()]) as agent:
+        waiting = await agent.run("x", conversation="c", scope=scope)
+        assert waiting.pending is not None
+        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert (result.text, people) == ("done", [("ann", "bob", "de")])
+
+
+async def test_a_call_that_waited_is_paid_for_once(desk: Desk) -> None:
+    """E3: the budget has one place for it, whether or not a human was asked in between."""
+    asked = [call("change", {"what": str(place)}, id=str(place), position=place) for place in range(2)]
+    model = Script(says(*asked), says("done"))
+    agent = Agent(model, tools=desk.tools(), policies=[AskForChanges()], settings=Settings(budget=Budget(calls=2)))
+    async with agent:
+        waiting = await agent.run("x")
+        assert waiting.pending is not None
+        agent.engine.answer(waiting.pending.approvals[1].approval_id, allow=True)
+        partly = await agent.resume(waiting)
+        assert (partly.turn_status, desk.changed) == ("waiting", ["1"])
+        assert partly.pending is not None
+        agent.engine.answer(partly.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(partly)
+    assert (result.text, desk.changed, result.spent.calls) == ("done", ["1", "0"], 2)
