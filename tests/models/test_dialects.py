@@ -1,4 +1,4 @@
-"""Calls in plain text: what each family writes, what is no call, and that a stream is read as the whole is."""
+"""Calls in plain text: the form of each family, and the forms that families slip into."""
 
 from __future__ import annotations
 
@@ -6,32 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from callgate.models.dialects import DIALECTS, Found, Part, Reading, Shown, TextReader, Thought, gather, read_text
-
-WEATHER: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "city": {"type": "string"},
-        "days": {"type": "integer"},
-        "indoors": {"type": "boolean"},
-        "tags": {"type": "array"},
-        "extra": {"type": "object"},
-    },
-    "required": ["city"],
-}
-TOOLS: dict[str, Any] = {
-    "get_weather": WEATHER,
-    "search": {"type": "object", "properties": {"query": {"type": "string"}}},
-    "now": {"type": "object", "properties": {}},
-}
-NOBODY_SAID: dict[str, Any] = {}
-
-
-def calls_in(reading: Reading) -> list[tuple[str, Any]]:
-    return [(call.name, json.loads(call.arguments, strict=False)) for call in reading.calls]
+from callgate.models.dialects import DIALECTS, read_text
+from tests.models.dialect_texts import TOOLS, calls_in
 
 
 @pytest.mark.parametrize("hinted", [False, True], ids=["found", "hinted"])
@@ -217,121 +194,11 @@ def test_bare_text_is_the_value_of_a_tools_only_parameter(text: str, meant: tupl
         assert calls_in(read_text(text[:end], RUN, partial=True)) in ([], [meant])
 
 
-SEARCH = '{"name": "search", "arguments": {"query": "x"}}'
-NO_CALLS = {
-    "a sentence": 'To call it, write {"tool": "search", "parameters": {"query": "x"}} and wait.',
-    "a sentence that begins so": '{"tool": "search", "parameters": {"query": "x"}} is what you write.',
-    "inline code": 'Write `<tool_call>{"name": "search", "arguments": {}}</tool_call>` for it.',
-    "quotes": 'Write "<tool_call>{"name": "search", "arguments": {}}</tool_call>" for it.',
-    "another language": '```python\n{"tool": "search", "parameters": {"query": "x"}}\n[search(query="x")]\n```',
-    "a shell": '```sh\n<tool_call>{"name": "search", "arguments": {}}</tool_call>\n```',
-    "an answer": '{"name": "Alice", "arguments": {"for": "it"}}',
-    "an answer with more": '{"name": "search", "arguments": {"query": "x"}, "age": 3}',
-    "a tool's definition": '{"name": "search", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}',
-    "a list of definitions": '[{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]',
-    "a definition in a fence": '```json\n{"name": "search", "parameters": {"type": "object", "required": ["query"]}}\n```',
-    "a name alone": '{"name": "search"}',
-    "no tool": "Action: None\nAction Input: {}",
-    "another tool": 'Action: dance\nAction Input: {"how": "well"}',
-    "a call that a sentence goes on behind": 'search(query="x") is what I would write.',
-    "a comment": '<tool_call>so it is called {"name": "search", "arguments": {}}</tool_call>',
-    "a call in a list of steps": '1. search(query="x")\n2. now()',
-    "a call of what does not fit": 'search(colour="red")',
-    "a tool's name and what does not fit": 'search\n{"colour": "red"}',
-    "a tool's name and a sentence": "search\nis a tool",
-    "an action of another tool": "Action: dance[well]",
-    "an action with too little": "Action: get_weather[]",
-    "a final answer": 'Final Answer: so it is\nAction: search\nAction Input: {"query": "x"}',
-    "an answer in JSON": 'Final Answer:\n{"tool": "search", "parameters": {"query": "x"}}',
-    "a thought": '<think><tool_call>{"name": "search", "arguments": {}}</tool_call></think>Rather not.',
-    "lists": "[1] says [that](http://x) and [others(etc)] do.",
-    "other calls": "[dance(how='well')]",
-    "a tag": "Put it into <tool_call> and </tool_call>.",
-    "XML of others": '<function name="dance"><param name="how">well</param></function>',
-    "XML without an end": '<function name="search"><param name="query">x</param>',
-    "XML that does not fit": '<function name="search"><param name="colour">red</param></function>',
-    "a line in quotes": f'You would write:\n"{SEARCH}"\nThat is all.',
-    "a line in other quotes": f"You would write:\n\u201c{SEARCH}\u201d\nThat is all.",
-    "a line in backticks": f"You would write:\n`{SEARCH}`\nThat is all.",
-    "a quotation": f"They wrote:\n> {SEARCH}\n\nThat is all.",
-    "a quotation of several lines": f'They wrote:\n>{{"name": "search",\n> "arguments": {{}}}}\n> <tool_call>{SEARCH}</tool_call>',
-    "a quotation of marks": f"They wrote:\n> <tool_call>{SEARCH}</tool_call>\nThat is all.",
-    "lines between quotes": f'The prompt says\n"""\n{SEARCH}\n"""\nand no more.',
-    "an example": f"For example:\n{SEARCH}\n\nThat would look for x.",
-    "an example in code": f"Here is an example of a call:\n\n    {SEARCH}\n\nThat would look for x.",
-    "an example in a fence": f"**Example:**\n```json\n{SEARCH}\n```\nThat would look for x.",
-    "two examples": f"Some examples:\n{SEARCH}\n\n{SEARCH}",
-    "an example over lines": 'To look for x, for instance, write:\n{\n  "name": "search",\n  "arguments": {"query": "x"}\n}',
-    "an example in another language": f"Zum Beispiel:\n{SEARCH}",
-}
-
-
-@pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
-def test_a_mention_is_never_a_call_and_stays_readable(text: str) -> None:
-    """Prose, code, quotations and answers: nothing runs because it is spoken of."""
-    reading = read_text(text, TOOLS)
-    assert reading.calls == ()
-    assert reading.content + reading.reasoning == text.replace("<think>", "").replace("</think>", "") or "<think>" in text
-
-
 def test_a_tool_may_have_parameters_that_are_called_as_schemas_call_theirs() -> None:
     """What looks like a definition is a call where the tool takes just that."""
     draw = {"draw": {"type": "object", "properties": {"type": {"type": "string"}, "title": {"type": "string"}}}}
     text = '{"tool": "draw", "parameters": {"type": "object", "title": "x"}}'
     assert calls_in(read_text(text, draw)) == [("draw", {"type": "object", "title": "x"})]
-
-
-def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one() -> None:
-    """`{"name": ..., "age": ...}` is an answer to somebody."""
-    assert calls_in(read_text('{"name": "f", "parameters": {"a": 1}}', NOBODY_SAID)) == [("f", {"a": 1})]
-    assert read_text('{"action": "f", "input": {"a": 1}}', NOBODY_SAID).calls == ()
-    assert read_text('{"name": "Ann", "age": 3}', NOBODY_SAID).calls == ()
-
-
-@pytest.mark.parametrize("hint", [None, "bare-json", "json-in-text"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"I look for an example:\n\nNow I call it:\n{SEARCH}",
-        f"For example, x. I will look for it now:\n{SEARCH}",
-        f"Let me run an example query:\n{SEARCH}",
-        f"Let me create the example file:\n```json\n{SEARCH}\n```",
-        f"As they wrote:\n> What is x?\n\nI look:\n{SEARCH}",
-        f'They wrote "what is x".\n{SEARCH}',
-        f'"""\nWhat is x?\n"""\n{SEARCH}',
-        f"For example:\n- x\nI look.\n{SEARCH}",
-        f"Example:\n<think>No.</think>{SEARCH}",
-    ],
-)
-def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) -> None:
-    """Only a line that announces an example makes one of what follows, and a line of prose ends that."""
-    assert calls_in(read_text(text, TOOLS, dialect=hint)) == [("search", {"query": "x"})]
-
-
-@pytest.mark.parametrize("hint", ["bare-json", "json-in-text", "fenced-json"])
-@pytest.mark.parametrize("kind", ["a quotation", "lines between quotes", "an example", "an example in a fence", "two examples"])
-def test_a_hint_makes_no_call_of_an_example(kind: str, hint: str) -> None:
-    """A hint says how calls are written, not that everything written so is one."""
-    assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()
-
-
-def test_a_call_may_follow_a_sentence() -> None:
-    """As models write that do not break the line; what goes on behind it is a sentence about it."""
-    text = 'I look it up. {"tool": "search", "parameters": {"query": "x"}}'
-    assert read_text(text, TOOLS).content == "I look it up. "
-    assert len(read_text(text, TOOLS).calls) == 1
-    assert read_text(f"{text} is what I write.", TOOLS).calls == ()
-
-
-def test_what_a_channel_says_to_the_user_is_shown() -> None:
-    """Harmony: a preamble is no thought, and analysis is."""
-    start = "<|start|>assistant<|channel|>"
-    text = f"<|channel|>analysis<|message|>hm<|end|>{start}commentary<|message|>I look.<|end|>{start}final<|message|>Done<|return|>"
-    assert read_text(text, TOOLS) == Reading(calls=(), content="I look.Done", reasoning="hm")
-
-
-def test_an_open_backtick_in_a_thought_does_not_keep_it_open() -> None:
-    assert read_text("<think>the `name</think>Hello", TOOLS).content == "Hello"
 
 
 def test_markers_make_a_call_of_a_tool_that_does_not_exist() -> None:
@@ -347,186 +214,11 @@ def test_names_are_read_as_leniently_as_the_engine_resolves_them() -> None:
     assert read_text('{"tool": "functions.search", "parameters": {}}', TOOLS).calls[0].name == "search"
 
 
-def test_what_the_model_made_up_as_an_observation_is_dropped() -> None:
-    """The first action is the call; what follows an observation that nobody made is not shown."""
-    text = 'Thought: hm\nAction: search\nAction Input: {"query": "x"}\nObservation: found\nAction: now\nAction Input: {}\nFinal Answer: y'
-    reading = read_text(text, TOOLS)
-    assert calls_in(reading) == [("search", {"query": "x"})]
-    assert reading.content == "Thought: hm\n"
-
-
 def test_the_fallback_object_is_read_with_its_reason() -> None:
     """The strict fallback format."""
     (call,) = read_text('{"tool": "search", "parameters": {"query": "x"}, "reasoning": "asked"}', TOOLS).calls
     assert (call.name, call.arguments, call.reasoning, call.closed) == ("search", '{"query": "x"}', "asked", "sealed")
 
 
-@pytest.mark.parametrize("opener", ["<think>", "<|START_THINKING|>", "[THINK]", "<|inner_prefix|>"])
-def test_thoughts_are_kept_from_the_user(opener: str) -> None:
-    closer = {"<think>": "</think>", "[THINK]": "[/THINK]"}.get(opener, opener.replace("START", "END").replace("prefix", "suffix"))
-    reading = read_text(f"{opener}hm{closer}\n\nHello", TOOLS)
-    assert (reading.reasoning, reading.content) == ("hm", "Hello")
-
-
-def test_a_thought_that_the_prompt_opened_is_taken_back_when_it_ends() -> None:
-    """Shown as it came, for nobody could know; the part that says so is explicit."""
-    reader = TextReader(TOOLS)
-    assert reader.feed("I wonder") == [Shown(text="I wonder")]
-    parts = [Shown(text="I wonder"), *reader.feed("</think>\nYes"), *reader.close()]
-    assert Thought(text="", recalled=True) in parts
-    assert gather(parts) == Reading(calls=(), content="Yes", reasoning="I wonder")
-    known = TextReader(TOOLS, thinking=True)
-    assert known.feed("I wonder</think>Yes") == [Thought(text="I wonder"), Shown(text="Yes")]
-
-
-def test_a_call_ends_a_thought_that_nothing_else_ended() -> None:
-    """Some models go from the thought to the call; only the end of the message shows that it was meant."""
-    text = '<think>look it up<tool_call>{"name": "search", "arguments": {}}</tool_call>'
-    assert len(read_text(text, TOOLS).calls) == 1
-    assert read_text(text, TOOLS, partial=True).calls == ()
-
-
-EXAMPLES = [dialect.example for dialect in DIALECTS.values()]
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=list(DIALECTS))
-def test_what_is_cut_off_is_never_made_whole(example: str) -> None:
-    """Every beginning of a call: no call, or the whole call, never a part of its arguments."""
-    for end in range(len(example)):
-        for call in read_text(example[:end], TOOLS, partial=True).calls:
-            assert json.loads(call.arguments) == {"city": "Paris"}
-
-
-def test_a_missing_last_marker_is_forgiven_only_where_the_message_ended_well() -> None:
-    """A call of tags without its last one: whether it is complete, only the end of the message can say."""
-    text = "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n"
-    (call,) = read_text(text, TOOLS).calls
-    assert call.closed == "finished"
-    assert read_text(text, TOOLS, partial=True) == Reading(calls=(), content=text, reasoning="")
-
-
 def test_an_unknown_hint_is_no_hint() -> None:
     assert len(read_text('{"tool": "now", "parameters": {}}', TOOLS, dialect="no such family").calls) == 1
-
-
-def test_a_hint_lets_calls_stand_inside_a_line() -> None:
-    """For models that are known to write so."""
-    text = 'I look it up: {"name": "search", "parameters": {"query": "x"}} Wait.'
-    assert read_text(text, TOOLS).calls == ()
-    assert calls_in(read_text(text, TOOLS, dialect="bare-json")) == [("search", {"query": "x"})]
-
-
-def test_a_call_is_given_out_as_soon_as_it_is_complete() -> None:
-    """The calls of a list need not wait for its end."""
-    reader = TextReader(TOOLS)
-    parts = reader.feed('[{"name": "now", "arguments": {}}, {"name": "search", "arg')
-    assert [part.name for part in parts if isinstance(part, Found)] == ["now"]
-
-
-@pytest.mark.parametrize(
-    "text", ["a < b", "{x} y", "[see] y", "<b>bold", "Action speaks", "`x` y", "a <tool y", "[TOOL y", '{"author": "x", ']
-)
-def test_text_is_released_as_soon_as_it_cannot_be_a_call(text: str) -> None:
-    """Letter by letter: nothing is held that no marker and no call can begin with."""
-    reader = TextReader(TOOLS)
-    assert gather(part for letter in text for part in reader.feed(letter)).content == text
-
-
-PIECES = [
-    *EXAMPLES,
-    *NO_CALLS.values(),
-    *(piece for example in EXAMPLES for piece in (example[: len(example) // 2], example[len(example) // 2 :])),
-    *"{[<`\"'\n .:,",
-    "<think>",
-    "</think>",
-    "```",
-    "Final Answer: ",
-    "\nObservation: ",
-    "plain words",
-    "日本 🎉",
-]
-TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=8).map("".join)
-
-
-def read_in_pieces(text: str, sizes: list[int], *, cut: bool) -> Reading:
-    reader, parts, start = TextReader(TOOLS), list[Part](), 0
-    for size in [*sizes, len(text)]:
-        parts += reader.feed(text[start : start + size])
-        start += size
-    return gather([*parts, *reader.close(cut=cut)])
-
-
-@settings(max_examples=300, deadline=None)
-@given(TEXTS, st.lists(st.integers(1, 12), max_size=60), st.booleans())
-def test_where_a_stream_is_cut_makes_no_difference(text: str, sizes: list[int], cut: bool) -> None:
-    """Sans-I/O: the same calls, content and thoughts however the text arrives."""
-    whole = read_text(text, TOOLS, partial=cut)
-    assert read_in_pieces(text, sizes, cut=cut) == whole
-    assert read_in_pieces(text, [1] * len(text), cut=cut) == whole
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.text(max_size=200))
-def test_text_without_marks_comes_out_as_it_went_in(text: str) -> None:
-    if not any(mark in text for mark in "<[{`>✿◁") and ":" not in text:
-        assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
-
-
-HOSTILE = [
-    "{",
-    "<",
-    "[",
-    "\n{",
-    "\n[",
-    '{"name": ',
-    "<tool_call>",
-    "\n```",
-    "\n[search(",
-    "[TOOL_CALLS]a[ARGS]{",
-    '<tool_call>{"name": "',
-    "<tool_call><function=a><parameter=b>",
-    "<|tool_call>call:a{b:[",
-    ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="a">',
-    '\n{"name": "search", "arguments": ',
-    "<tool_call>a<arg_key>b</arg_key><arg_value>",
-    "<tool_call><function=a><parameter=b>x</function> y",
-    "</tool_call> <tool_call>a<arg_key>b</arg_key><arg_value>",
-    "search(query=",
-    'search\n{"',
-    "\nAction: search[",
-    "<|python_tag|>",
-]
-
-
-@pytest.mark.parametrize("piece", HOSTILE)
-def test_work_grows_with_the_length_and_no_faster(piece: str) -> None:
-    """Counted in characters looked at: what opens and never ends costs a bounded number of looks at each character."""
-    for size in (20_000, 80_000):
-        text = (piece * (size // len(piece) + 1))[:size]
-        for step in (size, 97):
-            reader = TextReader(TOOLS)
-            for start in range(0, size, step):
-                reader.feed(text[start : start + step])
-            reader.close()
-            assert reader.work < 64 * size + 2_000_000
-
-
-@pytest.mark.parametrize("opener", ['<tool_call>{"name": "search", "arguments": ', "[search(query=", "<|tool_call>call:search{query:"])
-def test_depth_is_bounded(opener: str) -> None:
-    """A hundred thousand brackets neither recurse nor run."""
-    for bracket in ("[", '{"a":', "("):
-        text = opener + bracket * 100_000
-        assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
-
-
-def test_what_is_longer_than_a_call_may_be_is_text() -> None:
-    """A candidate is held to a bound of its own."""
-    text = f'<tool_call>{{"name": "search", "arguments": {{"query": "{"x" * 1_100_000}"}}}}</tool_call>'
-    assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
-    reader = TextReader(TOOLS)
-    held = 0
-    for start in range(0, len(text), 10_000):
-        held += len(text[start : start + 10_000]) - sum(
-            len(part.text) for part in reader.feed(text[start : start + 10_000]) if isinstance(part, Shown)
-        )
-        assert held <= 1_100_000

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from tests.models import (
+    responses,
     test_anthropic_messages,
     test_gemini_generate,
     test_openai_chat,
-    test_openai_responses,
 )
 from tests.models.peers import PEERS, ours, same_told
 
@@ -27,8 +27,8 @@ BODIES = {
         ).encode(),
         False,
     ),
-    "responses, streamed": ("openai.responses", test_openai_responses.USUAL, True),
-    "responses, whole": ("openai.responses", json.dumps(test_openai_responses.response(*test_openai_responses.OUTPUT)).encode(), False),
+    "responses, streamed": ("openai.responses", responses.USUAL, True),
+    "responses, whole": ("openai.responses", json.dumps(responses.response(*responses.OUTPUT)).encode(), False),
     "messages, streamed": ("anthropic.messages", test_anthropic_messages.USUAL, True),
     "messages, whole": (
         "anthropic.messages",

@@ -1,108 +1,35 @@
-"""OpenAI's responses: output items in, input items out."""
+"""OpenAI's responses, read: output items become the parts of one message."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.calls import Audio, Image, Text
-from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.calls import Text
+from callgate.messages import Native, Reasoning, ToolCall
 from callgate.models.events import CallSealed, ReasoningDelta, Usage
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
-from callgate.models.wire.request import ModelRequest, ToolSpec
 from tests.models.reading import calls_of, finished, read, shape, text_of
-
-API = "openai.responses"
-
-
-def event(kind: str, **fields: object) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields}, ensure_ascii=False)}\n\n".encode()
-
-
-def added(index: object, **item: object) -> bytes:
-    return event("response.output_item.added", output_index=index, item={"status": "in_progress", **item})
-
-
-def done(index: object, **item: object) -> bytes:
-    return event("response.output_item.done", output_index=index, item={"status": "completed", **item})
-
-
-def piece(index: object, item_id: object, text: str) -> bytes:
-    return event("response.function_call_arguments.delta", output_index=index, item_id=item_id, delta=text)
-
-
-def function(call_id: str, name: str, arguments: str = "", **more: object) -> dict[str, object]:
-    return {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "arguments": arguments, **more}
-
-
-def message(text: str, **more: object) -> dict[str, object]:
-    return {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": text}], **more}
-
-
-def response(*output: Mapping[str, object], status: str = "completed", **more: object) -> dict[str, object]:
-    usage = {
-        "input_tokens": 9,
-        "output_tokens": 7,
-        "input_tokens_details": {"cached_tokens": 2},
-        "output_tokens_details": {"reasoning_tokens": 3},
-    }
-    return {"object": "response", "model": "m", "status": status, "output": output, "usage": usage, **more}
-
-
-def over(*output: Mapping[str, object], status: str = "completed", **more: object) -> bytes:
-    return event(f"response.{status}", response=response(*output, status=status, **more))
-
-
-THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "enc"}
-SAID = message("Let me lóok.", phase="commentary")
-ONE = function("a", "search", '{"q": "books}{"}')
-TWO = function("b", "now", "{}")
-FREE = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c", "name": "py", "input": "print(1)}"}
-SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}
-OUTPUT = (THOUGHT, SEARCH, SAID, ONE, TWO, FREE)
-USUAL = (
-    event("response.created", response={"model": "m", "output": [], "status": "in_progress"})
-    + added(0, type="reasoning", id="rs_1", summary=[])
-    + event("response.reasoning_summary_text.delta", item_id="rs_1", output_index=0, summary_index=0, delta="Hm.")
-    + event("response.reasoning_summary_text.done", item_id="rs_1", output_index=0, summary_index=0, text="Hm.")
-    + done(0, **THOUGHT)
-    + added(1, type="web_search_call", id="ws_1")
-    + event("response.web_search_call.searching", item_id="ws_1", output_index=1)
-    + done(1, **SEARCH)
-    + event("keepalive")
-    + added(2, type="message", id="msg_1", content=[], phase="commentary")
-    + event(
-        "response.content_part.added",
-        item_id="msg_1",
-        output_index=2,
-        content_index=0,
-        part={"type": "output_text", "text": "", "annotations": []},
-    )
-    + event("response.output_text.delta", item_id="msg_1", output_index=2, content_index=0, delta="Let me ")
-    + event("response.output_text.delta", item_id="msg_1", output_index=2, content_index=0, delta="lóok.")
-    + event("response.output_text.done", item_id="msg_1", output_index=2, content_index=0, text="Let me lóok.")
-    + done(2, **SAID)
-    + added(3, **function("a", "search"))
-    + piece(3, "fc_a", '{"q": "b')
-    + piece(3, "fc_a", 'ooks}{"}')
-    + event("response.function_call_arguments.done", item_id="fc_a", output_index=3, arguments='{"q": "books}{"}')
-    + done(3, **ONE)
-    + added(4, **function("b", "now"))
-    + piece(4, "fc_b", "{}")
-    + done(4, **TWO)
-    + added(5, **{**FREE, "input": ""})
-    + event("response.custom_tool_call_input.delta", item_id="ctc_1", output_index=5, delta="print(")
-    + event("response.custom_tool_call_input.delta", item_id="ctc_1", output_index=5, delta="1)}")
-    + event("response.custom_tool_call_input.done", item_id="ctc_1", output_index=5, input="print(1)}")
-    + done(5, **FREE)
-    + over(*OUTPUT)
+from tests.models.responses import (
+    API,
+    FREE,
+    OUTPUT,
+    SAID,
+    SEARCH,
+    THOUGHT,
+    USUAL,
+    added,
+    done,
+    event,
+    function,
+    message,
+    over,
+    piece,
+    response,
 )
 
 
@@ -340,126 +267,3 @@ def test_responses_that_follow_each_other_in_one_body_are_one_message() -> None:
     assert [one[0] for one in calls_of(events)] == ["a", "b"]
     assert text_of(events) == "Let me lóok.So."
     assert shape(read(API, first + over(SAID, function("a", "f", "{}")))) == shape(read(API, first))
-
-
-# What is sent
-
-
-def sent(messages: list[Message], quirks: Mapping[str, object] = {}, **more: object) -> dict[str, Any]:
-    request = ModelRequest(model="m", messages=messages, **more)  # type: ignore[arg-type]
-    return dict(json.loads(codec(API).encode(request, WireNames(), quirks).body))
-
-
-def result(call_id: str, text: str = "ok", **more: Any) -> ToolMessage:
-    return ToolMessage(call_id=call_id, name="f", content=(Text(text=text),), **more)
-
-
-def test_a_request_carries_the_whole_conversation() -> None:
-    names = WireNames()
-    call = ToolCall(id="a", name="files/find", arguments='{"q": "x"}')
-    messages: list[Message] = [
-        SystemMessage("Be brief."),
-        UserMessage("Find it."),
-        AssistantMessage(parts=(Text(text="Yes."), call), api="anthropic.messages"),
-        result("a", "3 hits"),
-        SystemMessage("Be kind."),
-        UserMessage(()),
-    ]
-    tools = (ToolSpec(name="files/find", description="d"), ToolSpec(name="py", custom=True))
-    request = ModelRequest(model="m", messages=messages, tools=tools, tool_choice="py", max_tokens=9, extra={"user": "u"})
-    http = codec(API).encode(request, names, {"store": False, "encrypted_reasoning": True})
-    assert http.path == "/responses"
-    wire = names.sent("files/find")
-    empty = {"type": "object", "properties": {}}
-    assert json.loads(http.body) == {
-        "model": "m",
-        "stream": True,
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-        "instructions": "Be brief.",
-        "max_output_tokens": 9,
-        "user": "u",
-        "tools": [
-            {"type": "function", "name": wire, "description": "d", "parameters": empty, "strict": False},
-            {"type": "custom", "name": "py", "description": ""},
-        ],
-        "tool_choice": {"type": "custom", "name": "py"},
-        "input": [
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Find it."}]},
-            {"type": "message", "role": "assistant", "content": "Yes."},
-            {"type": "function_call", "call_id": "a", "name": wire, "arguments": '{"q": "x"}'},
-            {"type": "function_call_output", "call_id": "a", "output": "3 hits"},
-            {"type": "message", "role": "developer", "content": "Be kind."},
-        ],
-    }
-
-
-def test_what_was_read_goes_back_item_by_item() -> None:
-    """Reasoning models refuse a call whose reasoning is gone, and reasoning whose call is gone."""
-    answer = finished(read(API, USUAL)).message
-    results: list[Message] = [result("a"), result("b"), result("c", "1", custom=True)]
-    assert sent([answer, *results], {"store": False})["input"] == [
-        {"type": "reasoning", "id": "rs_1", "summary": THOUGHT["summary"], "encrypted_content": "enc"},
-        SEARCH,
-        {**message("Let me lóok.", phase="commentary", status="completed"),
-         "content": [{"type": "output_text", "text": "Let me lóok.", "annotations": []}]},
-        ONE,
-        TWO,
-        FREE,
-        {"type": "function_call_output", "call_id": "a", "output": "ok"},
-        {"type": "function_call_output", "call_id": "b", "output": "ok"},
-        {"type": "custom_tool_call_output", "call_id": "c", "output": "1"},
-    ]  # fmt: skip
-
-
-def test_a_call_of_a_program_and_its_output_name_the_program() -> None:
-    caller = {"type": "program", "caller_id": "p"}
-    program = {"type": "program", "id": "pr_1", "call_id": "p", "code": "f()"}
-    answer = finished(read(API, over(program, function("a", "f", "{}", caller=caller, namespace="n"), TWO))).message
-    items = sent([answer, result("a"), result("b")])["input"]
-    assert [item.get("caller") for item in items] == [None, caller, None, caller, None]
-    assert items[1]["namespace"] == "n"
-
-
-def test_to_others_and_from_others_only_what_is_neutral_goes() -> None:
-    answer = finished(read(API, USUAL)).message
-    foreign = AssistantMessage(parts=(*answer.parts, Reasoning(opaque={"signature": "s"})), api="gemini.generate")
-    items = sent([foreign])["input"]
-    assert [item["type"] for item in items[:4]] == ["message", "function_call", "function_call", "custom_tool_call"]
-    assert not any("id" in item for item in items)
-
-
-def test_reasoning_that_nobody_knows_any_more_is_left_out_with_the_ids_bound_to_it() -> None:
-    """Nothing was stored, and nothing encrypted came: the API refuses such an id."""
-    plain = {key: value for key, value in THOUGHT.items() if key != "encrypted_content"}
-    answer = finished(read(API, over(plain, ONE))).message
-    stored, unstored = (sent([answer, result("a")], {"store": keep})["input"] for keep in (True, False))
-    assert [item.get("id") for item in stored] == ["rs_1", "fc_a", None]
-    assert [(item["type"], item.get("id")) for item in unstored] == [("function_call", None), ("function_call_output", None)]
-
-
-@pytest.mark.parametrize("rest", [(), ({"type": "computer_call", "id": "cu", "call_id": "x", "action": {}},)], ids=["nothing", "not run"])
-def test_reasoning_without_what_it_led_to_is_left_out(rest: tuple[dict[str, object], ...]) -> None:
-    answer = finished(read(API, over(SAID, THOUGHT, *rest, status="incomplete"))).message
-    assert [item["type"] for item in sent([answer])["input"]] == ["message"]
-
-
-def test_every_call_has_its_output_behind_it() -> None:
-    calls = AssistantMessage(parts=(ToolCall(id="x", name="f", arguments="{"), ToolCall(id="y" * 99, name="f")))
-    items = sent([calls, UserMessage("?"), result("y" * 99)])["input"]
-    assert [item["type"] for item in items] == [*["function_call"] * 2, *["function_call_output"] * 2, "message"]
-    assert [item["call_id"] for item in items[:2]] == [item["call_id"] for item in items[2:4]]
-    assert len(items[1]["call_id"]) <= 64
-    assert all(isinstance(json.loads(item["arguments"]), dict) for item in items[:2])
-
-
-def test_results_hold_pictures_where_the_server_takes_them() -> None:
-    content = (Text(text="see"), Image(data="AA", mime_type="image/png"), Audio(data="AA", mime_type="audio/wav"))
-    messages: list[Message] = [
-        AssistantMessage(parts=(ToolCall(id="x", name="f"),)),
-        ToolMessage(call_id="x", name="f", content=content),
-    ]
-    assert [part["type"] for part in sent(messages)["input"][1]["output"]] == ["input_text", "input_image", "input_text"]
-    items = sent(messages, {"result_parts": False})["input"]
-    assert items[1]["output"] == "see\n[audio/wav]"
-    assert [part["type"] for part in items[2]["content"]] == ["input_text", "input_image"]

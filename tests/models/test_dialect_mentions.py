@@ -1,0 +1,113 @@
+"""What is only spoken of is no call: prose, code, quotations, examples and thoughts; and a call beside them is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate.models.dialects import Reading, Shown, TextReader, Thought, gather, read_text
+from tests.models.dialect_texts import NO_CALLS, SEARCH, TOOLS, calls_in
+
+NOBODY_SAID: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
+def test_a_mention_is_never_a_call_and_stays_readable(text: str) -> None:
+    """Prose, code, quotations and answers: nothing runs because it is spoken of."""
+    reading = read_text(text, TOOLS)
+    assert reading.calls == ()
+    assert reading.content + reading.reasoning == text.replace("<think>", "").replace("</think>", "") or "<think>" in text
+
+
+def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one() -> None:
+    """`{"name": ..., "age": ...}` is an answer to somebody."""
+    assert calls_in(read_text('{"name": "f", "parameters": {"a": 1}}', NOBODY_SAID)) == [("f", {"a": 1})]
+    assert read_text('{"action": "f", "input": {"a": 1}}', NOBODY_SAID).calls == ()
+    assert read_text('{"name": "Ann", "age": 3}', NOBODY_SAID).calls == ()
+
+
+@pytest.mark.parametrize("hint", [None, "bare-json", "json-in-text"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I look for an example:\n\nNow I call it:\n{SEARCH}",
+        f"For example, x. I will look for it now:\n{SEARCH}",
+        f"Let me run an example query:\n{SEARCH}",
+        f"Let me create the example file:\n```json\n{SEARCH}\n```",
+        f"As they wrote:\n> What is x?\n\nI look:\n{SEARCH}",
+        f'They wrote "what is x".\n{SEARCH}',
+        f'"""\nWhat is x?\n"""\n{SEARCH}',
+        f"For example:\n- x\nI look.\n{SEARCH}",
+        f"Example:\n<think>No.</think>{SEARCH}",
+    ],
+)
+def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) -> None:
+    """Only a line that announces an example makes one of what follows, and a line of prose ends that."""
+    assert calls_in(read_text(text, TOOLS, dialect=hint)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("hint", ["bare-json", "json-in-text", "fenced-json"])
+@pytest.mark.parametrize("kind", ["a quotation", "lines between quotes", "an example", "an example in a fence", "two examples"])
+def test_a_hint_makes_no_call_of_an_example(kind: str, hint: str) -> None:
+    """A hint says how calls are written, not that everything written so is one."""
+    assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()
+
+
+def test_a_call_may_follow_a_sentence() -> None:
+    """As models write that do not break the line; what goes on behind it is a sentence about it."""
+    text = 'I look it up. {"tool": "search", "parameters": {"query": "x"}}'
+    assert read_text(text, TOOLS).content == "I look it up. "
+    assert len(read_text(text, TOOLS).calls) == 1
+    assert read_text(f"{text} is what I write.", TOOLS).calls == ()
+
+
+def test_what_a_channel_says_to_the_user_is_shown() -> None:
+    """Harmony: a preamble is no thought, and analysis is."""
+    start = "<|start|>assistant<|channel|>"
+    text = f"<|channel|>analysis<|message|>hm<|end|>{start}commentary<|message|>I look.<|end|>{start}final<|message|>Done<|return|>"
+    assert read_text(text, TOOLS) == Reading(calls=(), content="I look.Done", reasoning="hm")
+
+
+def test_an_open_backtick_in_a_thought_does_not_keep_it_open() -> None:
+    assert read_text("<think>the `name</think>Hello", TOOLS).content == "Hello"
+
+
+def test_what_the_model_made_up_as_an_observation_is_dropped() -> None:
+    """The first action is the call; what follows an observation that nobody made is not shown."""
+    text = 'Thought: hm\nAction: search\nAction Input: {"query": "x"}\nObservation: found\nAction: now\nAction Input: {}\nFinal Answer: y'
+    reading = read_text(text, TOOLS)
+    assert calls_in(reading) == [("search", {"query": "x"})]
+    assert reading.content == "Thought: hm\n"
+
+
+@pytest.mark.parametrize("opener", ["<think>", "<|START_THINKING|>", "[THINK]", "<|inner_prefix|>"])
+def test_thoughts_are_kept_from_the_user(opener: str) -> None:
+    closer = {"<think>": "</think>", "[THINK]": "[/THINK]"}.get(opener, opener.replace("START", "END").replace("prefix", "suffix"))
+    reading = read_text(f"{opener}hm{closer}\n\nHello", TOOLS)
+    assert (reading.reasoning, reading.content) == ("hm", "Hello")
+
+
+def test_a_thought_that_the_prompt_opened_is_taken_back_when_it_ends() -> None:
+    """Shown as it came, for nobody could know; the part that says so is explicit."""
+    reader = TextReader(TOOLS)
+    assert reader.feed("I wonder") == [Shown(text="I wonder")]
+    parts = [Shown(text="I wonder"), *reader.feed("</think>\nYes"), *reader.close()]
+    assert Thought(text="", recalled=True) in parts
+    assert gather(parts) == Reading(calls=(), content="Yes", reasoning="I wonder")
+    known = TextReader(TOOLS, thinking=True)
+    assert known.feed("I wonder</think>Yes") == [Thought(text="I wonder"), Shown(text="Yes")]
+
+
+def test_a_call_ends_a_thought_that_nothing_else_ended() -> None:
+    """Some models go from the thought to the call; only the end of the message shows that it was meant."""
+    text = '<think>look it up<tool_call>{"name": "search", "arguments": {}}</tool_call>'
+    assert len(read_text(text, TOOLS).calls) == 1
+    assert read_text(text, TOOLS, partial=True).calls == ()
+
+
+def test_a_hint_lets_calls_stand_inside_a_line() -> None:
+    """For models that are known to write so."""
+    text = 'I look it up: {"name": "search", "parameters": {"query": "x"}} Wait.'
+    assert read_text(text, TOOLS).calls == ()
+    assert calls_in(read_text(text, TOOLS, dialect="bare-json")) == [("search", {"query": "x"})]

@@ -1,0 +1,145 @@
+"""Calls in text that arrives in pieces: read as the whole is, given out early, never made whole, and at a bounded cost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callgate.models.dialects import DIALECTS, Found, Part, Reading, Shown, TextReader, gather, read_text
+from tests.models.dialect_texts import EXAMPLES, NO_CALLS, TOOLS
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=list(DIALECTS))
+def test_what_is_cut_off_is_never_made_whole(example: str) -> None:
+    """Every beginning of a call: no call, or the whole call, never a part of its arguments."""
+    for end in range(len(example)):
+        for call in read_text(example[:end], TOOLS, partial=True).calls:
+            assert json.loads(call.arguments) == {"city": "Paris"}
+
+
+def test_a_missing_last_marker_is_forgiven_only_where_the_message_ended_well() -> None:
+    """A call of tags without its last one: whether it is complete, only the end of the message can say."""
+    text = "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n"
+    (call,) = read_text(text, TOOLS).calls
+    assert call.closed == "finished"
+    assert read_text(text, TOOLS, partial=True) == Reading(calls=(), content=text, reasoning="")
+
+
+def test_a_call_is_given_out_as_soon_as_it_is_complete() -> None:
+    """The calls of a list need not wait for its end."""
+    reader = TextReader(TOOLS)
+    parts = reader.feed('[{"name": "now", "arguments": {}}, {"name": "search", "arg')
+    assert [part.name for part in parts if isinstance(part, Found)] == ["now"]
+
+
+@pytest.mark.parametrize(
+    "text", ["a < b", "{x} y", "[see] y", "<b>bold", "Action speaks", "`x` y", "a <tool y", "[TOOL y", '{"author": "x", ']
+)
+def test_text_is_released_as_soon_as_it_cannot_be_a_call(text: str) -> None:
+    """Letter by letter: nothing is held that no marker and no call can begin with."""
+    reader = TextReader(TOOLS)
+    assert gather(part for letter in text for part in reader.feed(letter)).content == text
+
+
+PIECES = [
+    *EXAMPLES,
+    *NO_CALLS.values(),
+    *(piece for example in EXAMPLES for piece in (example[: len(example) // 2], example[len(example) // 2 :])),
+    *"{[<`\"'\n .:,",
+    "<think>",
+    "</think>",
+    "```",
+    "Final Answer: ",
+    "\nObservation: ",
+    "plain words",
+    "日本 🎉",
+]
+
+TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=8).map("".join)
+
+
+def read_in_pieces(text: str, sizes: list[int], *, cut: bool) -> Reading:
+    reader, parts, start = TextReader(TOOLS), list[Part](), 0
+    for size in [*sizes, len(text)]:
+        parts += reader.feed(text[start : start + size])
+        start += size
+    return gather([*parts, *reader.close(cut=cut)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS, st.lists(st.integers(1, 12), max_size=60), st.booleans())
+def test_where_a_stream_is_cut_makes_no_difference(text: str, sizes: list[int], cut: bool) -> None:
+    """Sans-I/O: the same calls, content and thoughts however the text arrives."""
+    whole = read_text(text, TOOLS, partial=cut)
+    assert read_in_pieces(text, sizes, cut=cut) == whole
+    assert read_in_pieces(text, [1] * len(text), cut=cut) == whole
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=200))
+def test_text_without_marks_comes_out_as_it_went_in(text: str) -> None:
+    if not any(mark in text for mark in "<[{`>✿◁") and ":" not in text:
+        assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+
+
+HOSTILE = [
+    "{",
+    "<",
+    "[",
+    "\n{",
+    "\n[",
+    '{"name": ',
+    "<tool_call>",
+    "\n```",
+    "\n[search(",
+    "[TOOL_CALLS]a[ARGS]{",
+    '<tool_call>{"name": "',
+    "<tool_call><function=a><parameter=b>",
+    "<|tool_call>call:a{b:[",
+    ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="a">',
+    '\n{"name": "search", "arguments": ',
+    "<tool_call>a<arg_key>b</arg_key><arg_value>",
+    "<tool_call><function=a><parameter=b>x</function> y",
+    "</tool_call> <tool_call>a<arg_key>b</arg_key><arg_value>",
+    "search(query=",
+    'search\n{"',
+    "\nAction: search[",
+    "<|python_tag|>",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_work_grows_with_the_length_and_no_faster(piece: str) -> None:
+    """Counted in characters looked at: what opens and never ends costs a bounded number of looks at each character."""
+    for size in (20_000, 80_000):
+        text = (piece * (size // len(piece) + 1))[:size]
+        for step in (size, 97):
+            reader = TextReader(TOOLS)
+            for start in range(0, size, step):
+                reader.feed(text[start : start + step])
+            reader.close()
+            assert reader.work < 64 * size + 2_000_000
+
+
+@pytest.mark.parametrize("opener", ['<tool_call>{"name": "search", "arguments": ', "[search(query=", "<|tool_call>call:search{query:"])
+def test_depth_is_bounded(opener: str) -> None:
+    """A hundred thousand brackets neither recurse nor run."""
+    for bracket in ("[", '{"a":', "("):
+        text = opener + bracket * 100_000
+        assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+
+
+def test_what_is_longer_than_a_call_may_be_is_text() -> None:
+    """A candidate is held to a bound of its own."""
+    text = f'<tool_call>{{"name": "search", "arguments": {{"query": "{"x" * 1_100_000}"}}}}</tool_call>'
+    assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+    reader = TextReader(TOOLS)
+    held = 0
+    for start in range(0, len(text), 10_000):
+        held += len(text[start : start + 10_000]) - sum(
+            len(part.text) for part in reader.feed(text[start : start + 10_000]) if isinstance(part, Shown)
+        )
+        assert held <= 1_100_000
