@@ -6,9 +6,9 @@ import json
 
 from callgate import Answered, Engine, RawCall, Scope, ToolResult
 from callgate.calls import Outcome
-from callgate.events import Event
+from callgate.events import TERMINAL, Event
 
-__all__ = ["bodies", "call", "kinds", "result_of", "said"]
+__all__ = ["bodies", "call", "ends", "kinds", "result_of", "said"]
 
 
 def call(name: str, /, *, id: str = "", key: str | None = None, **arguments: object) -> RawCall:
@@ -36,3 +36,12 @@ def body(event: Event) -> dict[str, object]:
     decoded = json.loads(event.body)
     assert isinstance(decoded, dict)
     return decoded
+
+
+def ends(engine: Engine) -> dict[str, int]:
+    """How many ends each call has on record."""
+    found: dict[str, int] = {}
+    for event in engine.journal.read():
+        if event.kind in TERMINAL:
+            found[event.call] = found.get(event.call, 0) + 1
+    return found

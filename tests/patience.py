@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from callgate._clock import SystemClock
 
-__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon"]
+__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "until"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,11 @@ async def soon(condition: Callable[[], object], within_s: float = PATIENCE_S) ->
             return False
         await asyncio.sleep(0.005)
     return True
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the event loop go on until `condition` is true."""
+    assert await soon(condition), "it never came"
 
 
 def let_pass(seconds: float) -> None:

@@ -1,0 +1,24 @@
+"""A tool whose results may be kept, and how often it ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from callgate import tool
+
+__all__ = ["Count", "counting"]
+
+
+class Count:
+    def __init__(self) -> None:
+        self.runs = 0
+
+
+def counting(count: Count, **settings: Any) -> Any:
+    @tool(name="look", effect="none", cacheable=True, **settings)
+    async def look(at: str = "door") -> dict[str, Any]:
+        """Look."""
+        count.runs += 1
+        return {"seen": at, "run": count.runs}
+
+    return look

@@ -1,0 +1,123 @@
+"""Policies and hooks that change what they were shown, do not answer, raise what nobody expects or say what no text can hold."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import (
+    Aborted,
+    Allow,
+    Ask,
+    Deny,
+    Engine,
+    Limits,
+    RawCall,
+    Rules,
+    Scope,
+    SqliteJournal,
+    Suspended,
+    UsageError,
+    before_call,
+    tool,
+)
+from callgate.protocols import Verdict
+from callgate.route import ValidatedCall
+from tests.door import call, ends, kinds, said
+from tests.ledger import Ledger
+from tests.paying import paying
+
+
+async def test_arguments_changed_in_place_never_reach_the_tool(ledger: Ledger) -> None:
+    @before_call("pay", kind="transform")
+    def sly(call: ValidatedCall) -> dict[str, object]:
+        call.arguments["amount"] = "not even a number"
+        return call.arguments
+
+    @before_call("pay")
+    def slyer(call: ValidatedCall) -> None:
+        call.arguments["amount"] = 1_000_000
+
+    class Slyest:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            call.arguments["amount"] = 1_000_000
+            return Allow()
+
+    cases: list[dict[str, Any]] = [{"hooks": [sly]}, {"policies": [Slyest()]}]
+    for settings in cases:
+        async with Engine([paying(ledger)], **settings) as engine:
+            assert (await said(engine, call("pay", to="ann", amount=5))).failure_class == "denied"
+    async with Engine([paying(ledger)], hooks=[slyer]) as engine:
+        assert (await said(engine, call("pay", to="ann", amount=5))).success
+    assert ledger.lines() == ["ann 5"]
+
+
+async def test_a_policy_that_does_not_answer_is_a_no(ledger: Ledger) -> None:
+    class Silent:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async with Engine([paying(ledger)], policies=[Silent()], limits=Limits(policy_timeout_s=0.05)) as engine:
+        assert (await said(engine, call("pay", to="ann"))).code == "policy_failed"
+    assert ledger.lines() == []
+
+
+async def test_a_cancel_that_a_policy_or_hook_brings_with_it_is_its_own_failure(ledger: Ledger) -> None:
+    class Cancelled:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+            future.cancel()
+            return await future
+
+    @before_call()
+    async def leaving(call: ValidatedCall) -> None:
+        raise SystemExit(1)
+
+    async with Engine([paying(ledger)], policies=[Cancelled()], hooks=[leaving]) as engine:
+        assert (await said(engine, call("pay", to="ann"))).code == "policy_failed"
+        assert "hook.failed" in kinds(engine)
+
+
+@pytest.mark.parametrize("journal", ["memory", "sqlite"])
+async def test_text_that_utf8_cannot_hold_hurts_neither_the_call_nor_the_record(journal: str, tmp_path: Path) -> None:
+    odd = "a\ud800b"
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    class Odd:
+        answers: list[Verdict] = [Deny(reason=odd, rule=odd), Ask(question=odd, rule=odd), Allow(rule=odd)]
+
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return self.answers.pop(0)
+
+    kept = SqliteJournal(tmp_path / "journal.db") if journal == "sqlite" else None
+    async with Engine([look], policies=[Odd()], journal=kept) as engine:
+        assert (await said(engine, RawCall(name=odd, arguments="{}"))).code == "unknown_tool"
+        assert (await said(engine, RawCall(name="look", id=odd, arguments="{}", reasoning=odd))).failure_class == "denied"
+        assert isinstance(await engine.call(RawCall(name="look")), Suspended)
+        assert (await said(engine, RawCall(name="look"))).success
+        engine.control.kill("c", odd)
+        assert isinstance(await engine.call(RawCall(name="look"), Scope(conversation="c")), Aborted)
+        with pytest.raises(UsageError, match=r"Scope\.principal"):
+            await engine.call(RawCall(name="look"), Scope(principal=odd))
+        assert set(ends(engine).values()) == {1}
+        for event in engine.journal.read():
+            event.body.decode("utf-8")
+        if kept is not None:
+            assert kept.verify() is None
+
+
+async def test_a_hook_that_returns_no_arguments_at_all_is_a_failed_hook(ledger: Ledger) -> None:
+    @before_call("pay", kind="transform")
+    def five(call: ValidatedCall) -> int:
+        return 5
+
+    async with Engine([paying(ledger)], hooks=[five], policies=[Rules.parse("")]) as engine:
+        assert (await said(engine, call("pay", to="ann"))).code == "hook_failed"

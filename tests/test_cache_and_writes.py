@@ -1,0 +1,163 @@
+"""What was written is read anew: a write drops what was read from the same place, and is never overtaken by it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from callgate import Engine, ToolContext, tool
+from tests.counting import Count, counting
+from tests.door import call, said
+from tests.patience import until
+
+
+async def test_a_write_drops_what_was_read_from_the_same_resource() -> None:
+    reads, files = [], {"a": "old", "b": "old"}
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        reads.append(path)
+        return files[path]
+
+    @tool(effect="idempotent", writes="file:{path}")
+    async def write(path: str, text: str) -> str:
+        """Write."""
+        files[path] = text
+        return "written"
+
+    async with Engine([read, write]) as engine:
+        await said(engine, call("read", path="a"))
+        await said(engine, call("read", path="b"))
+        await said(engine, call("write", path="a", text="new"))
+        assert (await said(engine, call("read", path="a"))).text == "new"
+        await said(engine, call("read", path="b"))
+    assert reads == ["a", "b", "a"]
+
+
+async def test_a_read_that_a_write_overtook_is_not_kept() -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+    files = {"a": "old"}
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        text = files[path]
+        started.set()
+        await release.wait()
+        return text
+
+    @tool(effect="idempotent", writes="file:{path}")
+    async def write(path: str) -> str:
+        """Write."""
+        files[path] = "new"
+        return "written"
+
+    async with Engine([read, write]) as engine:
+        early = asyncio.create_task(said(engine, call("read", path="a")))
+        await started.wait()
+        await said(engine, call("write", path="a"))
+        release.set()
+        assert (await early).text == "old"
+        assert (await said(engine, call("read", path="a"))).text == "new"
+
+
+async def test_who_reads_after_a_write_never_joins_a_read_from_before_it() -> None:
+    release, files, reads = asyncio.Event(), {"a": "old"}, list[str]()
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        text = files[path]
+        reads.append(text)
+        await release.wait()
+        return text
+
+    @tool(effect="idempotent", writes="file:{path}")
+    async def write(path: str) -> str:
+        """Write."""
+        files[path] = "new"
+        return "written"
+
+    async with Engine([read, write]) as engine:
+        early = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
+        await until(lambda: len(reads) == 1)
+        await said(engine, call("write", path="a"))
+        late = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
+        await until(lambda: len(reads) == 2)
+        release.set()
+        assert [(await one).text for one in early + late] == ["old", "old", "new", "new"]
+        assert [(await one).metadata.joined for one in late] == [False, True]
+    assert reads == ["old", "new"]
+
+
+async def test_a_write_elsewhere_leaves_shared_runs_shared() -> None:
+    started, release, reads = asyncio.Event(), asyncio.Event(), list[str]()
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        reads.append(path)
+        started.set()
+        await release.wait()
+        return path
+
+    @tool(effect="idempotent", writes="file:{path}")
+    async def write(path: str) -> str:
+        """Write."""
+        return "written"
+
+    async with Engine([read, write]) as engine:
+        early = asyncio.create_task(said(engine, call("read", path="a")))
+        await started.wait()
+        await said(engine, call("write", path="b"))
+        late = asyncio.create_task(said(engine, call("read", path="a")))
+        await asyncio.sleep(0)
+        release.set()
+        await early
+        assert (await late).metadata.joined
+    assert reads == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "runs"),
+    [("file:a", None, 2), (None, None, 1), ("file:a", (), 1), ("file:a", "file:b", 1), (lambda arguments, scope: 1 / 0, "file:b", 2)],
+    ids=["may be written", "says nothing of what it reads", "writes nothing", "written elsewhere", "cannot tell what it reads"],
+)
+async def test_a_call_that_does_not_say_what_it_writes_may_write_what_others_say_they_read(reads: Any, writes: Any, runs: int) -> None:
+    """What says what it reads is told of every write that may meet it."""
+    count = Count()
+
+    @tool(writes=writes)
+    async def act() -> str:
+        """Act on the world."""
+        return "done"
+
+    async with Engine([counting(count, reads=reads, cache_scope="session"), act]) as engine:
+        for name in ("look", "act", "look"):
+            assert (await said(engine, call(name))).success
+    assert count.runs == runs
+
+
+async def test_what_is_being_written_is_neither_kept_nor_shared() -> None:
+    """A tool that reads before and after its own write sees it."""
+    files = {"a": "old"}
+
+    @tool(effect="none", cacheable=True, reads="file:{path}")
+    async def read(path: str) -> str:
+        """Read."""
+        return files[path]
+
+    @tool
+    async def edit(ctx: ToolContext, path: str) -> list[str]:
+        """Read, write, read."""
+        before = await ctx.call("read", {"path": path})
+        files[path] = "new"
+        return [before.text, (await ctx.call("read", {"path": path})).text]
+
+    async with Engine([read, edit]) as engine:
+        await said(engine, call("read", path="a"))
+        assert (await said(engine, call("edit", path="a"))).structured == ["old", "new"]
+        assert (await said(engine, call("read", path="a"))).metadata.cached is None

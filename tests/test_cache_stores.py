@@ -1,0 +1,76 @@
+"""Where cached results are kept: the contract of a store, its bound, and what a broken one costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Engine, TableCache, tool
+from callgate._cache import MemoryCache
+from callgate.protocols import CacheStore
+from tests.counting import Count
+from tests.door import call, said
+
+stores: list[Callable[[Path], CacheStore]] = [lambda path: MemoryCache(), lambda path: TableCache(path / "cache.db")]
+
+
+@pytest.mark.parametrize("make", stores, ids=["memory", "table"])
+def test_every_store_keeps_expires_and_drops(make: Callable[[Path], CacheStore], tmp_path: Path) -> None:
+    """The contract of `CacheStore`."""
+    store = make(tmp_path)
+    store.put("k", b"v", group="g", expires_ns=100, reads=frozenset({"file:a/b"}))
+    assert store.get("k", 99) == b"v"
+    assert store.get("k", 100) is None
+    assert store.get("absent", 0) is None
+    store.put("k", b"1", group="g", expires_ns=None, reads=frozenset({"file:a/b"}))
+    store.put("k", b"2", group="g", expires_ns=None, reads=frozenset({"file:a/b"}))
+    assert store.get("k", 0) == b"2"
+    assert store.drop_written(frozenset({"file:c"})) == 0
+    assert store.drop_written(frozenset({"file:a"})) == 1
+    assert store.get("k", 0) is None
+    store.put("k", b"3", group="g", expires_ns=None, reads=frozenset())
+    store.drop_group("other")
+    assert store.get("k", 0) == b"3"
+    store.drop_group("g")
+    assert store.get("k", 0) is None
+    store.close()
+
+
+def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
+    store = MemoryCache(most_bytes=10)
+    for key in "abc":
+        store.put(key, b"xxxx", group="", expires_ns=None, reads=frozenset())
+    assert [store.get(key, 0) is not None for key in "abc"] == [False, True, True]
+    store.put("large", b"x" * 11, group="", expires_ns=None, reads=frozenset())
+    assert store.get("large", 0) is None
+
+
+@pytest.mark.parametrize("broken", ["get", "put", "drop_written", "garbage"])
+async def test_a_store_that_fails_costs_a_run_and_never_a_result(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what it could not forget, it is not asked for again."""
+
+    def fails(*_: object, **__: object) -> Any:
+        if broken == "garbage":
+            return b"{"
+        raise OSError("the disk is gone")
+
+    store, count, world = MemoryCache(), Count(), ["old"]
+    monkeypatch.setattr(store, "get" if broken == "garbage" else broken, fails)
+
+    @tool(name="look", effect="none", cacheable=True, cache_scope="persistent", reads="world:")
+    async def look() -> str:
+        """Look."""
+        count.runs += 1
+        return world[0]
+
+    @tool(effect="idempotent", writes="world:")
+    async def change() -> str:
+        """Change the world."""
+        world[0] = "new"
+        return "changed"
+
+    async with Engine([look, change], persistent_cache=store) as engine:
+        assert [(await said(engine, call(name))).text for name in ("look", "look", "change", "look")] == ["old", "old", "changed", "new"]

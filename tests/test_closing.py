@@ -1,0 +1,110 @@
+"""A close, or a cancel, at the worst moment: every call has one end, and nothing starts afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from callgate import Allow, Engine, Limits, Scope, SqliteJournal, tool
+from callgate.protocols import Verdict
+from callgate.route import ValidatedCall
+from tests.door import call, ends, result_of, said
+from tests.ledger import Ledger
+from tests.patience import PATIENCE_S
+from tests.paying import paying
+
+
+async def test_a_caller_cancelled_while_the_result_goes_to_disk_leaves_one_end(tmp_path: Path, ledger: Ledger) -> None:
+    async with Engine([paying(ledger)], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        task = asyncio.create_task(engine.call(call("pay", to="ann")))
+
+        def cancel(topic: str, item: object) -> None:
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+        engine.bus.subscribe(cancel, "call.completed")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await said(engine, call("pay", to="bob"))).success
+        assert set(ends(engine).values()) == {1}
+
+
+async def test_a_discarded_message_uses_no_number_twice(tmp_path: Path, ledger: Ledger) -> None:
+    path, scope = tmp_path / "journal.db", Scope(run="r")
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        emission = engine.emission(scope, early=False)
+        emission.add(call("pay", to="ann"))
+        await emission.discard("the stream dropped")
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", to="bob"), scope)).success
+        assert ends(engine) == {"r/0/0": 1, "r/0/1": 1}
+    assert ledger.lines() == ["bob 1"]
+
+
+async def test_a_message_without_calls_can_be_discarded_and_sealed() -> None:
+    async with Engine() as engine:
+        await engine.emission().discard("the stream broke")
+        assert await engine.emission().seal() == []
+
+
+async def test_closing_ends_what_runs_and_the_record_has_its_end() -> None:
+    started = asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        started.set()
+        await asyncio.Event().wait()
+
+    engine = Engine([hang])
+    task = asyncio.create_task(engine.call(call("hang")))
+    await started.wait()
+    await engine.close()
+    result = result_of(await asyncio.wait_for(task, PATIENCE_S))
+    assert (result.status, result.failure_class) == ("unknown", "killed")
+    assert list(ends(engine).values()) == [1]
+
+
+async def test_a_call_that_a_slow_policy_holds_when_the_engine_closes_has_its_end_and_never_runs(tmp_path: Path, ledger: Ledger) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            asked.set()
+            await release.wait()
+            return Allow()
+
+    path = tmp_path / "journal.db"
+    engine = Engine([paying(ledger)], policies=[Slow()], journal=SqliteJournal(path), limits=Limits(grace_s=0))
+    task = asyncio.create_task(engine.call(call("pay", to="ann")))
+    await asked.wait()
+    await engine.close()
+    release.set()
+    assert not result_of(await task).success
+    journal = SqliteJournal(path)
+    assert [event.kind for event in journal.read()] == ["call.received", "call.aborted"]
+    await journal.close()
+    assert ledger.lines() == []
+
+
+async def test_a_close_that_is_interrupted_finishes_all_the_same(tmp_path: Path) -> None:
+    started = asyncio.Event()
+    path = tmp_path / "journal.db"
+    engine = Engine(journal=SqliteJournal(path))
+
+    @tool
+    async def leave() -> None:
+        """Close the engine that runs this tool."""
+        started.set()
+        await engine.close()
+
+    engine.register(leave)
+    task = asyncio.create_task(engine.call(call("leave")))
+    await started.wait()
+    closing = asyncio.create_task(engine.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing, task], timeout=PATIENCE_S)
+    await asyncio.wait_for(engine.close(), PATIENCE_S)
+    await SqliteJournal(path).close()

@@ -1,0 +1,115 @@
+"""What happened, or may have happened, is not done again: it is told, to whom it was done for."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from callgate import Allow, Deny, Engine, Limits, Scope, SqliteJournal, Verified, tool
+from callgate.protocols import Verdict
+from callgate.route import ValidatedCall
+from callgate.testing import ManualClock
+from tests.door import call, result_of, said
+from tests.ledger import Ledger
+from tests.paying import paying
+
+
+async def test_a_stored_result_is_for_whom_it_was_made(ledger: Ledger) -> None:
+    class OnlyAlice:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Allow() if call.scope.principal == "alice" else Deny(reason="not you")
+
+    async with Engine([paying(ledger)], policies=[OnlyAlice()]) as engine:
+        alice = await said(engine, call("pay", id="call_0", to="x"), Scope(principal="alice", conversation="a"))
+        bob = await said(engine, call("pay", id="call_0", to="x"), Scope(principal="bob", conversation="b"))
+    assert (alice.success, bob.failure_class, bob.metadata.replayed) == (True, "denied", False)
+
+
+@pytest.mark.parametrize("result", [object(), float("nan"), "\ud800"], ids=["no JSON", "no number", "no text"])
+async def test_what_verify_found_to_have_happened_is_not_run_again_whatever_it_returns(result: object, ledger: Ledger) -> None:
+    def verify(arguments: dict[str, object], key: str) -> Verified:
+        return Verified(happened=True, result=result)
+
+    async with Engine([paying(ledger, asyncio.Event(), verify=verify)], timeout_s=0.05, clock=ManualClock()) as engine:
+        await said(engine, call("pay", id="a", to="ann"))
+        again = await said(engine, call("pay", id="b", to="ann"))
+    assert again.code != "internal_error"
+    assert ledger.lines() == ["ann 1"]
+
+
+async def test_a_doubt_that_arises_while_a_call_waits_for_its_slot_keeps_it_from_starting(ledger: Ledger) -> None:
+    async with Engine([paying(ledger, asyncio.Event(), parallel=1, timeout_s=0.05)]) as engine:
+        outcomes = await asyncio.gather(*(engine.call(call("pay", id=one, to="ann")) for one in "abc"))
+    assert [result_of(outcome).status for outcome in outcomes] == ["unknown"] * 3
+    assert ledger.lines() == ["ann 1"]
+
+
+async def test_a_fault_after_the_effect_leaves_a_doubt(ledger: Ledger) -> None:
+    class Full:
+        def put(self, data: bytes) -> str:
+            raise OSError("no space left")
+
+        def get(self, digest: str) -> bytes | None:
+            return None
+
+    @tool
+    async def export() -> str:
+        """Export much."""
+        ledger.write("exported")
+        return "x" * 100_000
+
+    async with Engine([export], blobs=Full()) as engine:
+        assert [(await said(engine, call("export", id=one))).status for one in "ab"] == ["unknown", "unknown"]
+    assert ledger.lines() == ["exported"]
+
+
+async def test_a_result_that_is_no_longer_held_is_read_from_the_journal(tmp_path: Path, ledger: Ledger) -> None:
+    limits = Limits(remembered_calls=2)
+    async with Engine([paying(ledger)], journal=SqliteJournal(tmp_path / "journal.db"), limits=limits) as engine:
+        for n in range(5):
+            await said(engine, call("pay", id=f"c{n}", to=str(n)))
+        again = await said(engine, call("pay", id="c0", to="0"))
+    assert (again.metadata.replayed, again.text) == (True, "paid 0")
+    assert len(ledger.lines()) == 5
+
+
+async def test_a_call_that_did_not_happen_may_be_handed_in_again_under_its_own_id(ledger: Ledger) -> None:
+    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
+        first = await said(engine, call("pay", id="a", to="ann"))
+        engine.settle(first.uid, happened=False)
+        again = await said(engine, call("pay", id="a", to="ann"))
+    assert not again.metadata.replayed
+    assert ledger.lines() == ["ann 1", "ann 1"]
+
+
+async def test_whoever_joins_a_call_that_is_then_denied_hears_that_nothing_started(ledger: Ledger) -> None:
+    release = asyncio.Event()
+
+    class Slow:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            await release.wait()
+            return Deny(reason="no")
+
+    async with Engine([paying(ledger)], policies=[Slow()]) as engine:
+        tasks = [asyncio.create_task(engine.call(call("pay", key="k", to="ann"))) for _ in range(2)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        release.set()
+        results = [result_of(await task) for task in tasks]
+    assert [result.failure_class for result in results] == ["denied", "not_started"]
+
+
+async def test_what_a_replay_hands_out_is_the_callers_own(ledger: Ledger) -> None:
+    @tool
+    async def make() -> dict[str, list[int]]:
+        """Make."""
+        return {"items": [1]}
+
+    async with Engine([make]) as engine:
+        first = await said(engine, call("make", id="a"))
+        first.structured["items"].append(2)  # type: ignore[index]
+        second = await said(engine, call("make", id="a"))
+        second.structured["items"].append(3)  # type: ignore[index]
+        assert (await said(engine, call("make", id="a"))).text == '{"items":[1]}'
