@@ -28,7 +28,7 @@ from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
 from tests.door import call, ends, kinds, said
 from tests.ledger import Ledger
-from tests.paying import paying
+from tests.paying import paying_amounts
 
 
 async def test_arguments_changed_in_place_never_reach_the_tool(ledger: Ledger) -> None:
@@ -48,9 +48,9 @@ async def test_arguments_changed_in_place_never_reach_the_tool(ledger: Ledger) -
 
     cases: list[dict[str, Any]] = [{"hooks": [sly]}, {"policies": [Slyest()]}]
     for settings in cases:
-        async with Engine([paying(ledger)], **settings) as engine:
+        async with Engine([paying_amounts(ledger)], **settings) as engine:
             assert (await said(engine, call("pay", to="ann", amount=5))).failure_class == "denied"
-    async with Engine([paying(ledger)], hooks=[slyer]) as engine:
+    async with Engine([paying_amounts(ledger)], hooks=[slyer]) as engine:
         assert (await said(engine, call("pay", to="ann", amount=5))).success
     assert ledger.lines() == ["ann 5"]
 
@@ -61,7 +61,7 @@ async def test_a_policy_that_does_not_answer_is_a_no(ledger: Ledger) -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-    async with Engine([paying(ledger)], policies=[Silent()], limits=Limits(policy_timeout_s=0.05)) as engine:
+    async with Engine([paying_amounts(ledger)], policies=[Silent()], limits=Limits(policy_timeout_s=0.05)) as engine:
         assert (await said(engine, call("pay", to="ann"))).code == "policy_failed"
     assert ledger.lines() == []
 
@@ -77,7 +77,7 @@ async def test_a_cancel_that_a_policy_or_hook_brings_with_it_is_its_own_failure(
     async def leaving(call: ValidatedCall) -> None:
         raise SystemExit(1)
 
-    async with Engine([paying(ledger)], policies=[Cancelled()], hooks=[leaving]) as engine:
+    async with Engine([paying_amounts(ledger)], policies=[Cancelled()], hooks=[leaving]) as engine:
         assert (await said(engine, call("pay", to="ann"))).code == "policy_failed"
         assert "hook.failed" in kinds(engine)
 
@@ -119,5 +119,5 @@ async def test_a_hook_that_returns_no_arguments_at_all_is_a_failed_hook(ledger: 
     def five(call: ValidatedCall) -> int:
         return 5
 
-    async with Engine([paying(ledger)], hooks=[five], policies=[Rules.parse("")]) as engine:
+    async with Engine([paying_amounts(ledger)], hooks=[five], policies=[Rules.parse("")]) as engine:
         assert (await said(engine, call("pay", to="ann"))).code == "hook_failed"

@@ -13,11 +13,11 @@ from callgate.route import ValidatedCall
 from tests.door import call, ends, result_of, said
 from tests.ledger import Ledger
 from tests.patience import PATIENCE_S
-from tests.paying import paying
+from tests.paying import paying_amounts
 
 
 async def test_a_caller_cancelled_while_the_result_goes_to_disk_leaves_one_end(tmp_path: Path, ledger: Ledger) -> None:
-    async with Engine([paying(ledger)], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
         task = asyncio.create_task(engine.call(call("pay", to="ann")))
 
         def cancel(topic: str, item: object) -> None:
@@ -32,11 +32,11 @@ async def test_a_caller_cancelled_while_the_result_goes_to_disk_leaves_one_end(t
 
 async def test_a_discarded_message_uses_no_number_twice(tmp_path: Path, ledger: Ledger) -> None:
     path, scope = tmp_path / "journal.db", Scope(run="r")
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         emission = engine.emission(scope, early=False)
         emission.add(call("pay", to="ann"))
         await emission.discard("the stream dropped")
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", to="bob"), scope)).success
         assert ends(engine) == {"r/0/0": 1, "r/0/1": 1}
     assert ledger.lines() == ["bob 1"]
@@ -76,7 +76,7 @@ async def test_a_call_that_a_slow_policy_holds_when_the_engine_closes_has_its_en
             return Allow()
 
     path = tmp_path / "journal.db"
-    engine = Engine([paying(ledger)], policies=[Slow()], journal=SqliteJournal(path), limits=Limits(grace_s=0))
+    engine = Engine([paying_amounts(ledger)], policies=[Slow()], journal=SqliteJournal(path), limits=Limits(grace_s=0))
     task = asyncio.create_task(engine.call(call("pay", to="ann")))
     await asked.wait()
     await engine.close()

@@ -13,7 +13,7 @@ from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.door import call, result_of, said
 from tests.ledger import Ledger
-from tests.paying import paying
+from tests.paying import paying_amounts
 
 
 async def test_a_stored_result_is_for_whom_it_was_made(ledger: Ledger) -> None:
@@ -21,7 +21,7 @@ async def test_a_stored_result_is_for_whom_it_was_made(ledger: Ledger) -> None:
         async def decide(self, call: ValidatedCall) -> Verdict:
             return Allow() if call.scope.principal == "alice" else Deny(reason="not you")
 
-    async with Engine([paying(ledger)], policies=[OnlyAlice()]) as engine:
+    async with Engine([paying_amounts(ledger)], policies=[OnlyAlice()]) as engine:
         alice = await said(engine, call("pay", id="call_0", to="x"), Scope(principal="alice", conversation="a"))
         bob = await said(engine, call("pay", id="call_0", to="x"), Scope(principal="bob", conversation="b"))
     assert (alice.success, bob.failure_class, bob.metadata.replayed) == (True, "denied", False)
@@ -32,7 +32,7 @@ async def test_what_verify_found_to_have_happened_is_not_run_again_whatever_it_r
     def verify(arguments: dict[str, object], key: str) -> Verified:
         return Verified(happened=True, result=result)
 
-    async with Engine([paying(ledger, asyncio.Event(), verify=verify)], timeout_s=0.05, clock=ManualClock()) as engine:
+    async with Engine([paying_amounts(ledger, asyncio.Event(), verify=verify)], timeout_s=0.05, clock=ManualClock()) as engine:
         await said(engine, call("pay", id="a", to="ann"))
         again = await said(engine, call("pay", id="b", to="ann"))
     assert again.code != "internal_error"
@@ -40,7 +40,7 @@ async def test_what_verify_found_to_have_happened_is_not_run_again_whatever_it_r
 
 
 async def test_a_doubt_that_arises_while_a_call_waits_for_its_slot_keeps_it_from_starting(ledger: Ledger) -> None:
-    async with Engine([paying(ledger, asyncio.Event(), parallel=1, timeout_s=0.05)]) as engine:
+    async with Engine([paying_amounts(ledger, asyncio.Event(), parallel=1, timeout_s=0.05)]) as engine:
         outcomes = await asyncio.gather(*(engine.call(call("pay", id=one, to="ann")) for one in "abc"))
     assert [result_of(outcome).status for outcome in outcomes] == ["unknown"] * 3
     assert ledger.lines() == ["ann 1"]
@@ -67,7 +67,7 @@ async def test_a_fault_after_the_effect_leaves_a_doubt(ledger: Ledger) -> None:
 
 async def test_a_result_that_is_no_longer_held_is_read_from_the_journal(tmp_path: Path, ledger: Ledger) -> None:
     limits = Limits(remembered_calls=2)
-    async with Engine([paying(ledger)], journal=SqliteJournal(tmp_path / "journal.db"), limits=limits) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(tmp_path / "journal.db"), limits=limits) as engine:
         for n in range(5):
             await said(engine, call("pay", id=f"c{n}", to=str(n)))
         again = await said(engine, call("pay", id="c0", to="0"))
@@ -76,7 +76,7 @@ async def test_a_result_that_is_no_longer_held_is_read_from_the_journal(tmp_path
 
 
 async def test_a_call_that_did_not_happen_may_be_handed_in_again_under_its_own_id(ledger: Ledger) -> None:
-    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
+    async with Engine([paying_amounts(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann"))
         engine.settle(first.uid, happened=False)
         again = await said(engine, call("pay", id="a", to="ann"))
@@ -92,7 +92,7 @@ async def test_whoever_joins_a_call_that_is_then_denied_hears_that_nothing_start
             await release.wait()
             return Deny(reason="no")
 
-    async with Engine([paying(ledger)], policies=[Slow()]) as engine:
+    async with Engine([paying_amounts(ledger)], policies=[Slow()]) as engine:
         tasks = [asyncio.create_task(engine.call(call("pay", key="k", to="ann"))) for _ in range(2)]
         for _ in range(5):
             await asyncio.sleep(0)

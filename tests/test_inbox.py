@@ -23,7 +23,6 @@ from callgate import (
     Scope,
     SqliteJournal,
     Suspended,
-    Tool,
     UsageError,
     inbox,
     tool,
@@ -31,20 +30,21 @@ from callgate import (
 from callgate._journal.outside import outside
 from callgate.agent import Agent
 from callgate.events import Event
-from callgate.protocols import Allow, Ask, Verdict
-from callgate.route import ValidatedCall
 from tests.agent.scripts import Gate, Script, call, says
 from tests.door import call as raw_call
 from tests.door import said
+from tests.hosts import Asks
 from tests.journals.conftest import database, server
 from tests.ledger import Ledger
 from tests.patience import soon
+from tests.paying import Unending, paying
 
 __all__ = ["database", "server"]
 
 RUN = "the-run"
 IN_RUN = Scope(run=RUN)
 PAY = says("Paying.", call("pay", {"to": "ann"}, id="1"))
+ASKS = Asks("pay", question="Pay {to}?")
 Stored = SqliteJournal | PostgresJournal
 
 
@@ -55,21 +55,6 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def opened(where: str) -> Stored:
     return PostgresJournal(where) if where.startswith("postgres") else SqliteJournal(where)
-
-
-def paying(ledger: Ledger) -> Tool:
-    @tool
-    async def pay(to: str) -> str:
-        """Pay."""
-        ledger.write(to)
-        return f"paid {to}"
-
-    return pay
-
-
-class Asks:
-    async def decide(self, call: ValidatedCall) -> Verdict:
-        return Ask(question=f"Pay {call.arguments['to']}?") if call.tool.name == "pay" else Allow()
 
 
 def of(journal: Stored, *kinds: str) -> list[Event]:
@@ -90,7 +75,7 @@ async def asked(engine: Engine) -> Suspended:
 
 async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_once(where: str, ledger: Ledger) -> None:
     """The answer is an event of its own, caused by the question, and what followed is caused by it."""
-    async with Engine([paying(ledger)], policies=[Asks()], journal=(journal := opened(where))) as engine:
+    async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         question = await asked(engine)
         assert await soon(lambda: inbox.waiting(where))
         (waits,) = inbox.waiting(where)
@@ -118,12 +103,12 @@ async def test_a_question_is_listed_and_answered_from_beside_and_its_call_runs_o
 async def test_an_answer_to_a_run_that_nobody_works_on_waits_until_it_is_resumed(where: str, ledger: Ledger) -> None:
     for decide, people in ((inbox.approve, ["ann"]), (inbox.deny, ["ann"])):
         run = f"{RUN}-{decide.__name__}"
-        engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+        engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
         async with engine, Agent(Script(PAY), engine) as agent:
             assert (await agent.run("Pay.", scope=Scope(run=run))).status == "waiting"
         posted = decide(where, f"{run}/0/0", by="carol")
         assert (posted.held_by, inbox.fate(where, posted.id)) == ("", inbox.Fate())
-        engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+        engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
         async with engine, Agent(Script(says("Done.")), engine) as agent:
             result = await agent.resume(run)
             assert result.status == "completed"
@@ -157,24 +142,13 @@ def not_raising(do: Callable[[], object]) -> bool:
 
 
 async def test_a_kill_from_beside_ends_the_tool_that_runs(where: str) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def act() -> str:
-        """Act for ever."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return ""
-
-    async with Engine([act], journal=opened(where)) as engine:
+    unending = Unending()
+    async with Engine([unending.tool()], journal=opened(where)) as engine:
         calling = asyncio.ensure_future(engine.call(raw_call("act"), Scope(run=RUN, conversation="talk")))
-        await begun.wait()
+        await unending.begun.wait()
         inbox.kill(where, RUN, by="carol")
         await calling
-        assert ended.is_set()
+        assert unending.ended.is_set()
 
 
 @pytest.mark.parametrize("end", [inbox.stop, inbox.kill], ids=["stop", "kill"])
@@ -205,12 +179,12 @@ async def test_an_end_from_beside_is_of_the_run_that_was_named_and_of_no_other(w
 
 async def test_a_stop_that_came_while_nobody_worked_on_a_run_ends_it_when_it_is_resumed(where: str, ledger: Ledger) -> None:
     """Stopped is stopped, whoever goes on with the run."""
-    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(PAY), engine) as agent:
         assert (await agent.run("Pay.", scope=IN_RUN, conversation="talk")).status == "waiting"
     inbox.approve(where, f"{RUN}/0/0", by="carol")
     inbox.stop(where, RUN, by="dave")
-    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(says("Done.")), engine) as agent:
         result = await agent.resume(RUN)
     assert (result.turn_status, ledger.lines()) == ("stopped_by_user", [])
@@ -242,7 +216,7 @@ async def test_what_makes_no_sense_is_folded_in_as_refused_with_the_reason(
 
 async def test_a_row_is_folded_in_once_whoever_has_the_run_after_that(where: str, ledger: Ledger) -> None:
     for _ in range(3):
-        async with Engine([paying(ledger)], policies=[Asks()], journal=(journal := opened(where))) as engine:
+        async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
             question = await asked(engine)
             if not of(journal, "inbox.taken"):
                 assert await soon(lambda: inbox.waiting(where))
@@ -274,7 +248,7 @@ async def test_what_is_not_on_record_is_refused_before_it_is_put_anywhere(
 
 async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_used_it(where: str, ledger: Ledger) -> None:
     """Who said yes is on record once, however many say it before anybody works on the run; the last word before the call is a no."""
-    async with Engine([paying(ledger)], policies=[Asks()], journal=opened(where)) as engine:
+    async with Engine([paying(ledger)], policies=[ASKS], journal=opened(where)) as engine:
         question = (await asked(engine)).approval_id
     inbox.approve(where, question, by="carol")
     inbox.approve(where, question, by="mallory")
@@ -288,7 +262,7 @@ async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_u
     with pytest.raises(UsageError, match="yes already, by carol"):
         inbox.approve(where, question, by="mallory")
     inbox.deny(where, question, by="dave")
-    async with Engine([paying(ledger)], policies=[Asks()], journal=(journal := opened(where))) as engine:
+    async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
         await engine.open(IN_RUN)
         await folded(journal, 3)
         assert isinstance(await engine.call(raw_call("pay", id="1", to="ann"), IN_RUN), Suspended)
@@ -300,7 +274,7 @@ async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_u
 async def test_what_cannot_be_read_of_a_damaged_record_is_said_with_the_next_step(tmp_path: Path, ledger: Ledger) -> None:
     """`log verify` names the event; until somebody has looked, nobody answers for a run whose record is not whole."""
     where = str(tmp_path / "journal.db")
-    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(PAY), engine) as agent:
         assert (await agent.run("Pay.", scope=IN_RUN)).status == "waiting"
     with contextlib.closing(sqlite3.connect(where)) as connection, connection:
@@ -308,7 +282,7 @@ async def test_what_cannot_be_read_of_a_damaged_record_is_said_with_the_next_ste
     for do in (lambda: inbox.waiting(where), lambda: inbox.approve(where, f"{RUN}/0/0", by="carol")):
         with pytest.raises(UsageError, match="callgate log verify"):
             do()
-    engine = Engine([paying(ledger)], policies=[Asks()], journal=opened(where))
+    engine = Engine([paying(ledger)], policies=[ASKS], journal=opened(where))
     async with engine, Agent(Script(PAY), engine) as agent:
         with pytest.raises(CallgateError, match=r"is not of the shape|cannot be read"):
             await agent.resume(RUN)

@@ -16,6 +16,7 @@ from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
 from tests.door import bodies, call, said
 from tests.ledger import Ledger
+from tests.paying import paying_amounts
 
 QUICK = RetryPolicy(base_s=0.0, max_s=0.0)
 
@@ -167,20 +168,8 @@ async def test_the_deadline_is_fresh_for_every_call() -> None:
         assert all([(await said(engine, call("quick", id=str(n)))).success for n in range(5)])
 
 
-def paying(ledger: Ledger, hang: asyncio.Event | None = None, verify: Any = None) -> Any:
-    @tool(verify=verify)
-    async def pay(to: str, amount: float) -> str:
-        """Pay somebody."""
-        ledger.write(f"{to} {amount:g}")
-        if hang is not None:
-            await hang.wait()
-        return f"paid {to}"
-
-    return pay
-
-
 async def test_the_same_key_again_gets_the_stored_result(ledger: Ledger) -> None:
-    async with Engine([paying(ledger)]) as engine:
+    async with Engine([paying_amounts(ledger)]) as engine:
         first = await said(engine, call("pay", id="c1", key="k1", to="ann", amount=5))
         again = await said(engine, call("pay", id="c2", key="k1", to="ann", amount=5))
     assert (first.metadata.replayed, again.metadata.replayed) == (False, True)
@@ -189,7 +178,7 @@ async def test_the_same_key_again_gets_the_stored_result(ledger: Ledger) -> None
 
 
 async def test_the_same_key_for_another_call_is_a_conflict(ledger: Ledger) -> None:
-    async with Engine([paying(ledger)]) as engine:
+    async with Engine([paying_amounts(ledger)]) as engine:
         await said(engine, call("pay", key="k1", to="ann", amount=5))
         result = await said(engine, call("pay", key="k1", to="bob", amount=5))
     assert result.code == "idempotency_conflict"
@@ -197,21 +186,21 @@ async def test_the_same_key_for_another_call_is_a_conflict(ledger: Ledger) -> No
 
 
 async def test_a_key_counts_within_its_principal(ledger: Ledger) -> None:
-    async with Engine([paying(ledger)]) as engine:
+    async with Engine([paying_amounts(ledger)]) as engine:
         await said(engine, call("pay", key="k1", to="ann", amount=5), Scope(principal="one"))
         assert (await said(engine, call("pay", key="k1", to="ann", amount=5), Scope(principal="two"))).success
     assert ledger.lines() == ["ann 5", "ann 5"]
 
 
 async def test_the_same_call_id_again_has_no_second_effect(ledger: Ledger) -> None:
-    async with Engine([paying(ledger)]) as engine:
+    async with Engine([paying_amounts(ledger)]) as engine:
         await said(engine, call("pay", id="c1", to="ann", amount=5))
         assert (await said(engine, call("pay", id="c1", to="ann", amount=5))).metadata.replayed
     assert ledger.lines() == ["ann 5"]
 
 
 async def test_an_id_that_a_later_message_uses_again_is_another_call(ledger: Ledger) -> None:
-    async with Engine([paying(ledger)]) as engine:
+    async with Engine([paying_amounts(ledger)]) as engine:
         for iteration in range(2):
             assert (await said(engine, call("pay", id="call_0", to="ann", amount=5), Scope(iteration=iteration))).success
     assert len(ledger.lines()) == 2
@@ -219,7 +208,7 @@ async def test_an_id_that_a_later_message_uses_again_is_another_call(ledger: Led
 
 async def test_the_same_call_while_it_runs_joins_it(ledger: Ledger) -> None:
     released = asyncio.Event()
-    async with Engine([paying(ledger, released)]) as engine:
+    async with Engine([paying_amounts(ledger, released)]) as engine:
         first = asyncio.create_task(engine.call(call("pay", key="k", to="ann", amount=1)))
         while not ledger.lines():
             await asyncio.sleep(0)
@@ -244,7 +233,7 @@ async def test_a_tool_that_is_tried_again_does_not_repeat_the_effects_of_its_own
             raise ConnectionError("connection reset")
         return paid
 
-    async with Engine([order, paying(ledger)]) as engine:
+    async with Engine([order, paying_amounts(ledger)]) as engine:
         result = await said(engine, call("order"))
     assert (result.success, len(attempts), result.data) == (True, 3, ["paid ann", "paid ann", "paid bob"])
     assert ledger.lines() == ["ann 5", "ann 5", "bob 5"]
@@ -268,7 +257,7 @@ async def test_a_denied_call_may_be_handed_in_again() -> None:
 
 
 async def test_while_an_outcome_is_unknown_the_same_call_is_not_dispatched(ledger: Ledger) -> None:
-    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
+    async with Engine([paying_amounts(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann", amount=5))
         again = await said(engine, call("pay", id="b", to="ann", amount=5))
         assert (first.status, again.status, again.code) == ("unknown", "unknown", "outcome_unknown")
@@ -280,7 +269,7 @@ async def test_while_an_outcome_is_unknown_the_same_call_is_not_dispatched(ledge
 
 
 async def test_once_the_fact_is_settled_the_call_may_be_sent_again(ledger: Ledger) -> None:
-    async with Engine([paying(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
+    async with Engine([paying_amounts(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann", amount=5))
         engine.settle(first.uid, happened=False)
         await said(engine, call("pay", id="b", to="ann", amount=5))
@@ -294,7 +283,7 @@ async def test_a_tool_that_can_verify_decides(happened: bool | None, effects: in
     def verify(arguments: dict[str, object], key: str) -> Verified:
         return Verified(happened=happened, result="paid before" if happened else None)
 
-    async with Engine([paying(ledger, asyncio.Event(), verify)], timeout_s=0.05, clock=ManualClock()) as engine:
+    async with Engine([paying_amounts(ledger, asyncio.Event(), verify=verify)], timeout_s=0.05, clock=ManualClock()) as engine:
         await said(engine, call("pay", id="a", to="ann", amount=5))
         again = await said(engine, call("pay", id="b", to="ann", amount=5))
     assert len(ledger.lines()) == effects
@@ -309,7 +298,7 @@ async def test_a_call_that_verify_has_answered_is_known_again_by_its_key(tmp_pat
     def verify(arguments: dict[str, object], key: str) -> Verified:
         return Verified(happened=True, result="paid before")
 
-    hanging = paying(ledger, asyncio.Event(), verify)
+    hanging = paying_amounts(ledger, asyncio.Event(), verify=verify)
     async with Engine([hanging], journal=SqliteJournal(path), timeout_s=0.05, clock=ManualClock()) as engine:
         assert (await said(engine, call("pay", id="a", to="ann", amount=5), scope)).status == "unknown"
         first = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
@@ -326,9 +315,9 @@ async def test_a_call_that_verify_has_answered_is_known_again_by_its_key(tmp_pat
 async def test_a_new_engine_on_the_same_journal_gives_the_stored_result(tmp_path: Path, ledger: Ledger) -> None:
     path = tmp_path / "journal.db"
     scope = Scope(run="order-1")
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         first = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         again = await said(engine, call("pay", key="k", to="ann", amount=5), scope)
         conflict = await said(engine, call("pay", key="k", to="bob", amount=5), scope)
     assert (again.metadata.replayed, again.text) == (True, first.text)
@@ -349,9 +338,9 @@ async def test_a_long_record_is_read_in_pieces_and_says_the_same(
             turns[0] += 1
             await asyncio.sleep(0)
 
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         first = [await said(engine, call("pay", key=f"k{n}", to="ann", amount=n), scope) for n in range(3)]
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         turning = asyncio.create_task(turn())
         again = await asyncio.gather(
             *(said(engine, call("pay", key=f"k{n}", to="ann", amount=n), Scope(run="order-1")) for n in range(3)),
@@ -369,9 +358,9 @@ async def test_an_engine_that_is_closed_while_a_record_is_read_says_so(
 ) -> None:
     monkeypatch.setattr("callgate._pipeline.desk._PIECE", 1)
     path, scope = tmp_path / "journal.db", Scope(run="order-1")
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+    async with Engine([paying_amounts(ledger)], journal=SqliteJournal(path)) as engine:
         await said(engine, call("pay", key="k", to="ann", amount=5), scope)
-    engine = Engine([paying(ledger)], journal=SqliteJournal(path))
+    engine = Engine([paying_amounts(ledger)], journal=SqliteJournal(path))
     reading = asyncio.create_task(said(engine, call("pay", key="k", to="ann", amount=5), scope))
     await asyncio.sleep(0)
     await engine.close()

@@ -11,13 +11,9 @@ from callgate._json import canonical
 from callgate.protocols import Allow, Modify, Verdict
 from callgate.route import ValidatedCall
 from tests.door import call, said
+from tests.hosts import Hider
 
 SECRET = "hunter2"
-
-
-class Hider:
-    def redact(self, body: bytes) -> bytes:
-        return body.replace(SECRET.encode(), b"[hidden]")
 
 
 async def hidden(given: Any, **settings: Any) -> ToolResult:

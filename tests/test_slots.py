@@ -13,7 +13,7 @@ from callgate.route import ValidatedCall
 from tests.door import call, ends, result_of, said
 from tests.ledger import Ledger
 from tests.patience import PATIENCE_S
-from tests.paying import paying
+from tests.paying import paying_amounts
 
 
 @pytest.mark.parametrize("first_effect", ["idempotent", "none"])
@@ -107,7 +107,7 @@ async def test_an_early_read_moved_onto_what_an_earlier_call_will_write_waits_wi
 
 async def test_a_kill_ends_the_wait_for_a_slot(ledger: Ledger) -> None:
     release = asyncio.Event()
-    async with Engine([paying(ledger, release)], limits=Limits(parallel_calls=1)) as engine:
+    async with Engine([paying_amounts(ledger, release)], limits=Limits(parallel_calls=1)) as engine:
         holding = asyncio.create_task(engine.call(call("pay", to="ann"), Scope(conversation="one")))
         while not ledger.lines():
             await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from callgate.messages import history_entry, openai_message
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, hangs, run_by
 from tests.door import bodies, call, kinds, result_of, said
+from tests.hosts import Hider
 from tests.ledger import Ledger
 from tests.patience import DEADLINE_S, PATIENCE_S, LoopClock, past_deadline
 
@@ -345,10 +346,6 @@ async def test_a_rule_can_allow_a_tool_in_one_workspace_only(workspace: str, run
 
 
 async def test_what_a_redactor_knows_is_neither_recorded_nor_shown() -> None:
-    class Redactor:
-        def redact(self, body: bytes) -> bytes:
-            return body.replace(b"hunter2", b"[hidden]")
-
     seen: list[str] = []
 
     @tool
@@ -357,7 +354,7 @@ async def test_what_a_redactor_knows_is_neither_recorded_nor_shown() -> None:
         seen.append(password)
         return f"logged in with {password}"
 
-    async with Engine([login], redactor=Redactor()) as engine:
+    async with Engine([login], redactor=Hider()) as engine:
         result = await said(engine, call("login", password="hunter2"))
         record = b"".join(event.body for event in engine.journal.read())
     assert seen == ["hunter2"]

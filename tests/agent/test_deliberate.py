@@ -12,10 +12,9 @@ from callgate.calls import Image, Text
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
 from callgate.models.wire.request import ToolSpec
-from callgate.protocols import Ask, Verdict
-from callgate.route import ValidatedCall
 from tests.agent.scripts import Script, call, says, tool_texts
 from tests.door import kinds
+from tests.hosts import Asks
 
 
 class Studio:
@@ -280,14 +279,10 @@ async def test_what_a_tool_returned_exposes_nothing() -> None:
 
 
 async def test_a_run_that_waited_for_a_human_goes_on_with_what_it_offered() -> None:
-    class Asking:
-        async def decide(self, call: ValidatedCall) -> Verdict:
-            return Ask(question="May it?")
-
     studio = Studio()
     told: list[object] = []
     model = Script(PICTURE, says(call("secret")), DONE)
-    engine = Engine(studio.tools(), policies=[Asking()])
+    engine = Engine(studio.tools(), policies=[Asks()])
     async with engine, Agent(model, engine, deliberate=Deliberate(thought_log=lambda *one: told.append(one))) as agent:
         waiting = await agent.run("Draw a cat.", conversation="c")
         assert waiting.pending is not None

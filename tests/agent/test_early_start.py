@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from callgate import tool
 from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Settings
 from callgate.models.events import CallSealed
 from tests.agent.board import Board, Desk
 from tests.agent.scripts import Gate, Script, call, ends, says, tool_texts
+from tests.paying import Unending
 
 
 async def test_a_read_starts_while_the_message_still_streams(board: Board) -> None:
@@ -90,30 +90,20 @@ async def test_nothing_starts_early_where_no_iteration_is_left(desk: Desk) -> No
 
 async def test_an_observer_that_fails_leaves_no_call_running() -> None:
     """One end per call: what started early ends with the run, whoever ended the run."""
-    started, ended = asyncio.Event(), asyncio.Event()
-
-    @tool(effect="none")
-    async def wait() -> str:
-        """Wait."""
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return ""
+    unending = Unending()
 
     def observe(event: AgentEvent) -> None:
         if isinstance(event, MessageEnded):
             raise ValueError("no more")
 
     gate = Gate()
-    asked = call("wait", id="w")
-    async with Agent(Script([CallSealed(0, asked), gate, ends(asked)]), tools=[wait]) as agent:
+    asked = call("act", id="w")
+    async with Agent(Script([CallSealed(0, asked), gate, ends(asked)]), tools=[unending.tool(effect="none")]) as agent:
         run = asyncio.ensure_future(agent.run("x", on_event=observe))
-        await started.wait()
+        await unending.begun.wait()
         gate.open.set()
         result = await run
         assert (result.turn_status, result.reason) == ("error", "ValueError: no more")
-        assert ended.is_set()
+        assert unending.ended.is_set()
         kinds = [event.kind for event in agent.engine.journal.read(run=result.run)]
         assert "emission.discarded" in kinds

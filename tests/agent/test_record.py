@@ -20,44 +20,27 @@ from callgate.events import Event
 from callgate.messages import AssistantMessage, Message, UserMessage
 from callgate.models.events import Usage
 from callgate.models.wire.request import ToolSpec
-from callgate.protocols import Allow, Ask, Journal, Verdict
+from callgate.protocols import Journal
 from callgate.queries import EventQuery
-from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.agent.scripts import Gate, Script, call, says, tool_texts
 from tests.door import call as raw_call
+from tests.hosts import Asks, Hider
 from tests.ledger import Ledger
+from tests.paying import paying
 
 RUN = "the-run"
 IN_RUN = Scope(run=RUN)
 PAY = says("Paying.", call("pay", {"to": "ann"}, id="1"))
 
 
-def paying(ledger: Ledger, **settings: Any) -> list[Tool]:
-    @tool(name="pay", **settings)
-    async def pay(to: str) -> str:
-        """Pay somebody."""
-        ledger.write(to)
-        return f"paid {to}"
-
+def shop(ledger: Ledger, **settings: Any) -> list[Tool]:
     @tool(effect="none")
     async def look(what: str) -> str:
         """Look."""
         return f"saw {what}"
 
-    return [pay, look]
-
-
-class Asks:
-    """Asks a human about payments."""
-
-    async def decide(self, call: ValidatedCall) -> Verdict:
-        return Ask(question=f"Pay {call.arguments['to']}?") if call.tool.name == "pay" else Allow()
-
-
-class Hider:
-    def redact(self, body: bytes) -> bytes:
-        return body.replace(b"hunter2", b"[hidden]")
+    return [paying(ledger, **settings), look]
 
 
 def of_run(journal: Journal, *kinds: str, run: str = RUN) -> list[Event]:
@@ -81,7 +64,7 @@ def same(a: Sequence[Message], b: Sequence[Message]) -> bool:
 async def test_a_run_is_on_record_with_its_phases_their_messages_and_their_calls(ledger: Ledger) -> None:
     """D34: a call is in its phase's list, and the phase is what caused it; its end causes the next phase."""
     both = says("Both.", call("look", {"what": "a"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1), usage=Usage(input_tokens=7))
-    async with Agent(Script(both, says("Done.")), tools=paying(ledger)) as agent:
+    async with Agent(Script(both, says("Done.")), tools=shop(ledger)) as agent:
         result = await agent.run("Pay ann.", scope=IN_RUN)
         events = of_run(agent.engine.journal)
     assert result.completed
@@ -130,7 +113,7 @@ async def test_a_message_is_on_disk_before_the_first_of_its_calls_has_an_effect(
 
 
 async def test_a_thought_that_leaves_no_trace_is_a_phase_of_its_own(ledger: Ledger) -> None:
-    async with Agent(Script(says("Hm."), says("Hello.")), tools=paying(ledger)) as agent:
+    async with Agent(Script(says("Hm."), says("Hello.")), tools=shop(ledger)) as agent:
         await agent.run("Think.", conversation="c", scope=Scope(run="thought"), reflect=True)
         await agent.run("Hello?", conversation="c", scope=IN_RUN)
         assert [body(event)["phase"] for event in of_run(agent.engine.journal, "phase.began", run="thought")] == ["reflect"]
@@ -141,7 +124,7 @@ async def test_a_thought_that_leaves_no_trace_is_a_phase_of_its_own(ledger: Ledg
 
 async def test_a_large_message_is_kept_by_its_hash_and_found_again(ledger: Ledger) -> None:
     long = "x" * 4_000
-    async with Engine(paying(ledger), limits=Limits(result_inline_bytes=1_000)) as engine, Agent(Script(says(long)), engine) as agent:
+    async with Engine(shop(ledger), limits=Limits(result_inline_bytes=1_000)) as engine, Agent(Script(says(long)), engine) as agent:
         result = await agent.run("Write.", scope=IN_RUN)
         (event,) = of_run(engine.journal, "phase.answered")
         assert set(body(event)) == {"blob", "bytes"}
@@ -151,14 +134,14 @@ async def test_a_large_message_is_kept_by_its_hash_and_found_again(ledger: Ledge
 async def test_what_a_redactor_knows_is_nowhere_in_the_record_of_a_run(ledger: Ledger) -> None:
     """And which calls lost a value by that is on record, so that they are never run from it."""
     secret = says("It is hunter2.", call("look", {"what": "hunter2"}, id="1"), call("look", {"what": "b"}, id="2", position=1))
-    async with Engine(paying(ledger), redactor=Hider()) as engine, Agent(Script(secret, says("Done.")), engine) as agent:
+    async with Engine(shop(ledger), redactor=Hider()) as engine, Agent(Script(secret, says("Done.")), engine) as agent:
         await agent.run("Say hunter2.", scope=IN_RUN)
         assert all(b"hunter2" not in event.body for event in engine.journal.read())
         assert body(of_run(engine.journal, "phase.answered")[0])["lost"] == [0]
 
 
 async def test_a_run_that_cannot_be_recorded_ends_and_runs_nothing(ledger: Ledger) -> None:
-    async with Engine(paying(ledger)) as engine, Agent(Script(PAY), engine) as agent:
+    async with Engine(shop(ledger)) as engine, Agent(Script(PAY), engine) as agent:
 
         def full(*_: object) -> int:
             raise OSError("no space left")
@@ -177,7 +160,7 @@ async def test_a_run_is_remembered_as_a_line_for_each_call(ledger: Ledger) -> No
     long = says(
         call("look", {"what": "x" * 5_000}, id="1"), call("pay", {"to": "ann\nbob"}, id="2", position=1), call("none", id="3", position=2)
     )
-    async with Agent(Script(long, says("Done.")), tools=paying(ledger)) as agent:
+    async with Agent(Script(long, says("Done.")), tools=shop(ledger)) as agent:
         await agent.run("Go.", scope=IN_RUN)
         remembered = agent.episodes(RUN)
         assert agent.episodes("another") == []
@@ -188,7 +171,7 @@ async def test_a_run_is_remembered_as_a_line_for_each_call(ledger: Ledger) -> No
 
 
 async def test_what_is_remembered_of_a_run_has_no_secret(ledger: Ledger) -> None:
-    engine = Engine(paying(ledger), redactor=Hider())
+    engine = Engine(shop(ledger), redactor=Hider())
     async with engine, Agent(Script(says(call("look", {"what": "hunter2"})), says("Done.")), engine) as agent:
         await agent.run("Go.", scope=IN_RUN)
         assert ["hunter2" in one.line for one in agent.episodes(RUN)] == [False]
@@ -220,7 +203,7 @@ NAMES = tuple(conversations(Ledger(Path("nowhere"))))
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_conversation_is_the_same_when_it_is_made_from_the_record(name: str, ledger: Ledger) -> None:
     model, settings = conversations(ledger)[name]
-    async with Agent(model, tools=paying(ledger), **settings) as agent:
+    async with Agent(model, tools=shop(ledger), **settings) as agent:
         for turn in range(4 if name == "a history made shorter" else 1):
             result = await agent.run(f"Go {turn}.", conversation="c", scope=Scope(run=f"r{turn}"))
         recalled = recall(agent.engine.journal, agent.engine.blobs, result.run)
@@ -233,7 +216,7 @@ async def test_the_conversation_is_the_same_when_it_is_made_from_the_record(name
 async def test_a_conversation_of_many_runs_is_told_from_its_beginning(ledger: Ledger) -> None:
     """Each run's record begins where the last one's ended; a history that the host brings is kept whole."""
     brought: list[Message] = [UserMessage("Before."), AssistantMessage(parts=())]
-    async with Agent(Script(*(says(str(n)) for n in range(5))), tools=paying(ledger)) as agent:
+    async with Agent(Script(*(says(str(n)) for n in range(5))), tools=shop(ledger)) as agent:
         await agent.run("0", conversation="c", scope=Scope(run="r0"), history=brought)
         for turn in range(1, 5):
             result = await agent.run(str(turn), conversation="c", scope=Scope(run=f"r{turn}"))
@@ -244,7 +227,7 @@ async def test_a_conversation_of_many_runs_is_told_from_its_beginning(ledger: Le
 async def test_the_end_of_a_run_is_on_disk_before_it_is_told(tmp_path: Path, ledger: Ledger) -> None:
     """Told means kept: a run that somebody was told is over is not taken up again after a crash."""
     path = tmp_path / "journal.db"
-    engine = Engine(paying(ledger), journal=SqliteJournal(path))
+    engine = Engine(shop(ledger), journal=SqliteJournal(path))
     async with engine, Agent(Script(says("Done.")), engine) as agent:
         assert (await agent.run("Say so.", scope=IN_RUN)).completed
         reader = open_reader(path)
@@ -274,8 +257,8 @@ async def resumed(path: Path, model: Script, run: str = RUN, **settings: Any) ->
 
 async def test_a_run_that_was_broken_off_in_a_pass_asks_the_model_again(tmp_path: Path, ledger: Ledger) -> None:
     gate, path = Gate(), tmp_path / "journal.db"
-    await cut_off(path, ledger, Script([gate]), gate.reached.is_set, tools=paying(ledger))
-    result = await resumed(path, Script(PAY, says("Done.")), tools=paying(ledger))
+    await cut_off(path, ledger, Script([gate]), gate.reached.is_set, tools=shop(ledger))
+    result = await resumed(path, Script(PAY, says("Done.")), tools=shop(ledger))
     assert (result.status, result.text, ledger.lines()) == ("completed", "Done.", ["ann"])
 
 
@@ -305,7 +288,7 @@ async def test_a_call_that_was_broken_off_is_told_as_what_it_is(tmp_path: Path, 
 async def test_a_question_is_answered_and_its_run_resumed_by_other_processes(tmp_path: Path, ledger: Ledger) -> None:
     """The approval is for the very call that asked, and used up by it."""
     path = tmp_path / "journal.db"
-    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()]}
+    settings: dict[str, Any] = {"tools": shop(ledger), "policies": [Asks("pay")]}
     async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(PAY), engine) as agent:
         waiting = await agent.run("Pay ann.", scope=Scope(run=RUN, principal="eve", actor="ada"))
     assert waiting.pending is not None
@@ -323,7 +306,7 @@ async def test_a_question_is_answered_and_its_run_resumed_by_other_processes(tmp
 
 async def test_what_a_human_denied_the_model_is_told(tmp_path: Path, ledger: Ledger) -> None:
     path = tmp_path / "journal.db"
-    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()]}
+    settings: dict[str, Any] = {"tools": shop(ledger), "policies": [Asks("pay")]}
     async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(PAY), engine) as agent:
         waiting = await agent.run("Pay ann.", scope=IN_RUN)
         assert waiting.pending is not None
@@ -337,7 +320,7 @@ async def test_what_a_human_denied_the_model_is_told(tmp_path: Path, ledger: Led
 
 async def test_an_approval_from_the_record_expires(tmp_path: Path, ledger: Ledger) -> None:
     path, clock = tmp_path / "journal.db", ManualClock()
-    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()], "clock": clock}
+    settings: dict[str, Any] = {"tools": shop(ledger), "policies": [Asks("pay")], "clock": clock}
     async with Engine(journal=SqliteJournal(path, clock), **settings) as engine, Agent(Script(PAY), engine) as agent:
         waiting = await agent.run("Pay ann.", scope=IN_RUN)
         assert waiting.pending is not None
@@ -349,7 +332,7 @@ async def test_an_approval_from_the_record_expires(tmp_path: Path, ledger: Ledge
 
 async def test_a_call_that_lost_a_value_to_redaction_is_not_run_from_the_record(tmp_path: Path, ledger: Ledger) -> None:
     path = tmp_path / "journal.db"
-    settings: dict[str, Any] = {"tools": paying(ledger), "policies": [Asks()], "redactor": Hider()}
+    settings: dict[str, Any] = {"tools": shop(ledger), "policies": [Asks("pay")], "redactor": Hider()}
     secret = says(call("pay", {"to": "hunter2"}, id="1"))
     async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(secret), engine) as agent:
         waiting = await agent.run("Pay.", scope=IN_RUN)
@@ -363,14 +346,14 @@ async def test_a_call_that_lost_a_value_to_redaction_is_not_run_from_the_record(
 
 async def test_one_run_is_not_resumed_twice_at_once(tmp_path: Path, ledger: Ledger) -> None:
     path, gate, other = tmp_path / "journal.db", Gate(), Gate()
-    await cut_off(path, ledger, Script([gate]), gate.reached.is_set, tools=paying(ledger))
-    engine = Engine(paying(ledger), journal=SqliteJournal(path))
+    await cut_off(path, ledger, Script([gate]), gate.reached.is_set, tools=shop(ledger))
+    engine = Engine(shop(ledger), journal=SqliteJournal(path))
     async with engine, Agent(Script([other, *says("Done.")]), engine) as agent:
         first = asyncio.ensure_future(agent.resume(RUN))
         await other.reached.wait()
         with pytest.raises(UsageError, match="being worked on"):
             await agent.resume(RUN)
-        elsewhere = Engine(paying(ledger), journal=SqliteJournal(path))
+        elsewhere = Engine(shop(ledger), journal=SqliteJournal(path))
         async with elsewhere, Agent(Script(says("Me too.")), elsewhere) as second:
             with pytest.raises(RunHeld, match=r"worked on by process \d+, which holds it for \d+ s more"):
                 await second.resume(RUN)
@@ -380,7 +363,7 @@ async def test_one_run_is_not_resumed_twice_at_once(tmp_path: Path, ledger: Ledg
 
 @pytest.mark.parametrize(("run", "says_why"), [("nobody", "on record"), (RUN, "is over"), ("bare", "on record"), ("", "on record")])
 async def test_what_cannot_be_resumed_is_refused_with_a_reason(run: str, says_why: str, ledger: Ledger) -> None:
-    async with Agent(Script(says("Done.")), tools=paying(ledger)) as agent:
+    async with Agent(Script(says("Done.")), tools=shop(ledger)) as agent:
         await agent.run("Go.", scope=IN_RUN)
         await agent.engine.call(raw_call("look", what="a"), Scope(run="bare"))
         with pytest.raises(UsageError, match=says_why):
@@ -429,7 +412,7 @@ async def test_a_resumed_call_does_not_repeat_the_effects_of_the_calls_it_had_ma
             await asyncio.Event().wait()
         return paid
 
-    tools = [order, *paying(ledger)]
+    tools = [order, *shop(ledger)]
     engine = Engine(tools, journal=SqliteJournal(path))
     running = asyncio.ensure_future(Agent(Script(says(call("order"))), engine).run("Order.", scope=IN_RUN))
     await hangs.wait()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from callgate import Allow, Engine, Restarted, Tool, tool
+from callgate import Engine, Restarted, Tool, tool
 from callgate.agent import Agent, CallEnded, ContextRestarts
 from callgate.agent.events import AgentEvent
 from callgate.agent.history import History
@@ -17,12 +17,11 @@ from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from callgate.models.events import TextDelta
-from callgate.protocols import Ask, Verdict
-from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.agent.scripts import Script, call, says, tool_texts
 from tests.door import call as raw
 from tests.door import kinds, said
+from tests.hosts import Asks
 
 
 class Cinema:
@@ -273,12 +272,8 @@ async def test_a_host_with_its_own_loop_can_use_it(restarts: ContextRestarts) ->
 
 
 async def test_what_was_added_survives_a_wait_for_a_human(restarts: ContextRestarts) -> None:
-    class Asking:
-        async def decide(self, call: ValidatedCall) -> Verdict:
-            return Allow() if call.name == "look" else Ask(question="May it?")
-
     model = Script(says(call("look"), call("fail", position=1)), says(call("look")), DONE)
-    async with Engine(Cinema(restarts).tools(), policies=[Asking()], restart=restarts) as engine, Agent(model, engine) as agent:
+    async with Engine(Cinema(restarts).tools(), policies=[Asks("fail")], restart=restarts) as engine, Agent(model, engine) as agent:
         waiting = await agent.run("What is it about?", conversation="c")
         assert waiting.pending is not None
         engine.answer(waiting.pending.approvals[0].approval_id, allow=True)

@@ -16,19 +16,8 @@ from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, ToolMessage
 from callgate.models.wire.request import ToolSpec
-from callgate.protocols import Allow, Ask, Verdict
-from callgate.route import ValidatedCall
 from tests.agent.scripts import Answer, Gate, Script, call, says, tool_texts
-
-
-class Asks:
-    """A human decides about each call of these tools."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-
-    async def decide(self, call: ValidatedCall) -> Verdict:
-        return Ask(question=f"May it {call.tool.name}?") if call.tool.name in self._names else Allow()
+from tests.hosts import Asks
 
 
 class Shop:

@@ -7,22 +7,17 @@ import pytest
 from callgate import Scope, ToolContext, tool
 from callgate.agent import Agent, Budget, Settings
 from callgate.errors import UsageError
-from callgate.protocols import Allow, Ask, Verdict
-from callgate.route import ValidatedCall
 from tests.agent.board import LOOK, Board, Desk
 from tests.agent.scripts import Script, call, says, tool_texts
+from tests.hosts import Asks
 
 
 async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(board: Board) -> None:
     """Owner's decision: status `waiting`; the answered calls have their place, the others get it when the run goes on."""
 
-    class AskOnce:
-        async def decide(self, call: ValidatedCall) -> Verdict:
-            return Ask(question=f"May it change {call.arguments['what']}?") if call.tool.name == "change" else Allow()
-
     asked = says("Both.", call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1))
     model = Script(asked, says("In between."), says("Changed it."))
-    async with Agent(model, tools=board.tools(), policies=[AskOnce()]) as agent:
+    async with Agent(model, tools=board.tools(), policies=[Asks("change", question="May it change {what}?")]) as agent:
         waiting = await agent.run("Change b.", conversation="c")
         assert (waiting.status, waiting.reason) == ("waiting", "May it change b?")
         assert board.done == ["look a"]
@@ -40,11 +35,7 @@ async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(b
 
 
 async def test_a_question_that_nobody_answered_is_asked_again(board: Board) -> None:
-    class AlwaysAsk:
-        async def decide(self, call: ValidatedCall) -> Verdict:
-            return Ask(question="May it?")
-
-    async with Agent(Script(says(call("change", {"what": "b"}))), tools=board.tools(), policies=[AlwaysAsk()]) as agent:
+    async with Agent(Script(says(call("change", {"what": "b"}))), tools=board.tools(), policies=[Asks()]) as agent:
         waiting = await agent.run("Go.")
         assert (await agent.resume(waiting)).status == "waiting"
     assert board.done == []
@@ -53,13 +44,9 @@ async def test_a_question_that_nobody_answered_is_asked_again(board: Board) -> N
 async def test_a_resumed_run_goes_on_for_the_same_workspace_actor_and_principal(board: Board) -> None:
     """An approval is bound to all three: were one of them lost, the same question would be asked for ever."""
 
-    class AskForChanges:
-        async def decide(self, call: ValidatedCall) -> Verdict:
-            return Ask(question="May it?") if call.tool.name == "change" else Allow()
-
     scope = Scope(workspace="/srv", actor="ada", principal="bob")
     model = Script(says(call("change", {"what": "b"}, id="1")), LOOK, says("Done."))
-    async with Agent(model, tools=board.tools(), policies=[AskForChanges()]) as agent:
+    async with Agent(model, tools=board.tools(), policies=[Asks("change")]) as agent:
         waiting = await agent.run("Change b.", scope=scope)
         assert waiting.pending is not None
         agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
@@ -67,11 +54,6 @@ async def test_a_resumed_run_goes_on_for_the_same_workspace_actor_and_principal(
     assert (result.status, board.done) == ("completed", ["change b", "look a"])
     seen = board.contexts[0].scope
     assert (seen.workspace, seen.actor, seen.principal, seen.provider) == ("/srv", "ada", "bob", "scripted")
-
-
-class AskForChanges:
-    async def decide(self, call: ValidatedCall) -> Verdict:
-        return Ask(question=f"May it {call.arguments['what']}?") if call.tool.name == "change" else Allow()
 
 
 async def test_a_run_that_waited_goes_on_for_whom_it_began(desk: Desk) -> None:
@@ -86,7 +68,7 @@ async def test_a_run_that_waited_goes_on_for_whom_it_began(desk: Desk) -> None:
 
     model = Script(says(call("change", {"what": "x"})), says("done"))
     scope = Scope(principal="ann", actor="bob", locale="de")
-    async with Agent(model, tools=[change], policies=[AskForChanges()]) as agent:
+    async with Agent(model, tools=[change], policies=[Asks("change")]) as agent:
         waiting = await agent.run("x", conversation="c", scope=scope)
         assert waiting.pending is not None
         agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
@@ -98,7 +80,7 @@ async def test_a_call_that_waited_is_paid_for_once(desk: Desk) -> None:
     """E3: the budget has one place for it, whether or not a human was asked in between."""
     asked = [call("change", {"what": str(place)}, id=str(place), position=place) for place in range(2)]
     model = Script(says(*asked), says("done"))
-    agent = Agent(model, tools=desk.tools(), policies=[AskForChanges()], settings=Settings(budget=Budget(calls=2)))
+    agent = Agent(model, tools=desk.tools(), policies=[Asks("change")], settings=Settings(budget=Budget(calls=2)))
     async with agent:
         waiting = await agent.run("x")
         assert waiting.pending is not None

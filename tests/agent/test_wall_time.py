@@ -13,10 +13,9 @@ from callgate.agent import PRESETS, Agent, Budget, RunResult, Settings
 from callgate.agent.compaction import Compaction
 from callgate.decide import LoopRules
 from callgate.messages import AssistantMessage, Message
-from callgate.protocols import Ask, Verdict
-from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.agent.scripts import Answer, Gate, Script, call, says, tool_texts
+from tests.hosts import Asks
 
 TIMED = Settings(budget=Budget(wall_s=60))
 
@@ -123,10 +122,6 @@ async def test_a_run_that_is_done_in_time_hears_no_more_of_it() -> None:
 
 async def test_waiting_for_a_human_takes_no_time_and_what_is_left_counts_after_it() -> None:
     reached = asyncio.Event()
-
-    class Asks:
-        async def decide(self, call: ValidatedCall) -> Verdict:
-            return Ask(question="may it?")
 
     clock = ManualClock()
     model = Script(says(call("wait", id="1")))

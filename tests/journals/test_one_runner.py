@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from callgate import Engine, PostgresJournal, Scope, SqliteJournal, Tool, UsageError, tool
+from callgate import Engine, PostgresJournal, Scope, SqliteJournal, UsageError
 from callgate.agent import Agent
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Draft
@@ -22,6 +22,7 @@ from tests.door import said
 from tests.journals.server import Server
 from tests.ledger import Ledger
 from tests.patience import soon
+from tests.paying import Unending, paying
 
 Stored = SqliteJournal | PostgresJournal
 Open = Callable[[], Stored]
@@ -67,16 +68,6 @@ def expire(journal: Stored, run: str = "order") -> None:
 
 def note(n: int, run: str = "order", *parents: int, kind: str = "call.received") -> Draft:
     return Draft(kind=kind, run=run, call=f"{run}/0/{n}", body=b"%d" % n, parents=parents)
-
-
-def paying(ledger: Ledger) -> Tool:
-    @tool
-    async def pay(to: str) -> str:
-        """Pay."""
-        ledger.write(to)
-        return f"paid {to}"
-
-    return pay
 
 
 async def test_a_run_that_somebody_holds_is_refused_with_who_holds_it_and_for_how_long(first: Stored, second: Stored) -> None:
@@ -204,28 +195,17 @@ async def test_an_engine_whose_run_was_taken_starts_nothing_more_in_it(first: St
 
 
 async def test_a_call_under_way_when_its_run_is_taken_ends_unknown_and_its_result_is_not_kept(first: Stored, second: Stored) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def act() -> str:
-        """Act until somebody ends it."""
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "acted"
-
-    async with Engine([act], journal=first) as engine:
+    unending = Unending()
+    async with Engine([unending.tool()], journal=first) as engine:
         calling = asyncio.ensure_future(said(engine, raw_call("act"), Run))
-        await begun.wait()
+        await unending.begun.wait()
         expire(first)
         await second.hold("order")
         with suppress(LeaseLost):  # anything that has to be written: an idle engine finds out when it renews
             first.append(note(9, kind="run.message"))
         result = await calling
         assert (result.status, result.code) == ("unknown", "lease_lost")
-        assert ended.is_set()
+        assert unending.ended.is_set()
         assert "taken over" in result.text
     assert [event.kind for event in second.read(run="order")] == ["call.received", "call.verdict", "call.started"]
 

@@ -20,26 +20,17 @@ from tests.cli.shell import shell, write_tools
 from tests.door import call, said
 from tests.journals.server import Server
 from tests.ledger import Ledger
+from tests.paying import paying
 
 
 def draft(n: int, *, run: str = "r", kind: str = "call.started") -> Draft:
     return Draft(kind=kind, run=run, body=json.dumps({"n": n}).encode())
 
 
-def paying(ledger: Ledger) -> object:
-    @tool
-    async def pay(to: str) -> str:
-        """Pay."""
-        ledger.write(to)
-        return f"paid {to}"
-
-    return pay
-
-
 async def test_a_lost_connection_stops_the_engine_before_the_next_effect_and_says_what_to_do(
     server: Server, database: str, ledger: Ledger
 ) -> None:
-    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:  # type: ignore[list-item]
+    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         assert (await said(engine, call("pay", to="ann"))).success
         server.cut_connections(database)
         for run in ("", "another", ""):
@@ -81,7 +72,7 @@ async def test_a_connection_lost_between_the_effect_and_its_result_leaves_it_unk
 
 
 async def test_a_run_that_the_database_cannot_name_is_refused_and_hurts_no_other(database: str, ledger: Ledger) -> None:
-    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:  # type: ignore[list-item]
+    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         for run in ("a\x00b", "x" * 5_000):
             result = await said(engine, call("pay", to="ann"), Scope(run=run))
             assert (result.status, result.code) == ("error", "record_failed")
@@ -112,7 +103,7 @@ async def test_it_is_read_from_beside_by_its_address(database: str) -> None:
 
 @pytest.mark.process
 async def test_the_command_line_reads_it_by_its_address(database: str, tmp_path: Path, ledger: Ledger) -> None:
-    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:  # type: ignore[list-item]
+    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         await said(engine, call("pay", to="ann"), Scope(run="order"))
         calls = shell(tmp_path, "log", "list", "--json", "--journal", database).lines
         assert [(one["uid"], one["status"]) for one in calls] == [("order/0/0", "ok")]
@@ -150,7 +141,7 @@ async def test_commands_record_on_a_server_and_go_on_from_there(database: str, t
 
 async def test_a_server_that_is_gone_refuses_calls_and_raises_nothing(server: Server, database: str, ledger: Ledger) -> None:
     """Also the first call of a run, whose record cannot be read any more."""
-    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:  # type: ignore[list-item]
+    async with Engine([paying(ledger)], journal=PostgresJournal(database)) as engine:
         assert (await said(engine, call("pay", to="ann"), Scope(run="one"))).success
         name = database.rpartition("@/")[2].partition("?")[0]
         server.ask(f"DROP DATABASE {name} WITH (FORCE)")
@@ -176,7 +167,7 @@ async def test_reading_from_inside_an_engine_does_not_hold_up_its_loop(
 
     monkeypatch.setattr(journal, "_stored", watched)
     settings = {"journal": journal, "limits": Limits(remembered_calls=0)}
-    async with Engine([paying(ledger)], **settings) as engine:  # type: ignore[list-item,arg-type]
+    async with Engine([paying(ledger)], **settings) as engine:  # type: ignore[arg-type]
         for _ in range(2):
             assert (await said(engine, call("pay", id="1", key="k", to="ann"), Scope(run="order"))).success
         assert on_loop == []

@@ -11,13 +11,14 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from callgate import Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError, tool
+from callgate import Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError
 from callgate._chain import hash_of
 from callgate._journal import open_reader
 from callgate._journal.tables import VERSION, question
 from callgate.events import Draft
 from tests.door import call, said
 from tests.ledger import Ledger
+from tests.paying import paying
 
 V1 = Path(__file__).with_name("journal-v1.sql").read_text(encoding="utf-8")
 
@@ -39,23 +40,13 @@ def old(path: Path) -> Path:
     return path
 
 
-def paying(ledger: Ledger) -> object:
-    @tool
-    async def pay(to: str) -> str:
-        """Pay."""
-        ledger.write(to)
-        return f"paid {to}"
-
-    return pay
-
-
 async def test_a_journal_of_the_first_version_opens_verifies_and_goes_on(old: Path, ledger: Ledger) -> None:
     """Old journals open: the record is as it was, and its call is answered, not repeated."""
     journal = SqliteJournal(old)
     assert journal.verify() is None
     assert [event.position for event in journal.find(EventQuery(tool="pay", actor="bob"))] == [1, 2, 3, 4]
     assert [event.position for event in journal.find(EventQuery(caused_by=2))] == [3, 4]
-    async with Engine([paying(ledger)], journal=journal) as engine:  # type: ignore[list-item]
+    async with Engine([paying(ledger)], journal=journal) as engine:
         result = await said(engine, call("pay", id="c1", key="k", to="ann"), Scope(run="order", actor="bob"))
         assert (result.text, result.metadata.replayed) == ("paid ann", True)
         assert journal.verify() is None
@@ -115,7 +106,7 @@ async def test_a_file_that_goes_away_under_a_running_engine_is_noticed_and_named
     path: Path, ledger: Ledger, suffix: str, replaced: bool
 ) -> None:
     """What was told as kept is in the file that has the name; and nothing with an effect starts without that."""
-    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:  # type: ignore[list-item]
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
         assert (await said(engine, call("pay", to="ann"))).success
         gone = Path(f"{path}{suffix}")
         take_away(gone, replaced=replaced)

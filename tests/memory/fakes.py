@@ -11,14 +11,7 @@ from callgate import Engine, RawCall, Scope, ToolResult
 from callgate.memory import MemoryPassages, Passage
 from tests.door import said
 
-__all__ = ["Broken", "Hidden", "Waiting", "found", "let_the_clock_move_on", "make"]
-
-
-class Hidden:
-    """A redactor that knows one secret."""
-
-    def redact(self, body: bytes) -> bytes:
-        return body.replace(b"hunter2", b"[hidden]")
+__all__ = ["Broken", "Waiting", "found", "let_the_clock_move_on", "make"]
 
 
 class Broken(MemoryPassages):

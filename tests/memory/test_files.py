@@ -13,7 +13,8 @@ from callgate._journal import open_reader
 from callgate.builtins import command_tools, workspace_tools
 from callgate.memory import Memory, MemoryLimits, PassageQuery
 from callgate.tools import ToolRegistry
-from tests.memory.fakes import Broken, Hidden, Waiting, found, let_the_clock_move_on, make
+from tests.hosts import Hider
+from tests.memory.fakes import Broken, Waiting, found, let_the_clock_move_on, make
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ async def test_a_command_is_not_credited_with_files_that_were_there(tmp_path: Pa
 async def test_a_secret_is_not_kept_wherever_a_piece_ends(tmp_path: Path, work: Path) -> None:
     """Secrets leave the text before it is cut."""
     memory = Memory(tmp_path / "m.db")
-    async with Engine([*workspace_tools(), *memory.tools()], memory=memory, redactor=Hidden()) as engine:
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory, redactor=Hider()) as engine:
         for shift in range(1_990, 2_004):
             await make(engine, work, "write_file", path=f"{shift}.txt", content="x" * shift + "hunter2 zebra")
         assert await memory.settled()
@@ -181,7 +182,7 @@ async def test_a_secret_in_the_name_of_a_file_is_not_kept_for_searches_either(tm
     (work / "hunter2.txt").write_text("zebra")
     (work / "other.txt").write_text("zebra")
     memory = Memory(tmp_path / "m.db")
-    async with Engine(workspace_tools(index=memory.index), memory=memory, redactor=Hidden()) as engine:
+    async with Engine(workspace_tools(index=memory.index), memory=memory, redactor=Hider()) as engine:
         for _ in range(2):
             found_by_search = (await make(engine, work, "grep_files", pattern="zebra")).structured
             assert isinstance(found_by_search, dict)
@@ -196,12 +197,12 @@ async def test_what_a_redactor_watched_over_is_not_read_again_without_it(tmp_pat
     journal, place = tmp_path / "j.db", tmp_path / "m.db"
     store = Waiting()
     memory = Memory(place, store=store, limits=MemoryLimits(close_s=0.1))
-    async with Engine(workspace_tools(), memory=memory, redactor=Hidden(), journal=SqliteJournal(journal)) as engine:
+    async with Engine(workspace_tools(), memory=memory, redactor=Hider(), journal=SqliteJournal(journal)) as engine:
         await make(engine, work, "write_file", path="marked.txt", content="zebra hunter2")
         assert store.reached.wait(60)
     store.go.set()
     memory = Memory(place)
-    async with Engine([*workspace_tools(), *memory.tools()], memory=memory, redactor=Hidden(), journal=SqliteJournal(journal)) as engine:
+    async with Engine([*workspace_tools(), *memory.tools()], memory=memory, redactor=Hider(), journal=SqliteJournal(journal)) as engine:
         await make(engine, work, "write_file", path="kept.txt", content="zebra hunter2")
         assert files_of(await found(engine, work, "zebra")) == ["kept.txt", "marked.txt"]
         await make(engine, work, "write_file", path="marked.txt", content="zebra hunter2 again")

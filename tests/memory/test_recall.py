@@ -11,7 +11,8 @@ from callgate import Agent, Engine, MemoryJournal, SqliteJournal, ToolContext, U
 from callgate._journal import open_reader
 from callgate.memory import Memory, MemoryLimits, PassageQuery
 from callgate.testing import Call, ScriptedModel
-from tests.memory.fakes import Hidden, found, make
+from tests.hosts import Hider
+from tests.memory.fakes import found, make
 
 
 @tool(effect="none")
@@ -120,7 +121,7 @@ async def test_a_deleted_memory_is_made_again_from_the_journal(tmp_path: Path) -
 async def test_what_is_secret_is_not_remembered(tmp_path: Path) -> None:
     """What the journal does not hold, a memory does not hold: not in its file, not in what is found."""
     memory = Memory(tmp_path / "m.db")
-    async with Engine([look_up, *memory.tools()], memory=memory, redactor=Hidden(), journal=SqliteJournal(tmp_path / "j.db")) as engine:
+    async with Engine([look_up, *memory.tools()], memory=memory, redactor=Hider(), journal=SqliteJournal(tmp_path / "j.db")) as engine:
         await make(engine, "", "remember", text="the password is hunter2", tags=["hunter2"])
         await make(engine, "", "look_up", order="hunter2")
         items = await found(engine, "", "password quito")

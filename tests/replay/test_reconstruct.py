@@ -25,6 +25,7 @@ from callgate.messages import Message
 from callgate.queries import EventQuery
 from callgate.replay import Replay
 from tests.agent.scripts import Script, call, says
+from tests.hosts import Hider
 from tests.ledger import Ledger
 from tests.replay.made import CALLS, RUN, rules, run_of, script, tools_of
 
@@ -196,10 +197,6 @@ async def test_a_call_that_a_message_was_committed_with_and_that_has_no_end_is_a
 
 async def test_what_a_redactor_took_out_is_said_and_nothing_is_made_up(ledger: Ledger) -> None:
     """Redaction stays: what is secret is not in a replay, and what was lost by it is named."""
-
-    class Hider:
-        def redact(self, body: bytes) -> bytes:
-            return body.replace(b"hunter2", b"[hidden]")
 
     model = Script(says("It is hunter2.", call("look", {"what": "hunter2"}, id="1")), says("Done."))
     async with Engine(tools_of(ledger), redactor=Hider()) as engine, Agent(model, engine) as agent:

@@ -19,6 +19,7 @@ from callgate.replay import Replay, judge_again
 from callgate.replay.kept import KeptRun
 from callgate.testing import ManualClock, PlayedAgain, RecordedRun
 from tests.agent.scripts import Gate, Script, call, says
+from tests.hosts import Hider
 from tests.ledger import Ledger
 from tests.replay.made import CALLS, RULES, RUN, rules, run_of, script, tools_of
 
@@ -244,10 +245,6 @@ async def test_what_enriched_the_context_does_so_again_without_what_it_brought(l
 
 async def test_a_file_holds_no_secret_and_says_what_it_is(tmp_path: Path, ledger: Ledger) -> None:
     """Redaction stays."""
-
-    class Hider:
-        def redact(self, body: bytes) -> bytes:
-            return body.replace(b"hunter2", b"[hidden]")
 
     model = Script(says("It is hunter2.", call("look", {"what": "hunter2"}, id="1")), says("Done."))
     async with Engine(tools_of(ledger), redactor=Hider()) as engine, Agent(model, engine) as agent:
