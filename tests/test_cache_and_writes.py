@@ -7,118 +7,88 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, ToolContext, tool
+from callgate import Engine, Tool, ToolContext, tool
 from tests.counting import Count, counting
 from tests.door import call, said
 from tests.patience import until
 
 
-async def test_a_write_drops_what_was_read_from_the_same_resource() -> None:
-    reads, files = [], {"a": "old", "b": "old"}
+class Files:
+    """Two files, tools that read and write them, and the texts that were read; a read goes on when it is released."""
 
-    @tool(effect="none", cacheable=True, reads="file:{path}")
-    async def read(path: str) -> str:
-        """Read."""
-        reads.append(path)
-        return files[path]
+    def __init__(self) -> None:
+        self.texts = {"a": "old", "b": "old"}
+        self.reads: list[str] = []
+        self.release = asyncio.Event()
 
-    @tool(effect="idempotent", writes="file:{path}")
-    async def write(path: str, text: str) -> str:
-        """Write."""
-        files[path] = text
-        return "written"
+    def tools(self) -> list[Tool]:
+        @tool(effect="none", cacheable=True, reads="file:{path}")
+        async def read(path: str) -> str:
+            """Read."""
+            text = self.texts[path]
+            self.reads.append(f"{text} {path}")
+            await self.release.wait()
+            return text
 
-    async with Engine([read, write]) as engine:
+        @tool(effect="idempotent", writes="file:{path}")
+        async def write(path: str) -> str:
+            """Write."""
+            self.texts[path] = "new"
+            return "written"
+
+        return [read, write]
+
+
+@pytest.fixture
+def files() -> Files:
+    return Files()
+
+
+async def test_a_write_drops_what_was_read_from_the_same_resource(files: Files) -> None:
+    files.release.set()
+    async with Engine(files.tools()) as engine:
         await said(engine, call("read", path="a"))
         await said(engine, call("read", path="b"))
-        await said(engine, call("write", path="a", text="new"))
+        await said(engine, call("write", path="a"))
         assert (await said(engine, call("read", path="a"))).text == "new"
         await said(engine, call("read", path="b"))
-    assert reads == ["a", "b", "a"]
+    assert files.reads == ["old a", "old b", "new a"]
 
 
-async def test_a_read_that_a_write_overtook_is_not_kept() -> None:
-    started, release = asyncio.Event(), asyncio.Event()
-    files = {"a": "old"}
-
-    @tool(effect="none", cacheable=True, reads="file:{path}")
-    async def read(path: str) -> str:
-        """Read."""
-        text = files[path]
-        started.set()
-        await release.wait()
-        return text
-
-    @tool(effect="idempotent", writes="file:{path}")
-    async def write(path: str) -> str:
-        """Write."""
-        files[path] = "new"
-        return "written"
-
-    async with Engine([read, write]) as engine:
+async def test_a_read_that_a_write_overtook_is_not_kept(files: Files) -> None:
+    async with Engine(files.tools()) as engine:
         early = asyncio.create_task(said(engine, call("read", path="a")))
-        await started.wait()
+        await until(lambda: files.reads)
         await said(engine, call("write", path="a"))
-        release.set()
+        files.release.set()
         assert (await early).text == "old"
         assert (await said(engine, call("read", path="a"))).text == "new"
 
 
-async def test_who_reads_after_a_write_never_joins_a_read_from_before_it() -> None:
-    release, files, reads = asyncio.Event(), {"a": "old"}, list[str]()
-
-    @tool(effect="none", cacheable=True, reads="file:{path}")
-    async def read(path: str) -> str:
-        """Read."""
-        text = files[path]
-        reads.append(text)
-        await release.wait()
-        return text
-
-    @tool(effect="idempotent", writes="file:{path}")
-    async def write(path: str) -> str:
-        """Write."""
-        files[path] = "new"
-        return "written"
-
-    async with Engine([read, write]) as engine:
+async def test_who_reads_after_a_write_never_joins_a_read_from_before_it(files: Files) -> None:
+    async with Engine(files.tools()) as engine:
         early = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
-        await until(lambda: len(reads) == 1)
+        await until(lambda: len(files.reads) == 1)
         await said(engine, call("write", path="a"))
         late = [asyncio.create_task(said(engine, call("read", path="a"))) for _ in range(2)]
-        await until(lambda: len(reads) == 2)
-        release.set()
+        await until(lambda: len(files.reads) == 2)
+        files.release.set()
         assert [(await one).text for one in early + late] == ["old", "old", "new", "new"]
         assert [(await one).metadata.joined for one in late] == [False, True]
-    assert reads == ["old", "new"]
+    assert files.reads == ["old a", "new a"]
 
 
-async def test_a_write_elsewhere_leaves_shared_runs_shared() -> None:
-    started, release, reads = asyncio.Event(), asyncio.Event(), list[str]()
-
-    @tool(effect="none", cacheable=True, reads="file:{path}")
-    async def read(path: str) -> str:
-        """Read."""
-        reads.append(path)
-        started.set()
-        await release.wait()
-        return path
-
-    @tool(effect="idempotent", writes="file:{path}")
-    async def write(path: str) -> str:
-        """Write."""
-        return "written"
-
-    async with Engine([read, write]) as engine:
+async def test_a_write_elsewhere_leaves_shared_runs_shared(files: Files) -> None:
+    async with Engine(files.tools()) as engine:
         early = asyncio.create_task(said(engine, call("read", path="a")))
-        await started.wait()
+        await until(lambda: files.reads)
         await said(engine, call("write", path="b"))
         late = asyncio.create_task(said(engine, call("read", path="a")))
         await asyncio.sleep(0)
-        release.set()
+        files.release.set()
         await early
         assert (await late).metadata.joined
-    assert reads == ["a"]
+    assert files.reads == ["old a"]
 
 
 @pytest.mark.parametrize(

@@ -7,54 +7,56 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Scope, ToolContext, after_call, tool
+from callgate import Engine, Scope, ToolContext, ToolResult, after_call, tool
 from callgate.route import Checked, ValidatedCall
 from tests.door import call, said
 from tests.patience import PATIENCE_S, until
 
 
+class Failing:
+    """Fails or hangs as often as it is told to, then sees."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.runs = 0
+        self.release = asyncio.Event()
+
+    def tool(self, **settings: Any) -> Any:
+        @tool(name="look", effect="none", cacheable=True, cache_scope="session", **settings)
+        async def look() -> str:
+            """Look."""
+            self.runs += 1
+            run = self.runs
+            await self.release.wait()
+            await asyncio.sleep(0)
+            if run <= self.failures:
+                raise ValueError(f"dark {run}")
+            return f"seen {run}"
+
+        return look
+
+
+async def both(engine: Engine, looking: Failing) -> list[ToolResult]:
+    """Two who ask for the same while it runs."""
+    first = asyncio.create_task(said(engine, call("look")))
+    await until(lambda: looking.runs == 1)
+    second = asyncio.create_task(said(engine, call("look")))
+    await asyncio.sleep(0)
+    looking.release.set()
+    return [await first, await second]
+
+
 async def test_identical_calls_in_flight_share_one_run() -> None:
-    started, release, runs = asyncio.Event(), asyncio.Event(), []
-
-    @tool(effect="none", cacheable=True)
-    async def look() -> str:
-        """Look."""
-        runs.append(1)
-        started.set()
-        await release.wait()
-        return "seen"
-
-    async with Engine([look]) as engine:
-        first = asyncio.create_task(said(engine, call("look")))
-        await started.wait()
-        second = asyncio.create_task(said(engine, call("look")))
-        await asyncio.sleep(0)
-        release.set()
-        results = [await first, await second]
+    looking = Failing(0)
+    async with Engine([looking.tool()]) as engine:
+        results = await both(engine, looking)
     assert [result.metadata.joined for result in results] == [False, True]
-    assert len(runs) == 1
+    assert looking.runs == 1
 
 
 async def test_whoever_shares_a_failed_run_runs_itself() -> None:
-    started, release, runs = asyncio.Event(), asyncio.Event(), []
-
-    @tool(effect="none", cacheable=True)
-    async def look() -> str:
-        """Look."""
-        runs.append(1)
-        started.set()
-        await release.wait()
-        if len(runs) == 1:
-            raise ValueError("dark")
-        return "seen"
-
-    async with Engine([look]) as engine:
-        first = asyncio.create_task(said(engine, call("look")))
-        await started.wait()
-        second = asyncio.create_task(said(engine, call("look")))
-        await asyncio.sleep(0)
-        release.set()
-        assert [(await first).success, (await second).success] == [False, True]
+    async with Engine([(looking := Failing(1)).tool()]) as engine:
+        assert [result.success for result in await both(engine, looking)] == [False, True]
 
 
 async def test_what_a_hook_does_to_one_result_nobody_else_sees() -> None:
@@ -81,29 +83,6 @@ async def test_what_a_hook_does_to_one_result_nobody_else_sees() -> None:
         results.append(await said(engine, call("look")))
     assert [result.metadata.joined for result in results] == [False, True, True, True, False]
     assert [result.structured for result in results] == [{"seen": ["hook"]}] * 5
-
-
-class Failing:
-    """Fails or hangs as often as it is told to, then sees."""
-
-    def __init__(self, failures: int) -> None:
-        self.failures = failures
-        self.runs = 0
-        self.release = asyncio.Event()
-
-    def tool(self, **settings: Any) -> Any:
-        @tool(name="look", effect="none", cacheable=True, cache_scope="session", **settings)
-        async def look() -> str:
-            """Look."""
-            self.runs += 1
-            run = self.runs
-            await self.release.wait()
-            await asyncio.sleep(0)
-            if run <= self.failures:
-                raise ValueError(f"dark {run}")
-            return f"seen {run}"
-
-        return look
 
 
 @pytest.mark.parametrize("failures", [1, 2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -15,8 +14,8 @@ from typing import Any
 import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
-from tests.cli.shell import as_any_user, command, environment, shell
-from tests.cli.test_resume import CRM, DONE, PAYS, ended, paid, told, waiting_run
+from tests.cli.runs import CRM, DONE, PAYS, begun_run, ended, paid, told, waiting_run
+from tests.cli.shell import as_any_user, shell
 
 STANDS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
 
@@ -47,14 +46,8 @@ async def test_a_question_is_answered_at_another_terminal_and_the_run_goes_on(fo
 async def test_a_run_in_another_process_is_ended(folder: Path, end: str) -> None:
     """A stop lets the call that runs be the last; this one would take ten minutes, so a kill follows."""
     async with ScriptedServer([STANDS, DONE]) as server:
-        words = command(("run", "Wait.", "--model", "any", "--base-url", server.url, *CRM, "--yes", "--json"))
-        process = await asyncio.create_subprocess_exec(
-            *words, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment()
-        )
+        process, run = await begun_run(folder, server, "Wait.")
         assert process.stdout is not None
-        run = ""
-        while (line := json.loads(await process.stdout.readline()))["event"] != "call_progress":
-            run = line.get("run", run)
         resumed = await ended(folder, "resume", run, "--base-url", server.url, *CRM)
         assert (resumed.code, f"worked on by process {process.pid}" in resumed.err) == (2, True)
         said = await ended(folder, end, run, "--reason", "wrong task", "--by", "carol", "--wait", "60", "--json")

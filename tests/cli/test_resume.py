@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,50 +10,19 @@ from typing import Any
 import pytest
 
 from callgate.testing import Call, Item, ScriptedServer
-from tests.cli.shell import Ended, command, environment, shell
+from tests.cli.runs import CRM, DONE, PAYS, begun_run, ended, paid, told, waiting_run
 
-CRM = ("--tools", "crm.py")
-PAYS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
 STALLS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12}), Call("wait", {"seconds": 600})]
-DONE: list[Item] = ["Done."]
-
-
-async def ended(folder: Path, *words: str) -> Ended:
-    return await asyncio.to_thread(shell, folder, *words)
-
-
-def paid(folder: Path) -> list[str]:
-    ledger = folder / "paid.txt"
-    return ledger.read_text().splitlines() if ledger.exists() else []
 
 
 def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-def told(done: Ended, event: str) -> dict[str, Any]:
-    (found,) = (line for line in done.lines if line["event"] == event)
-    return dict(found)
-
-
-async def waiting_run(folder: Path, server: ScriptedServer) -> dict[str, Any]:
-    """A run that asks about a payment, with nobody there to answer."""
-    done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", server.url, *CRM, "--json")
-    assert done.code == 4
-    return told(done, "run_ended")
-
-
 async def test_a_run_whose_process_was_killed_goes_on(folder: Path) -> None:
     """The payment stays made, the call that had begun is not run again, and the model hears of both."""
     async with ScriptedServer([STALLS, DONE]) as server:
-        words = command(("run", "Pay.", "--model", "any", "--base-url", server.url, *CRM, "--yes", "--json"))
-        process = await asyncio.create_subprocess_exec(
-            *words, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment()
-        )
-        assert process.stdout is not None
-        run = ""
-        while (line := json.loads(await process.stdout.readline()))["event"] != "call_progress":
-            run = line.get("run", run)
+        process, run = await begun_run(folder, server, "Pay.")
         process.send_signal(signal.SIGKILL)
         await process.wait()
         done = await ended(folder, "resume", run, "--base-url", server.url, *CRM, "--yes", "--json")

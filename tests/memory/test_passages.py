@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from callgate.errors import UsageError
-from callgate.memory import MemoryPassages, Passage, PassageKind, PassageQuery, PassageStore, TablePassages
+from callgate.memory import MemoryPassages, Passage, PassageQuery, PassageStore, TablePassages
 
 MAKERS: dict[str, Callable[[Path], PassageStore]] = {
     "memory": lambda folder: MemoryPassages(),
@@ -27,8 +28,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PassageSto
     made.close()
 
 
-def passage(text: str, origin: str = "", *, kind: PassageKind = "note", principal: str = "ann", at_ns: int = 1, path: str = "") -> Passage:
-    return Passage(origin=origin or f"note:{text}", kind=kind, text=text, principal=principal, at_ns=at_ns, path=path, workspace="/w")
+def passage(text: str, origin: str = "", **given: Any) -> Passage:
+    """A note of ann's, but for what is given."""
+    usual = {"origin": origin or f"note:{text}", "kind": "note", "principal": "ann", "at_ns": 1, "workspace": "/w"}
+    return Passage(text=text, **{**usual, **given})
 
 
 def texts(store: PassageStore, text: str, *, principal: str = "ann", limit: int = 10) -> list[str]:
@@ -47,18 +50,16 @@ def test_any_of_the_words_is_enough_and_more_of_them_come_first(store: PassageSt
 
 def test_what_is_found_is_given_back_whole_with_where_it_comes_from(store: PassageStore) -> None:
     """A result says where it comes from."""
-    one = Passage(
-        origin="file:/w\na.py",
+    one = passage(
+        "zebra\n",
+        "file:/w\na.py",
         kind="file",
-        text="zebra\n",
         at_ns=7,
-        principal="ann",
         actor="bot",
         conversation="c",
         run="r",
         call="r/0/1",
         tool="write_file",
-        workspace="/w",
         path="a.py",
         line=3,
         stamp="1:2:3:4",
@@ -123,18 +124,7 @@ def test_what_is_kept_of_an_origin_is_replaced_together(store: PassageStore) -> 
 
 def test_filters_narrow(store: PassageStore) -> None:
     """By kind, actor, conversation, run, tool, time and a file's workspace."""
-    one = Passage(
-        origin="call:1",
-        kind="call",
-        text="zebra",
-        at_ns=10,
-        principal="ann",
-        actor="bot",
-        conversation="c1",
-        run="r1",
-        tool="t1",
-        workspace="/w",
-    )
+    one = passage("zebra", "call:1", kind="call", at_ns=10, actor="bot", conversation="c1", run="r1", tool="t1")
     file = replace(one, origin="file:1", kind="file", at_ns=20, actor="b", conversation="c2", run="r2", tool="t2", workspace="/v", path="p")
     store.keep({"call:1": [one], "file:1": [file]})
     everything = PassageQuery(text="zebra", principal="ann")
@@ -170,7 +160,7 @@ def test_the_oldest_go_first(store: PassageStore) -> None:
 
 
 def test_a_tag_finds_a_note(store: PassageStore) -> None:
-    store.keep({"note:1": [Passage(origin="note:1", kind="note", text="five o'clock", at_ns=1, principal="ann", tags=("opening hours",))]})
+    store.keep({"note:1": [passage("five o'clock", "note:1", tags=("opening hours",))]})
     assert texts(store, "hours") == ["five o'clock"]
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from callgate._signals import AbortController
 from callgate.messages import UserMessage
 from callgate.models.events import ModelEvent
 from callgate.models.http import Retries, Transport
@@ -14,7 +15,7 @@ from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import Pause, ScriptedServer
 
-__all__ = ["KEY", "NEVER", "NO_WAIT", "ONCE", "REQUEST", "ask", "at", "later", "until"]
+__all__ = ["KEY", "NEVER", "NO_WAIT", "ONCE", "REQUEST", "abortable", "ask", "at", "later", "until"]
 
 KEY = "sk-proj-not-to-be-shown-0123456789"
 NEVER = Pause(86_400.0)
@@ -34,6 +35,13 @@ def at(server: ScriptedServer | str, **transport: Any) -> HttpModel:
         headers={"authorization": f"Bearer {KEY}"},
         key_name="SOMEONE_API_KEY",
     )
+
+
+def abortable() -> tuple[AbortController, StreamingContext]:
+    """A pass that can be aborted, and what aborts it."""
+    controller, context = AbortController(), StreamingContext()
+    context.abort_signal = controller.signal
+    return controller, context
 
 
 def later(seconds: float) -> None:

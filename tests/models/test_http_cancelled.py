@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from callgate._signals import AbortController
 from callgate.models.http_model import HttpModel
 from callgate.models.model import StreamingContext
 from callgate.testing import Call, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, REQUEST, ask, at, until
+from tests.models.asking import NEVER, REQUEST, abortable, ask, at, until
 from tests.models.reading import calls_of, finished
 
 
@@ -23,8 +22,7 @@ async def begun(of: HttpModel, context: StreamingContext) -> tuple[AsyncIterator
 
 
 async def test_an_abort_closes_the_connection() -> None:
-    controller, context = AbortController(), StreamingContext()
-    context.abort_signal = controller.signal
+    controller, context = abortable()
     async with ScriptedServer([["Hello", Call("search", '{"q": ', delta_chars=1), NEVER]]) as server:
         of = at(server)
         events = []
@@ -39,8 +37,7 @@ async def test_an_abort_closes_the_connection() -> None:
 
 
 async def test_an_abort_before_the_answer_closes_the_connection() -> None:
-    controller, context = AbortController(), StreamingContext()
-    context.abort_signal = controller.signal
+    controller, context = abortable()
     async with ScriptedServer([Reply(before=NEVER)]) as server:
         of = at(server)
         asking = asyncio.create_task(ask(of, context=context))
@@ -66,8 +63,7 @@ async def test_a_cancelled_task_closes_the_connection_and_stays_cancelled(script
 
 async def test_a_cancel_counts_although_an_abort_comes_with_it() -> None:
     """Whoever cancels a task is answered by its end, whatever else ended it in the same moment."""
-    controller, context = AbortController(), StreamingContext()
-    context.abort_signal = controller.signal
+    controller, context = abortable()
     async with ScriptedServer([Reply(before=NEVER)]) as server:
         of = at(server)
         asking = asyncio.create_task(ask(of, context=context))
@@ -81,8 +77,7 @@ async def test_a_cancel_counts_although_an_abort_comes_with_it() -> None:
 
 async def test_an_abort_leaves_the_task_uncancelled() -> None:
     """What goes on after an aborted pass can wait like anybody else."""
-    controller, context = AbortController(), StreamingContext()
-    context.abort_signal = controller.signal
+    controller, context = abortable()
     async with ScriptedServer([["begun", NEVER]]) as server:
         of = at(server)
         async for _ in of.stream(REQUEST, context):

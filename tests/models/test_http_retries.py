@@ -7,14 +7,12 @@ import socket
 
 import pytest
 
-from callgate._signals import AbortController
 from callgate.errors import ModelUnreachable
 from callgate.models.events import Fault
 from callgate.models.http import Timeouts
-from callgate.models.model import StreamingContext
 from callgate.testing import Drop, Fail, ManualClock, Raw, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, NO_WAIT, ask, at, until
+from tests.models.asking import NEVER, NO_WAIT, abortable, ask, at, until
 from tests.models.reading import finished, text_of
 
 
@@ -112,8 +110,7 @@ async def test_a_wait_that_is_too_long_is_not_waited() -> None:
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
 async def test_a_wait_before_a_retry_ends_at_once(how: str) -> None:
-    clock, controller, context = ManualClock(), AbortController(), StreamingContext()
-    context.abort_signal = controller.signal
+    clock, (controller, context) = ManualClock(), abortable()
     async with ScriptedServer([refusing(503), "never"]) as server:
         of = at(server, clock=clock)
         asking = asyncio.create_task(ask(of, context=context))

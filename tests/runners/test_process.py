@@ -30,33 +30,6 @@ async def value_of(runner: ProcessRunner, made: Made) -> object:
 
 
 @process
-async def test_plain_values_of_the_context_cross(processes: ProcessRunner) -> None:
-    scope = Scope(principal="ann", allowed_tools=frozenset({"facts"}), extra={"locale": ["de", 1]})
-    made = Made(hostile_tools.facts, scope=scope, timeout_s=120.0)
-    found = await value_of(processes, made)
-    assert isinstance(found, dict)
-    assert 0 < found.pop("left") <= 120
-    assert found == {
-        "call_id": "call_1",
-        "uid": made.uid,
-        "key": "key",
-        "attempt": 1,
-        "allowed": ["facts"],
-        "principal": "ann",
-        "extra": {"locale": ["de", 1]},
-        "marker": made.uid,
-    }
-
-
-@process
-async def test_a_live_object_in_the_scope_says_why_it_is_not_there(processes: ProcessRunner) -> None:
-    made = Made(hostile_tools.uses_extra, scope=Scope(extra=asyncio.Lock()))
-    execution = await processes.run(made.request)
-    assert execution.status == "raised"
-    assert "scope.extra is a live Lock" in execution.error
-
-
-@process
 async def test_a_nested_call_says_that_it_needs_the_engine(processes: ProcessRunner) -> None:
     execution = await processes.run(Made(hostile_tools.calls_another).request)
     assert "runs in its own process and cannot call other tools" in execution.error

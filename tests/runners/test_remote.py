@@ -11,7 +11,7 @@ import pytest
 from examples.remote_runner import far as far_example
 from examples.remote_runner.near import MOST_BYTES, MOST_RESULT_BYTES, RemoteRunner
 
-from callgate import Engine, Scope, UsageError, tool
+from callgate import Engine, UsageError, tool
 from callgate.protocols import Execution
 from callgate.remote import Ended, Order, Piece, Refused, Start, Stop, decode_answer, encode, frame, read_frame
 from tests.patience import past_deadline, soon
@@ -34,37 +34,6 @@ async def begun(runner: RemoteRunner, made: Made) -> asyncio.Task[Execution]:
 
 def echo(value: object) -> Made:
     return Made(fixture_tools.sync_echo, {"value": value})
-
-
-# What crosses
-
-
-async def test_plain_values_of_the_context_cross(far: Far) -> None:
-    runner = far.runner()
-    scope = Scope(principal="ann", allowed_tools=frozenset({"facts"}), extra={"locale": ["de", 1]})
-    made = Made(hostile_tools.facts, scope=scope, timeout_s=120.0)
-    found = (await runner.run(made.request)).value
-    assert isinstance(found, dict)
-    assert 0 < found.pop("left") <= 120
-    assert found == {
-        "call_id": "call_1",
-        "uid": made.uid,
-        "key": "key",
-        "attempt": 1,
-        "allowed": ["facts"],
-        "principal": "ann",
-        "extra": {"locale": ["de", 1]},
-        "marker": made.uid,
-    }
-    await runner.close()
-
-
-async def test_a_live_object_in_the_scope_says_why_it_is_not_there(far: Far) -> None:
-    runner = far.runner()
-    execution = await runner.run(Made(hostile_tools.uses_extra, scope=Scope(extra=asyncio.Lock())).request)
-    assert execution.status == "raised"
-    assert "scope.extra is a live Lock" in execution.error
-    await runner.close()
 
 
 def test_a_tool_that_no_other_machine_can_find_is_refused_when_it_is_registered() -> None:

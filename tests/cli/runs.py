@@ -1,0 +1,52 @@
+"""Runs at a terminal: begun, waiting for a human, ended, and what they paid."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from asyncio.subprocess import Process
+from pathlib import Path
+from typing import Any
+
+from callgate.testing import Call, Item, ScriptedServer
+from tests.cli.shell import Ended, command, environment, shell
+
+__all__ = ["CRM", "DONE", "PAYS", "begun_run", "ended", "paid", "told", "waiting_run"]
+
+CRM = ("--tools", "crm.py")
+PAYS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
+DONE: list[Item] = ["Done."]
+
+
+async def ended(folder: Path, *words: str) -> Ended:
+    return await asyncio.to_thread(shell, folder, *words)
+
+
+def paid(folder: Path) -> list[str]:
+    ledger = folder / "paid.txt"
+    return ledger.read_text().splitlines() if ledger.exists() else []
+
+
+def told(done: Ended, event: str) -> dict[str, Any]:
+    (found,) = (line for line in done.lines if line["event"] == event)
+    return dict(found)
+
+
+async def waiting_run(folder: Path, server: ScriptedServer) -> dict[str, Any]:
+    """A run that asks about a payment, with nobody there to answer."""
+    done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", server.url, *CRM, "--json")
+    assert done.code == 4
+    return told(done, "run_ended")
+
+
+async def begun_run(folder: Path, server: ScriptedServer, task: str) -> tuple[Process, str]:
+    """A run in a process of its own, of which a tool has said that it began, and the run's name."""
+    words = command(("run", task, "--model", "any", "--base-url", server.url, *CRM, "--yes", "--json"))
+    process = await asyncio.create_subprocess_exec(
+        *words, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment()
+    )
+    assert process.stdout is not None
+    run = ""
+    while (line := json.loads(await process.stdout.readline()))["event"] != "call_progress":
+        run = line.get("run", run)
+    return process, run

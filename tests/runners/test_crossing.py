@@ -1,0 +1,52 @@
+"""What crosses into another process with a call, over pipes and behind a socket alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from examples.remote_runner.near import RemoteRunner
+
+from callgate import Scope
+from callgate._clock import SystemClock
+from callgate._limits import Limits
+from callgate._runners.process import ProcessRunner
+from callgate.protocols import Runner
+from tests.runners import hostile_tools
+from tests.runners.conftest import LIMITS
+from tests.runners.far_side import Far
+from tests.runners.making import Made
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(params=["process", "behind a socket"])
+async def runner(request: pytest.FixtureRequest, marker: str, far: Far) -> AsyncIterator[ProcessRunner | RemoteRunner]:
+    made = ProcessRunner(Limits(), SystemClock(), LIMITS) if request.param == "process" else far.runner()
+    yield made
+    await made.close()
+
+
+async def test_plain_values_of_the_context_cross(runner: Runner) -> None:
+    scope = Scope(principal="ann", allowed_tools=frozenset({"facts"}), extra={"locale": ["de", 1]})
+    made = Made(hostile_tools.facts, scope=scope, timeout_s=120.0)
+    found = (await runner.run(made.request)).value
+    assert isinstance(found, dict)
+    assert 0 < found.pop("left") <= 120
+    assert found == {
+        "call_id": "call_1",
+        "uid": made.uid,
+        "key": "key",
+        "attempt": 1,
+        "allowed": ["facts"],
+        "principal": "ann",
+        "extra": {"locale": ["de", 1]},
+        "marker": made.uid,
+    }
+
+
+async def test_a_live_object_in_the_scope_says_why_it_is_not_there(runner: Runner) -> None:
+    execution = await runner.run(Made(hostile_tools.uses_extra, scope=Scope(extra=asyncio.Lock())).request)
+    assert execution.status == "raised"
+    assert "scope.extra is a live Lock" in execution.error
