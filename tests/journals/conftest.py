@@ -24,9 +24,10 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def database(server: Server) -> str:
+def database(server: Server) -> Iterator[str]:
     """The address of an empty database."""
-    return server.new_database()
+    with server.empty_database() as url:
+        yield url
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

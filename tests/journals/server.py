@@ -16,6 +16,13 @@ __all__ = ["Server", "Unavailable", "running_server"]
 
 _OPTIONS: Final = "-c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=16MB"
 _MOST_S: Final = 120
+_EMPTY: Final = """
+DO $$ DECLARE name text; BEGIN
+  FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'public') LOOP
+    EXECUTE format('DROP SCHEMA %I CASCADE', name);
+  END LOOP;
+END $$
+"""
 
 
 class Unavailable(Exception):
@@ -23,12 +30,13 @@ class Unavailable(Exception):
 
 
 class Server:
-    """One server; each test takes a database of its own."""
+    """One server; each test has a database to itself."""
 
     def __init__(self, socket: Path, user: str) -> None:
         self._socket = socket
         self._user = user
         self._made = 0
+        self._free: list[str] = []
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://{self._user}@/{database}?host={self._socket}"
@@ -40,6 +48,15 @@ class Server:
         self.ask(f"CREATE DATABASE {name}")
         return self.url(name)
 
+    @contextmanager
+    def empty_database(self) -> Iterator[str]:
+        """The address of an empty database, which is emptied for the next one who asks: that costs less than another one."""
+        url = self._free.pop() if self._free else self.new_database()
+        yield url
+        if self.cut_connections(url):
+            self.ask(_EMPTY, url)
+            self._free.append(url)
+
     def ask(self, sql: str, url: str | None = None) -> list[tuple[Any, ...]]:
         import psycopg
 
@@ -47,10 +64,11 @@ class Server:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
 
-    def cut_connections(self, url: str) -> None:
-        """End every connection to this database, as a restart or a broken network does."""
-        database = url.rpartition("@/")[2].partition("?")[0]
-        self.ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'")
+    def cut_connections(self, url: str) -> bool:
+        """End every connection to this database, as a restart or a broken network does; whether there is such a database."""
+        name = url.rpartition("@/")[2].partition("?")[0]
+        self.ask(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        return bool(self.ask(f"SELECT 1 FROM pg_database WHERE datname = '{name}'"))
 
 
 @contextmanager
