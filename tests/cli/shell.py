@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import callgate
+from tests.cli.forks import Forks
 from tests.patience import COMMAND_S
 
 __all__ = ["POLICY", "TOOLS", "Ended", "as_any_user", "command", "environment", "shell", "write_tools"]
@@ -97,13 +99,16 @@ def environment(**more: str) -> dict[str, str]:
     return passed | {"PYTHONPATH": source} | more
 
 
+@cache
+def _forks() -> Forks:
+    return Forks(environment())
+
+
 def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     """Run `callgate` with these words in a folder, without a terminal."""
-    done = subprocess.run(
-        command(words), cwd=folder, input=stdin, capture_output=True, text=True, timeout=COMMAND_S, env=environment(**more)
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return Ended(done.returncode, done.stdout, done.stderr)
+    code, out, err = _forks().run(words, folder, environment(**more), stdin, COMMAND_S)
+    assert "Traceback" not in err, err
+    return Ended(code, out, err)
 
 
 def as_any_user(folder: Path, *words: str) -> Ended:

@@ -1,0 +1,119 @@
+"""Commands of a command line that is already loaded: each is a process of its own, forked from one that has done the imports.
+
+A start of Python and its imports take most of a short command's time, and the tests start hundreds. A command gets its own folder,
+environment, standard streams and end, as from a shell; what a real start does is shown by the tests that use `command`.
+
+Run as a program, this is the process that forks: it knows nothing of the tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NoReturn
+
+__all__ = ["Forks"]
+
+_MOST_BYTES: Final = 1_048_576
+_STREAMS: Final = 3
+
+
+class Forks:
+    """The loaded command line, started with the first command and ended with this process."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        atexit.register(self._end)
+
+    def run(self, words: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str, within_s: float) -> tuple[int, str, str]:
+        """The exit code of one command, and what it wrote to its two streams."""
+        order = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)}).encode()
+        ours, theirs = socket.socketpair()
+        reads, writes = os.pipe()
+        with ours, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            with theirs:
+                socket.send_fds(self._asks, [order], [reads, out.fileno(), err.fileno(), theirs.fileno()])
+            os.close(reads)
+            with open(writes, "w", encoding="utf-8") as typed:
+                typed.write(stdin)
+            ours.settimeout(within_s)
+            code = int(ours.recv(16))
+            out.seek(0)
+            err.seek(0)
+            return code, out.read().decode(), err.read().decode()
+
+    def _end(self) -> None:
+        self._asks.close()
+        self._process.wait()
+
+
+def _serve(asked: socket.socket) -> None:
+    """Fork for each order, until nobody is there any more to give one; returns in a command's own process only to run it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        order, given, _, _ = socket.recv_fds(asked, _MOST_BYTES, _STREAMS + 1)
+        if not order:
+            sys.exit(0)
+        if os.fork() == 0:
+            asked.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            if (command := os.fork()) != 0:
+                _tell_end(command, given)
+            for number, stream in enumerate(given[:_STREAMS]):
+                os.dup2(stream, number)
+            for stream in given:
+                os.close(stream)
+            return _become(json.loads(order))
+        for stream in given:
+            os.close(stream)
+
+
+def _tell_end(command: int, given: Sequence[int]) -> NoReturn:
+    for stream in given[:_STREAMS]:
+        os.close(stream)
+    _, status = os.waitpid(command, 0)
+    with socket.socket(fileno=given[_STREAMS]) as tells:
+        tells.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _become(order: dict[str, object]) -> None:
+    """As if Python had been started with these words, there."""
+    folder, environment, words = order["folder"], order["environment"], order["words"]
+    assert isinstance(folder, str)
+    assert isinstance(environment, dict)
+    assert isinstance(words, list)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[0] = folder
+    sys.argv = ["callgate", *words]
+
+
+if __name__ == "__main__":
+    import callgate.cli
+
+    for found in pkgutil.iter_modules(callgate.cli.__path__, "callgate.cli."):
+        if not found.name.endswith("__main__"):
+            import_module(found.name)
+    gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+    sys.exit(callgate.cli.main())
