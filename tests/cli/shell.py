@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,8 @@ def _forks() -> Forks:
 
 def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
     """Run `callgate` with these words in a folder, without a terminal."""
+    if sys.platform != "linux":
+        return _started(command(words), folder, environment(**more), stdin)
     code, out, err = _forks().run(words, folder, environment(**more), stdin, COMMAND_S)
     assert "Traceback" not in err, err
     return Ended(code, out, err)
@@ -114,9 +116,12 @@ def shell(folder: Path, *words: str, stdin: str = "", **more: str) -> Ended:
 def as_any_user(folder: Path, *words: str) -> Ended:
     """The same as somebody whom the rights of files bind: root gives up what frees it from them."""
     before = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [*before, *command(words)], cwd=folder, capture_output=True, text=True, timeout=COMMAND_S, env=environment(), check=False
-    )
+    return _started([*before, *command(words)], folder, environment())
+
+
+def _started(line: list[str], folder: Path, environment: Mapping[str, str], stdin: str = "") -> Ended:
+    """What a command comes to that is started anew."""
+    done = subprocess.run(line, cwd=folder, input=stdin, capture_output=True, text=True, timeout=COMMAND_S, env=environment, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return Ended(done.returncode, done.stdout, done.stderr)
 

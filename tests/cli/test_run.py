@@ -383,7 +383,7 @@ def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> No
         (("run", "x", "--model", "openai"), "names no model"),
         (("run", "x", "--model", "openai:x"), "Set OPENAI_API_KEY"),
         (("run", "x", "--model", "openai-compatible:x"), "has no address"),
-        ((*TASK, "--base-url", "http://[", "--tools", "none.py"), "There is no file none.py"),
+        ((*TASK, "--base-url", "http://x", "--tools", "none.py"), "There is no file none.py"),
         ((*TASK, "--base-url", "http://x", "--workspace", "nowhere"), "no folder nowhere"),
         ((*TASK, "--base-url", "http://x", "--rules", "none.toml"), "none.toml cannot be read"),
         ((*TASK, "--base-url", "http://x", "--record", "/proc/none/j.db"), "cannot be written"),
