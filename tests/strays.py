@@ -9,7 +9,11 @@ from types import FrameType
 
 from callgate._runners import threads
 
-__all__ = ["end_stray_tools"]
+__all__ = ["ToolLeft", "end_stray_tools"]
+
+
+class ToolLeft(BaseException):
+    """Raised in a tool whose test has ended; one that was just leaving is ended behind the tool, and that is no fault."""
 
 
 def end_stray_tools() -> None:
@@ -17,7 +21,7 @@ def end_stray_tools() -> None:
     frames = sys._current_frames()
     for thread in threading.enumerate():
         if thread.ident in frames and _is_in_a_tool(frames[thread.ident]):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(ToolLeft))
 
 
 def _is_in_a_tool(frame: FrameType | None) -> bool:
