@@ -148,7 +148,7 @@ def test_coercion_twice_is_coercion_once(value: Schema) -> None:
 def test_integral_floats_become_integers_only_where_integers_are_asked_for() -> None:
     """JSON Schema takes 5.0 for an integer; a tool that counts with it would not."""
     made = schema_of({"limit": {"type": "integer"}, "ratio": {"type": "number"}, "when": {"type": ["integer", "null"]}})
-    changed, notes = whole_numbers({"limit": 5.0, "ratio": 5.0, "when": None}, made)
+    changed, notes, _ = whole_numbers({"limit": 5.0, "ratio": 5.0, "when": None}, made)
     assert changed == {"limit": 5, "ratio": 5.0, "when": None}
     assert type(changed["limit"]) is int
     assert type(changed["ratio"]) is float

@@ -52,7 +52,7 @@ def bound(subject: Tool) -> BoundTool:
 
 
 def validated(subject: Tool, arguments: dict[str, Any], *, coerce: bool = True) -> ValidatedCall:
-    parsed = ParsedCall(uid="u", raw=RawCall(name="search"), arguments=arguments)
+    parsed = ParsedCall(uid="u", raw=RawCall(name="search", arguments=arguments), arguments=arguments)
     return validate(ResolvedCall(parsed=parsed, tool=bound(subject)), Scope(run="r"), coerce=coerce)
 
 
@@ -235,7 +235,8 @@ ONE_COUNT: dict[str, Any] = {
 )
 def test_every_float_that_means_an_integer_is_found(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """The quick look says the same as the schema asked about every float."""
-    expected, notes = whole_numbers(arguments, bound(Search(schema)).schema)
+    expected, notes, problems = whole_numbers(arguments, bound(Search(schema)).schema)
+    assert problems == []
     call = validated(Search(schema), arguments)
     assert canonical(call.arguments) == canonical(expected)
     assert call.notes == notes

@@ -8,6 +8,7 @@ the tool.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,6 +29,9 @@ __all__ = ["modified", "revalidate", "validate"]
 
 _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
+_MAX_PROBLEMS = 20
+_MAYBE_WHOLE = re.compile(rb"\.0|[0-9]e")
+"""In JSON, whole floats end in `.0` or, where they are large, have an exponent."""
 _LIMITS = Limits()
 
 Arguments = dict[str, object]
@@ -50,7 +54,7 @@ def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall
     arguments = parsed.arguments
     unknown = tool.takes is not None and not arguments.keys() <= tool.takes
     if unknown or parsed.whole_floats or tool.exacting or not tool.schema.is_valid(arguments):
-        arguments, more = _checked(tool, arguments, coerce if tool.coerce is None else tool.coerce)
+        arguments, more = _checked(tool, arguments, coerce if tool.coerce is None else tool.coerce, parsed.raw.arguments)
         notes += more
     return ValidatedCall(uid=parsed.uid, raw=parsed.raw, tool=tool, scope=scope, arguments=arguments, notes=notes)
 
@@ -90,7 +94,7 @@ def modified(call: ValidatedCall, arguments: Arguments, reason: str) -> Validate
     return replace(fresh, notes=(*fresh.notes, note))
 
 
-def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Arguments, Notes]:
+def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object = None) -> tuple[Arguments, Notes]:
     schema = tool.schema
     notes: Notes = ()
     if tool.takes is not None and not arguments.keys() <= tool.takes:
@@ -99,7 +103,9 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
         arguments, more = _coerced(tool, arguments, coerce)
         notes += more
     if coerce and _may_mean_integers(arguments, schema.integers):
-        arguments, more = whole_numbers(arguments, schema)
+        arguments, more, problems = whole_numbers(arguments, schema, source)
+        if problems:
+            raise _invalid(tool, problems[:_MAX_PROBLEMS])
         notes += more
     if tool.own_validator:
         arguments, more = _by_the_tool(tool, arguments)
@@ -126,8 +132,8 @@ def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Argum
 
 def _may_mean_integers(arguments: Arguments, asked: tuple[str, ...] | None) -> bool:
     """Whether a float stands where an integer may be asked for: at these names, or anywhere."""
-    if asked is None:  # in JSON, `.0` is how every whole float is written that is not too large to be looked at
-        return b".0" in plain_bytes(arguments) and _has_whole_float(arguments)
+    if asked is None:
+        return _MAYBE_WHOLE.search(plain_bytes(arguments)) is not None and _has_whole_float(arguments)
     return float in map(type, map(arguments.get, asked))
 
 

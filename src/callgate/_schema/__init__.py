@@ -5,9 +5,10 @@ Knows values and schemas, nothing of tools, calls on their way, or policies. The
 
 from __future__ import annotations
 
-from callgate._schema.coerce import coerced, whole_numbers
+from callgate._schema.coerce import coerced
 from callgate._schema.compile import CompiledSchema, compile_schema
 from callgate._schema.problems import Problem
 from callgate._schema.signature import FunctionSchema, function_schema
+from callgate._schema.wholes import whole_numbers
 
 __all__ = ["CompiledSchema", "FunctionSchema", "Problem", "coerced", "compile_schema", "function_schema", "whole_numbers"]

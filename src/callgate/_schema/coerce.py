@@ -1,8 +1,8 @@
 """Undo what models do to values and what the schema alone can undo without loss.
 
-Numbers, booleans, null, lists and objects written as text become what they say; an integral float in the place of an integer becomes that
-integer. Driven by the errors of a failed validation: a value that the schema takes as it is stays as it is, and so does text wherever
-text is an allowed type. The caller validates again; what does not help is not kept. Pure.
+Numbers, booleans, null, lists and objects written as text become what they say. Driven by the errors of a failed validation: a value
+that the schema takes as it is stays as it is, and so does text wherever text is an allowed type. The caller validates again; what does not
+help is not kept. Pure.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from callgate._json import strict_value
 from callgate._limits import Limits
 from callgate._schema.compile import CompiledSchema
 from callgate._schema.walk import pointer
+from callgate._schema.wholes import exact_integer
 from callgate._schema.words import clear_path
 from callgate.calls import Note
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
-__all__ = ["coerced", "whole_numbers"]
+__all__ = ["coerced"]
 
 _ROUNDS = 4
 """How often text may turn out to hold text that has to be undone in turn."""
 _MAX_NOTES = 50
-_MAX_FLOATS = 1_000
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,19})(?:\.0+)?")
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
 _LIMITS = Limits()
@@ -52,16 +52,16 @@ def coerced(value: dict[str, object], schema: CompiledSchema) -> tuple[dict[str,
         if current is value:
             current = copy.deepcopy(value)
         for place, new in changes.items():
-            old = _replace(current, place, new)
+            _replace(current, place, new)
             if len(notes) < _MAX_NOTES:
-                notes.setdefault(place, _note(place, old, new))
+                notes.setdefault(place, _note(place, new))
     return current, tuple(notes.values())
 
 
-def _note(place: _Place, old: object, new: object) -> Note:
+def _note(place: _Place, new: object) -> Note:
     kind = {bool: "boolean", int: "integer", float: "number", list: "list", dict: "object"}.get(type(new), "null")
-    was = "text that says so" if isinstance(old, str) else "a float"
-    return Note(kind="coerced", path=pointer(list(place)), text=f"{clear_path(list(place))} came as {was} and was taken as {kind}.")
+    text = f"{clear_path(list(place))} came as text that says so and was taken as {kind}."
+    return Note(kind="coerced", path=pointer(list(place)), text=text)
 
 
 def _changes(errors: list[Any]) -> Iterator[tuple[_Place, object]]:
@@ -112,7 +112,7 @@ def _undone(value: object, wanted: frozenset[Any] | None) -> object:
         new = read(value)
         if new is _NOTHING:
             continue
-        if kind in wanted or (kind == "integer" and "number" in wanted):
+        if kind in wanted or (kind == "integer" and "number" in wanted and _INTEGER.fullmatch(value)):
             return new
         if not isinstance(new, (list, dict)) and ("is", type(new), new) in wanted:
             return new
@@ -120,10 +120,12 @@ def _undone(value: object, wanted: frozenset[Any] | None) -> object:
 
 
 def _integer(text: str) -> object:
-    if not _INTEGER.fullmatch(text):
-        return _NOTHING
-    number = int(text.partition(".")[0])
-    return number if -(2**63) <= number < 2**64 else _NOTHING
+    if _INTEGER.fullmatch(text):
+        return int(text.partition(".")[0])
+    from decimal import Decimal
+
+    whole = exact_integer(Decimal(text)) if _NUMBER.fullmatch(text) else None
+    return _NOTHING if whole is None else whole
 
 
 def _number(text: str) -> object:
@@ -165,42 +167,7 @@ _READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-def _replace(root: Any, place: _Place, new: object) -> object:
-    """Put `new` in its place below `root` and return what was there."""
+def _replace(root: Any, place: _Place, new: object) -> None:
     for step in place[:-1]:
         root = root[step]
-    old = root[place[-1]]
     root[place[-1]] = new
-    return old
-
-
-def whole_numbers(value: dict[str, object], schema: CompiledSchema) -> tuple[dict[str, object], tuple[Note, ...]]:
-    """A valid `value` with integers for the integral floats that stand where the schema asks for integers.
-
-    Where that is, the schema itself says: each such float is made fractional in a copy, and the errors name the places.
-    """
-    probe = copy.deepcopy(value)
-    places = list(_make_fractional(probe, ()))
-    if not places or len(places) > _MAX_FLOATS:
-        return value, ()
-    refused = {tuple(e.instance_path) for e in schema.errors(probe) if e is not None and _wants_integer(e)}
-    found = [place for place in places if place in refused]
-    if not found:
-        return value, ()
-    changed = copy.deepcopy(value)
-    for place in found:
-        _replace(changed, place, int(_replace(changed, place, None)))  # type: ignore[call-overload]
-    return changed, tuple(_note(place, 0.0, 0) for place in found[:_MAX_NOTES])
-
-
-def _wants_integer(error: Any) -> bool:
-    return type(error.kind).__name__ == "Type" and "integer" in error.kind.types and "number" not in error.kind.types
-
-
-def _make_fractional(node: Any, place: _Place) -> Iterator[_Place]:
-    for key, item in list(node.items() if isinstance(node, dict) else enumerate(node)):
-        if isinstance(item, (dict, list)):
-            yield from _make_fractional(item, (*place, key))
-        elif isinstance(item, float) and item.is_integer() and abs(item) < 2**51:
-            node[key] = item + 0.5
-            yield (*place, key)

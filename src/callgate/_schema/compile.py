@@ -89,14 +89,21 @@ class CompiledSchema:
 
     def errors(self, value: object) -> list[Any]:
         """The validator's own errors: all of them where that is cheap, the first one where it is not."""
-        size = len(canonical(value))
-        if size <= _EXPLAIN_BYTES and (self._effort.bound(size) <= _EXPLAIN_BUDGET or self._effort.of(value) <= _EXPLAIN_BUDGET):
-            return list(self._validator.iter_errors(value))
+        errors = self.all_errors(value)
+        if errors is not None:
+            return errors
         if self._too_dear(value) or self._validator.is_valid(value):
             return []
         if self._effort.per_value > _EXPLAIN_BUDGET:
             return [None]
         return [_first(self._validator, value)]
+
+    def all_errors(self, value: object) -> list[Any] | None:
+        """All of the validator's own errors; None where that is not cheap."""
+        size = len(canonical(value))
+        if size <= _EXPLAIN_BYTES and (self._effort.bound(size) <= _EXPLAIN_BUDGET or self._effort.of(value) <= _EXPLAIN_BUDGET):
+            return list(self._validator.iter_errors(value))
+        return None
 
 
 def _first(validator: Any, value: object) -> Any:
