@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -185,6 +186,33 @@ async def test_a_policy_that_says_it_never_waits_and_does_has_its_time_like_any_
     async with Engine([paying(ledger)], policies=policies, limits=Limits(policy_timeout_s=0.01)) as engine:
         result = await said(engine, call("pay", to="ann", amount=5))
     assert (result.code, ledger.lines()) == ("policy_failed", [])
+
+
+@pytest.mark.parametrize("by", ["policy", "hook"])
+@pytest.mark.parametrize(
+    ("came", "wanted"), [({"value": 1}, {"value": True}), ({"value": [1.0]}, {"value": [1]}), ({}, {"value": None})], ids=str
+)
+async def test_a_change_that_python_takes_for_none_is_one(by: str, came: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """D18: told, recorded, and what runs. As JSON, true is not 1, and null is something."""
+    parameters = {"type": "object", "properties": {"value": {}}}
+
+    @tool(effect="none", parameters=parameters)
+    async def keep(**given: Any) -> str:
+        """Keeps a value."""
+        return json.dumps(given)
+
+    @before_call("keep", kind="transform")
+    def hook(call: ValidatedCall) -> dict[str, object]:
+        return wanted
+
+    policies = [Always(Modify(arguments=wanted, reason="so it has to be"))] if by == "policy" else []
+    async with Engine([keep], policies=policies, hooks=[hook] if by == "hook" else []) as engine:
+        result = await said(engine, call("keep", **came))
+        [verdict] = bodies(engine, "call.verdict")
+    assert json.loads(str(result.structured)) == wanted
+    assert str(result.structured) == json.dumps(wanted)
+    assert json.dumps(verdict["arguments"]) == json.dumps(wanted)
+    assert "The arguments were changed before the call ran (value)" in result.text
 
 
 async def test_changes_without_end_are_a_deny_after_three_rounds(ledger: Ledger) -> None:

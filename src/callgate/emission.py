@@ -235,7 +235,7 @@ class Emission:
         return None
 
     async def _in_turn(self, slot: _Slot, approved: ApprovedCall) -> None:
-        if slot.call is not None and approved.call.arguments != slot.call.arguments:
+        if slot.call is not None and approved.encoded != canonical(slot.call.arguments):
             slot.footprint = _footprint(approved.call)
             self._changed.append(slot)
         if self._changed:

@@ -160,7 +160,7 @@ def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict) -> All
             raise CallDenied(f"{call.name} was denied: {clean(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
             changed = modified(call, verdict.arguments, verdict.reason)
-            if changed.arguments != call.arguments:
+            if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
                 return changed
             return before if isinstance(before, Ask) else Allow(rule=verdict.rule)
         case _:

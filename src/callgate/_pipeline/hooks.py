@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import decode
+from callgate._json import canonical, decode
 from callgate._pipeline.check import recheck
 from callgate._pipeline.record import clean
 from callgate._pipeline.validate import modified
@@ -69,7 +69,7 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
             raise CallDenied(f"{call.name} was denied: {clean(answer)}", code="hook_denied")
         if hook.kind == "transform" and answer is not None:
             changed = modified(call, answer, f"the hook '{clean(hook.title)}' changed the arguments")
-            if changed.arguments != call.arguments:
+            if canonical(changed.arguments) != encoded:
                 return changed
     return None
 

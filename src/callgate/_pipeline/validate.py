@@ -88,7 +88,7 @@ def modified(call: ValidatedCall, arguments: Arguments, reason: str) -> Validate
         raise CallDenied(
             f"{call.name} was denied: {reason}, and the new arguments are not valid: {error}", code="modification_invalid"
         ) from error
-    before, after = call.arguments, fresh.arguments
+    before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
     note = Note(kind="modified", text=f"The arguments were changed before the call ran ({clean(changed)[:500]}): {clean(reason)}.")
     return replace(fresh, notes=(*fresh.notes, note))
