@@ -222,6 +222,22 @@ async def test_a_result_that_cannot_be_kept_is_not_told_as_a_success(tmp_path: P
     assert ledger.lines() == ["acted"]
 
 
+async def test_a_read_whose_result_cannot_be_kept_has_failed_and_is_in_no_doubt(tmp_path: Path) -> None:
+    """Nothing can have happened, so nothing has to be checked first."""
+    async with Engine(journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+
+        @tool(effect="none")
+        async def look() -> str:
+            """Look while the disk fills up."""
+            engine.journal._commits._fail(OSError("no space left"))  # type: ignore[attr-defined]
+            return "seen"
+
+        engine.register(look)
+        result = await said(engine, call("look"))
+    assert (result.status, result.failure_class, result.code) == ("error", "record_failed", "record_failed")
+    assert "changed nothing" in result.text
+
+
 async def test_the_current_call_of_a_conversation_survives_the_engine(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     async with Engine([pay], journal=SqliteJournal(path)) as engine:

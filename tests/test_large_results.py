@@ -13,6 +13,7 @@ from callgate._json import plain_bytes
 from callgate._pipeline.excerpt import excerpt
 from callgate.builtins import result_tools
 from tests.door import bodies, call, said
+from tests.ledger import Ledger
 
 
 @tool(effect="none")
@@ -243,3 +244,54 @@ async def test_what_a_tool_says_beside_its_data_is_bounded_too() -> None:
     assert result.image_metadata is None
     assert any("image_metadata has" in note.text for note in result.metadata.notes)
     assert result.data == 1
+
+
+class FullDisk:
+    """A store that keeps nothing any more."""
+
+    def put(self, data: bytes) -> str:
+        raise OSError("no space left on device")
+
+    def get(self, digest: str) -> bytes | None:
+        return None
+
+
+@pytest.mark.parametrize("effect", ["none", "once"])
+async def test_a_result_whose_whole_cannot_be_stored_is_a_result_and_says_so(effect: Any, ledger: Ledger) -> None:
+    """R35: a sink that fails never fails the call. What it came to is known, so it is not `unknown`, and the same call is in no doubt."""
+
+    @tool(effect=effect)
+    async def export(lines: int) -> str:
+        """Write so many lines, and show them."""
+        ledger.write("exported")
+        return "\n".join(f"line {n}" for n in range(lines))
+
+    async with Engine([export], blobs=FullDisk()) as engine:
+        first = await said(engine, call("export", lines=60_000))
+        again = await said(engine, call("export", lines=60_000))
+        [recorded, _] = bodies(engine, "call.completed")
+    for result in (first, again):
+        assert (result.status, result.failure_class) == ("ok", None)
+        assert (result.metadata.truncated, result.metadata.blob, result.metadata.bytes) == (True, None, len(str(first.structured)))
+        assert "line 0\n" in result.text
+        assert "line 59999" in result.text
+        assert "could not be stored" in result.text
+        assert "do not repeat it" in result.text
+        assert "digest" not in result.text
+    assert str(recorded["structured"]).splitlines()[54_321] == "line 54321"
+    assert len(ledger.lines()) == 2
+
+
+async def test_a_failure_whose_whole_cannot_be_stored_is_that_failure() -> None:
+    """What the tool said of it, as far as the model can be shown it."""
+
+    @tool(effect="once")
+    async def build() -> dict[str, Any]:
+        """Build."""
+        return {"success": False, "error": "it does not compile", "log": "x" * 100_000}
+
+    async with Engine([build], blobs=FullDisk()) as engine:
+        result = await said(engine, call("build"))
+    assert (result.status, result.failure_class) == ("error", "tool_declared")
+    assert "it does not compile" in result.text
+    assert "could not be stored" in result.text

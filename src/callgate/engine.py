@@ -252,7 +252,7 @@ class Engine:
                 known.result = await self._result(flight, call, key)
                 return await self._endings.answered(flight, known.result)
         except (Exception, SystemExit) as error:
-            return self._endings.ended(flight, error, call.tool.name)
+            return self._endings.ended(flight, error, call.tool.name, harmless=call.tool.effect == "none")
         except asyncio.CancelledError:
             self._endings.cancelled(flight, "the caller was cancelled")
             raise

@@ -65,8 +65,12 @@ class Endings:
             return decode_result(event.body)
         return None
 
-    def ended(self, flight: Flight, error: BaseException, name: str) -> Outcome:
-        """The outcome of a call that a stage refused, or that ran into a fault of ours."""
+    def ended(self, flight: Flight, error: BaseException, name: str, *, harmless: bool = False) -> Outcome:
+        """The outcome of a call that a stage refused, or that ran into a fault of ours.
+
+        Args:
+            harmless: The call has no effect, so that nothing is in doubt whatever became of it.
+        """
         if flight.doubtful and isinstance(error, (ApprovalNeeded, CallFailed)):
             error = told_as_unknown(flight, error if isinstance(error, CallFailed) else CallFailed(f"a human has to decide first: {error}"))
         match error:
@@ -77,7 +81,7 @@ class Endings:
             case CallFailed() if not flight.started:
                 return self._refused(flight, error, name)
             case _:
-                return self._fault(flight, error, name)
+                return self._fault(flight, error, name, harmless=harmless)
 
     def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
         """The outcome of a call whose run cannot be written to: it never came onto the record, and nothing happened."""
@@ -97,7 +101,7 @@ class Endings:
         notes = approved.call.notes if approved else ()
         return self._normaliser.refusal(flight.raw, flight.uid, name, error, notes, approved.rule if approved else "")
 
-    def _fault(self, flight: Flight, error: BaseException, name: str) -> Answered:
+    def _fault(self, flight: Flight, error: BaseException, name: str, *, harmless: bool) -> Answered:
         """Something broke that is not the tool's: the call ends all the same, and one that ran is not told as if it had not."""
         log.error("The call %s of %s ran into a fault", flight.uid, name, exc_info=error)
         code = error.code if isinstance(error, CallgateError) else "internal_error"
@@ -106,6 +110,9 @@ class Endings:
                 flight, CallFailed(f"{name} was not run: {type(error).__name__} in the engine. Tell the operator.", code=code), name
             )
         why = f" ({error})" if isinstance(error, RecordFailed) else ""
+        if harmless:
+            told = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
+            return self._refused(flight, (RecordFailed if why else CallFailed)(told, code=code), name)
         unknown = OutcomeUnknown(
             f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
         )

@@ -31,6 +31,10 @@ _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 _SHOWN = frozenset({"modified", "warning"})
 """Notes that the model reads beside the result; the others are in the metadata."""
+_NOT_KEPT = (
+    "[{size} bytes in all; the middle was left out, and the whole could not be stored, so the rest cannot be read. The call did run: do not"
+    " repeat it if it changes anything. To see the rest, ask for less at a time, and tell the operator.]"
+)
 
 
 class Normaliser:
@@ -74,7 +78,8 @@ class Normaliser:
         if len(raw) <= self._limits.content_bytes:
             content: tuple[Part, ...] = (Text(text=raw.decode()),)
         else:
-            blob, content = self._excerpt(raw, value)
+            blob, how = self._kept(raw, call.uid)
+            content = (Text(text=excerpt(raw, value, self._limits.content_bytes)), Text(text=how))
         if notes:
             content += _shown(notes)
         return ToolResult(
@@ -89,7 +94,7 @@ class Normaliser:
             image_metadata=checked.image_metadata,
             metadata=Metadata(
                 bytes=len(raw),
-                truncated=blob is not None,
+                truncated=len(raw) > self._limits.content_bytes,
                 mime=mime,
                 blob=blob,
                 duration_ms=checked.duration_ms,
@@ -111,11 +116,16 @@ class Normaliser:
             picture, notes = None, (*notes, Note(kind="dropped", text=said))
         return replace(checked, message=message, image_metadata=picture, notes=notes)
 
-    def _excerpt(self, raw: bytes, value: object) -> tuple[str, tuple[Part, ...]]:
-        """The hash of the whole, and what the model sees of it."""
-        blob = self._blobs.put(raw)
-        head_and_tail = Text(text=excerpt(raw, value, self._limits.content_bytes))
-        return blob, (head_and_tail, Text(text=_how_to_read(len(raw), blob)))
+    def _kept(self, whole: bytes, uid: str) -> tuple[str | None, str]:
+        """The hash of the whole, and how the model reads the rest; a store that fails costs the rest, and not what the call came to."""
+        try:
+            blob = self._blobs.put(whole)
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
+            log.error("The whole result of %s could not be stored", uid, exc_info=error)
+            return None, _NOT_KEPT.format(size=len(whole))
+        return blob, _how_to_read(len(whole), blob)
 
     def _failure(self, raw: RawCall, uid: str, name: str, checked: Checked, rule: str, notes: tuple[Note, ...]) -> ToolResult:
         reason = _bounded(checked.error or "the call failed", self._limits.error_bytes // 2)
@@ -125,7 +135,7 @@ class Normaliser:
             told["result"] = data
         structured = data if data is not None else checked.details
         ran = checked.attempts > 0 or checked.joined
-        content, size, blob = self._told(told, structured if ran else None)
+        content, size, truncated, blob = self._told(told, structured if ran else None, uid)
         return ToolResult(
             id=raw.id,
             uid=uid,
@@ -141,7 +151,7 @@ class Normaliser:
             image_metadata=checked.image_metadata,
             metadata=Metadata(
                 bytes=size,
-                truncated=blob is not None,
+                truncated=truncated,
                 mime="application/json",
                 blob=blob,
                 duration_ms=checked.duration_ms,
@@ -154,17 +164,16 @@ class Normaliser:
             ),
         )
 
-    def _told(self, told: dict[str, object], output: object) -> tuple[tuple[Part, ...], int, str | None]:
-        """What the model sees of a failure, the size of the whole, and its hash where the model sees less of what the tool gave."""
+    def _told(self, told: dict[str, object], output: object, uid: str) -> tuple[tuple[Part, ...], int, bool, str | None]:
+        """What the model sees of a failure, the size of the whole, whether it sees less of what the tool gave, and its hash."""
         raw, most = plain_bytes(told), self._limits.error_bytes
         if len(raw) <= most:
-            return (Text(text=raw.decode()),), len(raw), None
+            return (Text(text=raw.decode()),), len(raw), False, None
         if output is None:
-            return (Text(text=excerpt(raw, told, most)),), len(raw), None
+            return (Text(text=excerpt(raw, told, most)),), len(raw), False, None
         whole = plain_bytes(output)
-        blob = self._blobs.put(whole)
-        how = _how_to_read(len(whole), blob)
-        return (Text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), blob
+        blob, how = self._kept(whole, uid)
+        return (Text(text=excerpt(raw, told, most - len(how) - 1)), Text(text=how)), len(whole), True, blob
 
     def _redacted(self, raw: RawCall, uid: str, checked: Checked, build: Callable[[Checked], ToolResult]) -> ToolResult:
         """What `build` makes of `checked`, without secrets.
