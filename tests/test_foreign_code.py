@@ -7,9 +7,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from callgate import Engine, Limits, Tool, tool
+from callgate import Aborted, Ask, Engine, Limits, MemoryJournal, Scope, Tool, after_call, tool
 from callgate.errors import UsageError
-from tests.door import call, kinds, result_of, said
+from callgate.events import Draft
+from callgate.protocols import Verdict
+from callgate.route import Checked, ValidatedCall
+from tests.door import bodies, call, kinds, result_of, said
 
 ERRORS = [ValueError("dark"), SystemExit(3), asyncio.CancelledError(), RecursionError(), StopIteration(3)]
 
@@ -122,3 +125,87 @@ def test_a_validator_that_would_have_to_be_waited_for_is_refused_at_once() -> No
 
     with pytest.raises(UsageError, match="plain def"):
         acting(validate=validate)
+
+
+class Raises:
+    """A policy that raises; the hooks of the same."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("place", "status"), [("policy", "not_started"), ("hook", "unknown"), ("validator", "not_started")])
+async def test_what_ends_the_program_goes_past_the_call_and_leaves_its_end_on_record(error: BaseException, place: str, status: str) -> None:
+    """One end per call, whatever ends it."""
+
+    @after_call("act")
+    def watch(call: ValidatedCall, checked: Checked) -> None:
+        raise error
+
+    subject = acting(effect="once", validate=Failing(error) if place == "validator" else None)
+    hooks, policies = [watch] if place == "hook" else [], [Raises(error)] if place == "policy" else []
+    async with Engine([subject], hooks=hooks, policies=policies) as engine:
+        with pytest.raises(type(error)):
+            await engine.call(call("act"))
+        [ended] = bodies(engine, "call.aborted")
+        assert kinds(engine)[-1] == "call.aborted"
+    assert ended["status"] == status
+    assert type(error).__name__ in str(ended["reason"])
+
+
+async def test_a_call_whose_coroutine_is_thrown_away_has_its_end_and_its_tool_is_told() -> None:
+    """Whoever drives the call by hand may close it: the tool's clean-up runs, and what became of it nobody knows."""
+    told: list[str] = []
+
+    @tool(effect="once")
+    async def act() -> str:
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("over")
+        return "done"
+
+    async with Engine([act]) as engine:
+        running = engine.call(call("act"))
+        running.send(None)
+        running.close()
+        assert kinds(engine) == ["call.received", "call.verdict", "call.started", "call.aborted"]
+        [ended] = bodies(engine, "call.aborted")
+    assert (told, ended["status"]) == (["over"], "unknown")
+
+
+class Full(MemoryJournal):
+    """A journal that takes everything but some kinds."""
+
+    def __init__(self, *kinds: str) -> None:
+        super().__init__()
+        self.kinds = kinds
+
+    def append(self, draft: Draft) -> int:
+        if draft.kind in self.kinds:
+            raise OSError("no space left on device")
+        return super().append(draft)
+
+
+async def test_a_question_that_cannot_be_recorded_is_not_asked() -> None:
+    """The caller hears of it all the same: a call never raises because its end cannot be written."""
+    async with Engine([acting()], policies=[Asking()], journal=Full("call.suspended")) as engine:
+        result = await said(engine, call("act"))
+    assert (result.status, result.failure_class) == ("error", "record_failed")
+
+
+async def test_a_stop_that_cannot_be_recorded_is_a_stop() -> None:
+    async with Engine([acting()], journal=Full("call.aborted")) as engine:
+        engine.control.stop("talk", "enough")
+        outcome = await engine.call(call("act"), Scope(conversation="talk"))
+    assert outcome == Aborted("stopped_by_user", "enough")
+
+
+class Asking:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Ask(question="may it?", rule="ask")

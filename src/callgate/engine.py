@@ -219,6 +219,9 @@ class Engine:
             return validate(resolved, flight.scope, coerce=self._coerce)
         except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, name)
+        except BaseException as error:
+            self._endings.left(flight, error)
+            raise
 
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
@@ -253,8 +256,8 @@ class Engine:
                 return await self._endings.answered(flight, known.result)
         except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, call.tool.name, harmless=call.tool.effect == "none")
-        except asyncio.CancelledError:
-            self._endings.cancelled(flight, "the caller was cancelled")
+        except BaseException as error:
+            self._endings.left(flight, error)
             raise
         finally:
             self._life.ended(flight)

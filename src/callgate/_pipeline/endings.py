@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
+from callgate._pipeline.again import Question
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
@@ -95,6 +96,11 @@ class Endings:
         with suppress(RecordFailed):
             flight.end("call.aborted", Reason(reason=why, status=status))
 
+    def left(self, flight: Flight, error: BaseException) -> None:
+        """What ends more than this call goes past it: a cancel of the caller, an interrupt, a loop that is torn down."""
+        is_cancel = isinstance(error, asyncio.CancelledError)
+        self.cancelled(flight, "the caller was cancelled" if is_cancel else f"the caller was ended by {type(error).__name__}")
+
     def result_of(self, flight: Flight, error: CallFailed, name: str, approved: ApprovedCall | None) -> ToolResult:
         """The result that says why there is no other."""
         error = told_as_unknown(flight, error)
@@ -135,17 +141,27 @@ class Endings:
             self._bus.publish("tool.completed", result)
         return Answered(result)
 
-    def _suspended(self, flight: Flight, question: ApprovalNeeded, name: str) -> Suspended:
+    def _suspended(self, flight: Flight, question: ApprovalNeeded, name: str) -> Suspended | Answered:
         asked = self._approvals.ask(flight.uid, flight.scope.run, question.binding)
+        try:
+            self._asked(flight, asked, question, name)
+        except RecordFailed as unwritable:  # a question that is not on record does not outlive this engine
+            return self._refused(flight, unwritable, name)
+        return Suspended(asked.approval_id, asked.expires_at, question.question, flight.uid)
+
+    @staticmethod
+    def _asked(flight: Flight, asked: Question, question: ApprovalNeeded, name: str) -> None:
         flight.write("call.verdict", Verdict(verdict="ask", tool=name, rule=question.rule, reason=question.question))
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
         flight.end("call.suspended", Reason(reason=question.question, details=details))
-        return Suspended(asked.approval_id, asked.expires_at, question.question, flight.uid)
 
     def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
         reason = clean(str(end))
         log.warning("Tool call aborted: %s", reason)
-        flight.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
+        try:
+            flight.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
+        except RecordFailed as unwritable:  # the message ends all the same
+            log.error("%s", unwritable)
         return Aborted(end.status, reason)
 
     async def _restarts(self, result: ToolResult) -> bool:
