@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from callgate import Allow, Deny, Engine, Limits, Scope, SqliteJournal, Verified, tool
+from callgate import Allow, Deny, Engine, Limits, MemoryJournal, Scope, SqliteJournal, Verified, tool
+from callgate.events import Draft
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
@@ -46,22 +47,23 @@ async def test_a_doubt_that_arises_while_a_call_waits_for_its_slot_keeps_it_from
     assert ledger.lines() == ["ann 1"]
 
 
-async def test_a_fault_after_the_effect_leaves_a_doubt(ledger: Ledger) -> None:
-    class Full:
-        def put(self, data: bytes) -> str:
-            raise OSError("no space left")
+async def test_a_result_that_cannot_be_recorded_leaves_a_doubt(ledger: Ledger) -> None:
+    """The same effect is not dispatched again before somebody has looked, under whatever id it comes."""
 
-        def get(self, digest: str) -> bytes | None:
-            return None
+    class Full(MemoryJournal):
+        def append(self, draft: Draft) -> int:
+            if draft.kind == "call.completed":
+                raise OSError("no space left")
+            return super().append(draft)
 
     @tool
     async def export() -> str:
         """Export much."""
         ledger.write("exported")
-        return "x" * 100_000
+        return "done"
 
-    async with Engine([export], blobs=Full()) as engine:
-        assert [(await said(engine, call("export", id=one))).status for one in "ab"] == ["unknown", "unknown"]
+    async with Engine([export], journal=Full()) as engine:
+        assert [(await said(engine, call("export", id=one))).status for one in "ab"] == ["unknown", "error"]
     assert ledger.lines() == ["exported"]
 
 

@@ -281,10 +281,6 @@ class Engine:
         except CallFailed as error:
             self._check_stop(flight)
             return self._endings.result_of(flight, error, call.tool.name, approved)
-        except Exception:
-            if flight.started:
-                flight.state.now_uncertain(approved)
-            raise
 
     async def _replay(self, flight: Flight, known: Known) -> Outcome:
         """Give the stored result of the same call, or wait for it while it runs; never start a second one."""

@@ -178,13 +178,20 @@ class RunState:
 
     @contextmanager
     def taking_on(self, call: ValidatedCall, key: str, asked_hash: str, flight: Flight) -> Iterator[Known]:
-        """Remember a call while it is under way, and what came of it; one that never started may be handed in again."""
+        """Remember a call while it is under way, and what came of it; one that never started may be handed in again.
+
+        Where something breaks after the tool's code may have been entered, what came of it is in doubt.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         known = Known(tool=call.tool.name, arguments=asked_hash, uid=call.uid, running=future)
         self.known[key] = known
         flight.asked_hash = asked_hash
         try:
             yield known
+        except BaseException:
+            if flight.started:
+                self._now_uncertain(call, flight.encoded, key)
+            raise
         finally:
             known.running = None
             told = known.result is not None and known.result.status == "ok"
@@ -213,10 +220,11 @@ class RunState:
 
     def now_uncertain(self, approved: ApprovedCall) -> None:
         """Nobody knows what came of this call; one without effect leaves no doubt."""
-        if approved.call.tool.effect == "none":
-            return
-        fact = (approved.call.tool.name, arguments_hash(approved.encoded))
-        self.uncertain[fact] = Uncertain(approved.call.uid, approved.key)
+        self._now_uncertain(approved.call, approved.encoded, approved.key)
+
+    def _now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str) -> None:
+        if call.tool.effect != "none":
+            self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(call.uid, key)
 
     def reopen(self, uid: str) -> Doubt | None:
         """Let a call that was left open start again; returns the doubt there was."""

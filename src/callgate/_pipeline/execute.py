@@ -80,11 +80,6 @@ class Executor:
     async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
         """The run of a call with an effect, between two looks at what it writes."""
         touched = approved.call.tool.touched(approved.call.arguments, flight.scope)
-        try:
-            with self._cache.writing(touched):
-                async with kept(self._writes, flight, approved, touched):
-                    return await self._ran(flight, approved)
-        except BaseException:
-            if flight.started:
-                flight.state.now_uncertain(approved)
-            raise
+        with self._cache.writing(touched):
+            async with kept(self._writes, flight, approved, touched):
+                return await self._ran(flight, approved)
