@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import Aborted, Engine, Limits, RawCall, Scope, tool
+from callgate import AbortController, Aborted, Engine, Limits, MemoryJournal, RawCall, Scope, tool
 from callgate._pipeline import plan as planning
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
+from callgate._signals import AbortSignal
 from callgate.errors import UsageError
 from callgate.tools import Touched, resources
-from tests.door import call, kinds, result_of
+from tests.door import bodies, call, kinds, result_of
 
 
 class Trace:
@@ -249,6 +250,35 @@ async def test_a_discarded_message_ends_what_started_early_and_says_so() -> None
         with pytest.raises(UsageError, match="over"):
             emission.add(call("read", name="c"))
     assert "+b" not in trace.events
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("signal", [None, AbortController().signal], ids=["the engine's signal", "the host's"])
+async def test_a_message_that_the_host_drops_ends_on_record_and_the_host_is_warned(early: bool, signal: AbortSignal | None) -> None:
+    """One end per call, also where nobody seals, discards or closes."""
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission(Scope(run="r"), early=early, signal=signal)
+        emission.add(call("act", name="a"))
+        emission.add(call("read", name="b"))
+        with pytest.warns(ResourceWarning, match="A message of 2 calls was neither sealed nor discarded"):
+            del emission
+        await asyncio.sleep(0)
+        ends = [event.call for event in engine.journal.read(run="r") if event.kind == "call.completed"]
+        assert sorted(ends) == ["r/0/0", "r/0/1"]
+        assert [body["failure_class"] for body in bodies(engine, "call.completed")] == ["not_started"] * 2
+        assert len(bodies(engine, "emission.discarded")) == 1
+    assert trace.events == []
+
+
+async def test_a_message_that_is_open_when_the_engine_closes_ends_with_it() -> None:
+    trace, journal = Trace(), MemoryJournal()
+    async with Engine(tools_over(trace), journal=journal) as engine:
+        emission = engine.emission(Scope(run="r"), early=False)
+        emission.add(call("act", name="a"))
+    assert [event.kind for event in journal.read(run="r")] == ["call.received", "call.completed"]
+    with pytest.warns(ResourceWarning, match="neither sealed nor discarded"):
+        del emission
 
 
 async def test_cancelling_the_caller_ends_every_call_of_the_message() -> None:

@@ -9,6 +9,7 @@ beside everything before them start early; they are adopted when the message is 
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol
@@ -32,6 +33,7 @@ EndOnRecord = tuple[str, int, bytes]
 they are neither."""
 
 _FOREVER_S = 1e9
+_FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or discard it where its stream fails."
 _FREE = Footprint(reads_only=True, touched=None)
 
 
@@ -47,6 +49,7 @@ class Route(Protocol):
     def refused(self, flight: Flight, error: CallFailed) -> Outcome: ...
     def note(self, kind: str, uids: list[str], reason: str) -> None: ...
     async def kept(self, position: int) -> None: ...
+    def forgotten(self, flights: list[Flight], why: str) -> None: ...
 
 
 class _Slot(Struct, eq=False):
@@ -99,8 +102,8 @@ class Emission:
         self._route = route
         self._scope = scope
         self._early = early
-        self._kill = AbortController()
-        self._unlink = signal.on_abort(lambda: self._kill.abort(signal.reason or "killed"))
+        kill = self._kill = AbortController()
+        self._unlink = signal.on_abort(lambda: kill.abort(signal.reason or "killed"))
         self._slots: list[_Slot] = []
         self._plan: Plan | None = None
         """Made for the second call: the first waits for none."""
@@ -179,6 +182,14 @@ class Emission:
         self._kill.abort(reason)
         self._unlink()
         self._end_rest(reason, [slot for slot in self._slots if not slot.entered])
+
+    def __del__(self) -> None:
+        if getattr(self, "_over", True) or not self._slots:
+            return
+        self._unlink()
+        self._route.forgotten([slot.flight for slot in self._slots], "its message was dropped by the host")
+        what = f"A message of {len(self._slots)} calls was neither sealed nor discarded; {_FORGOTTEN}"
+        warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
     def _check_open(self) -> None:
         if self._over:

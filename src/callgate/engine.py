@@ -361,6 +361,20 @@ class Engine:
         self._receive(flight)
         return self._endings.ended(flight, error, flight.raw.name)
 
+    def forgotten(self, flights: list[Flight], why: str) -> None:
+        """End the calls of a message that nobody has any more, as soon as the event loop comes round. From any thread."""
+        if self._life.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and nothing can be written any more
+                self._life.loop.call_soon_threadsafe(self._forget, flights, why)
+
+    def _forget(self, flights: list[Flight], why: str) -> None:
+        if self._life.closed:
+            return
+        for flight in flights:
+            if not flight.ended:
+                self.not_started(flight, why)
+        self.note("emission.discarded", [flight.uid for flight in flights], why)
+
     def _receive(self, flight: Flight) -> None:
         """Have a call on record before its end; where that fails, the end meets the same fault and says so."""
         if not flight.on_record:
