@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -329,6 +330,43 @@ async def test_a_plain_function_calls_other_tools_from_its_thread() -> None:
 
     async with Engine([inner, outer]) as engine:
         assert (await said(engine, call("outer"))).text == "42"
+
+
+@pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
+async def test_what_a_tool_left_behind_calls_no_tools_once_its_call_is_over(in_thread: bool) -> None:
+    """A call is part of the one that made it; of one that has its end, nothing can be a part any more."""
+    over = asyncio.Event()
+    strays: list[Any] = []
+    ran: list[int] = []
+
+    @tool(effect="none")
+    async def inner() -> str:
+        """Inner."""
+        ran.append(1)
+        return "done"
+
+    async def later(ctx: ToolContext) -> object:
+        await over.wait()
+        return await (asyncio.to_thread(ctx.call_sync, "inner", {}) if in_thread else ctx.call("inner", {}))
+
+    async def plain(ctx: ToolContext) -> str:
+        """Leave a task behind."""
+        strays.append(asyncio.ensure_future(later(ctx)))
+        return "begun"
+
+    def threaded(ctx: ToolContext) -> str:
+        """Leave a task behind."""
+        assert ctx.loop is not None
+        strays.append(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(later(ctx), ctx.loop), loop=ctx.loop))
+        return "begun"
+
+    async with Engine([inner, tool(name="outer")(threaded if in_thread else plain)]) as engine:
+        assert (await said(engine, call("outer"))).status == "ok"
+        over.set()
+        with pytest.raises(RuntimeError, match=r"inner was not called: the call .* is over.* Let outer wait"):
+            await strays[0]
+        assert kinds(engine).count("call.received") == 1
+    assert ran == []
 
 
 async def test_a_parent_holds_no_slot_while_it_waits_for_its_child() -> None:

@@ -62,6 +62,7 @@ class Executor:
                 flight.tick = self._desk.take_dangerous(approved.call)
             ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))
         finally:
+            flight.nest = None
             if flight.held is not None:
                 flight.give()
         if ran.execution.status != "returned":

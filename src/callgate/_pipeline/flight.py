@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._pipeline.again import Doubt, RunState
-from callgate._pipeline.record import Allowed, AttemptFailed, Reason, ReceivedCall, Started, Writer, arguments_hash, conversation_run
+from callgate._pipeline.record import Allowed, AttemptFailed, Reason, ReceivedCall, Started, Writer, arguments_hash, clean, conversation_run
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
@@ -71,7 +71,7 @@ class Flight(Struct, kw_only=True, eq=False):
     _made: Counter[tuple[str, str]] | None = None
     """How often the present attempt has made each call of another tool."""
     nest: Nest | None = None
-    """Takes calls of other tools that this one's tool makes."""
+    """Takes calls of other tools that this one's tool makes; None once its code has ended or was left behind."""
 
     # The record of the call
 
@@ -151,8 +151,16 @@ class Flight(Struct, kw_only=True, eq=False):
             self.writer.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=text, stream=stream))
 
     async def nested(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """A tool's call of another tool."""
-        assert self.nest is not None
+        """A tool's call of another tool.
+
+        Raises:
+            RuntimeError: Its own call is over.
+        """
+        if self.nest is None:
+            raise RuntimeError(
+                f"{name} was not called: the call {self.uid} that would have made it is over, so it could be part of nothing."
+                f" Let {clean(self.raw.name)} wait for what it begins before it returns."
+            )
         return await self.nest(self, name, arguments)
 
     def made_before(self, name: str, arguments: Mapping[str, object]) -> int:

@@ -93,7 +93,8 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         """Call another tool by the same route, as part of this call: same scope, deadline and principal, recorded as its child.
 
         Raises:
-            RuntimeError: Where the tool runs in a process of its own; nested calls need the engine.
+            RuntimeError: Where the tool runs in a process of its own; nested calls need the engine. Where this call is over, and a task
+                or thread that its tool left behind goes on.
         """
         if self.nested is None:
             raise RuntimeError(f"{self.tool} runs in its own process and cannot call other tools; run it inline or in a thread")
