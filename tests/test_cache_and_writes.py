@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from callgate import Engine, Tool, ToolContext, tool
+from callgate import AbortController, Answered, Engine, Limits, Tool, ToolContext, tool
 from tests.counting import Count, counting
-from tests.door import call, said
-from tests.patience import until
+from tests.door import call, kinds, said
+from tests.patience import PATIENCE_S, until
 
 
 class Files:
@@ -131,3 +133,47 @@ async def test_what_is_being_written_is_neither_kept_nor_shared() -> None:
         await said(engine, call("read", path="a"))
         assert (await said(engine, call("edit", path="a"))).structured == ["old", "new"]
         assert (await said(engine, call("read", path="a"))).metadata.cached is None
+
+
+@pytest.mark.parametrize("how", ["thread", "coroutine"])
+@pytest.mark.parametrize("ended_by", ["kill", "cancel"])
+async def test_what_code_left_behind_may_still_write_is_not_kept_until_it_ends(how: str, ended_by: str) -> None:
+    """A call ends at its deadline or its kill; its code, where it cannot be stopped, writes when it pleases."""
+    box, begun, go = {"value": 1}, threading.Event(), threading.Event()
+
+    def put() -> str:
+        """Put."""
+        begun.set()
+        go.wait(PATIENCE_S)
+        box["value"] += 1
+        return "put"
+
+    async def put_and_stay() -> str:
+        """Put, and take no notice of being told to stop."""
+        begun.set()
+        while not go.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        box["value"] += 1
+        return "put"
+
+    @tool(effect="none", cacheable=True, cache_scope="session", reads="box:")
+    async def look() -> int:
+        """Look."""
+        return box["value"]
+
+    writer = tool(name="put", effect="idempotent", writes="box:")(put if how == "thread" else put_and_stay)
+    controller = AbortController()
+    async with Engine([look, writer], limits=Limits(grace_s=0.01)) as engine:
+        await said(engine, call("look"))
+        writing = asyncio.create_task(engine.call(call("put"), signal=controller.signal))
+        await until(begun.is_set)
+        controller.abort("enough") if ended_by == "kill" else writing.cancel()
+        with suppress(asyncio.CancelledError):
+            assert isinstance(await writing, Answered)
+        before = [await said(engine, call("look")) for _ in range(2)]
+        go.set()
+        await until(lambda: "call.late" in kinds(engine))
+        after = [await said(engine, call("look")) for _ in range(2)]
+    assert [(one.structured, one.metadata.cached) for one in before] == [(1, None), (1, None)]
+    assert [(one.structured, one.metadata.cached) for one in after] == [(2, None), (2, "session")]

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -89,7 +89,7 @@ class Cache:
         self._flights: dict[str, _Shared] = {}
         self._waiting: dict[Flight, _Shared] = {}
         self._writing: list[frozenset[str]] = []
-        """What the calls write that are under way."""
+        """What the calls write that are under way, or that left code behind."""
 
     async def answer(self, flight: Flight, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]]) -> Checked:
         """The call's checked result: cached, shared with an identical call in flight, or fresh from `execute`.
@@ -190,22 +190,21 @@ class Cache:
         except Exception as error:
             log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
-    @contextmanager
-    def writing(self, touched: Touched | None) -> Iterator[None]:
-        """Forget what was read from resources that a call writes, before and after it; while it runs, nothing of them is kept or shared.
+    def begin_writing(self, touched: Touched | None) -> frozenset[str]:
+        """Forget what was read from resources that a call writes from now on, and return these, for `end_writing`.
 
-        A call that does not say what it touches may write anything. Who waits already for a run that reads what is now written may have
-        its result; whoever comes now may not.
+        Until then nothing of them is kept or shared. A call that does not say what it touches may write anything. Who waits already for a
+        run that reads what is now written may have its result; whoever comes now may not.
         """
         writes = ANYTHING if touched is None else touched.writes
-        if not writes:
-            yield
-            return
-        self._forget(writes)
-        self._writing.append(writes)
-        try:
-            yield
-        finally:
+        if writes:
+            self._forget(writes)
+            self._writing.append(writes)
+        return writes
+
+    def end_writing(self, writes: frozenset[str]) -> None:
+        """The call writes no more: what was read meanwhile is forgotten, too."""
+        if writes:
             self._writing.remove(writes)
             self._forget(writes)
 
@@ -228,6 +227,7 @@ class Cache:
         self._memory.close()
         if self._persistent is not None:
             self._persistent.close()
+            self._trusted = False  # code that was left behind may still end, and have something forgotten
 
 
 def _reads(approved: ApprovedCall) -> frozenset[str]:

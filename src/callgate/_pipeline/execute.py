@@ -36,6 +36,9 @@ class Executor:
         self._timeout_s = timeout_s
         self._grace_s = ground.limits.grace_s
         self._writes = writes
+        self._left: dict[str, frozenset[str]] = {}
+        """What may still be written by code that was left behind, by the uid of its call."""
+        runners.behind.on_gone = self._gone
 
     async def cached(self, flight: Flight, approved: ApprovedCall) -> Checked:
         """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
@@ -81,6 +84,16 @@ class Executor:
     async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
         """The run of a call with an effect, between two looks at what it writes."""
         touched = approved.call.tool.touched(approved.call.arguments, flight.scope)
-        with self._cache.writing(touched):
+        writes = self._cache.begin_writing(touched)
+        try:
             async with kept(self._writes, flight, approved, touched):
                 return await self._ran(flight, approved)
+        finally:
+            if flight.uid in self._runners.behind:
+                self._left[flight.uid] = writes
+            else:
+                self._cache.end_writing(writes)
+
+    def _gone(self, uid: str) -> None:
+        if uid in self._left:
+            self._cache.end_writing(self._left.pop(uid))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from callgate._clock import Clock
 from callgate._limits import Limits
 from callgate._runners.inline import InlineRunner
-from callgate._runners.strays import OnLate
+from callgate._runners.strays import Behind, OnLate
 from callgate.errors import UsageError
 from callgate.protocols import DistantRunner, InstantRunner, Runner, Start
 from callgate.tools.base import RunnerName, Tool
@@ -51,6 +51,8 @@ class Runners:
         self._clock = clock
         self._process_limits = process_limits
         self._on_late = on_late
+        self.behind = Behind()
+        """The calls whose code still runs in this process although they have ended."""
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
         self._own = dict(own or {})
         self._starts: dict[RunnerName, Start] = {}
@@ -86,11 +88,11 @@ class Runners:
     def _make(self, name: RunnerName) -> InlineRunner | ThreadRunner | ProcessRunner:
         match name:
             case "inline":
-                return InlineRunner(self._on_late)
+                return InlineRunner(self._on_late, self.behind)
             case "thread":
                 from callgate._runners.threads import ThreadRunner
 
-                return ThreadRunner(self._limits, self._on_late)
+                return ThreadRunner(self._limits, self._on_late, self.behind)
             case "process":
                 from callgate._runners.process import ProcessRunner
 

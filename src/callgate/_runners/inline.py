@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from callgate._json import decode
 from callgate._runners.alarms import Alarms
 from callgate._runners.failure import awaited, failed, not_started, overdue
-from callgate._runners.strays import OnLate, Strays
+from callgate._runners.strays import Behind, OnLate, Strays
 from callgate.protocols import Execution, RunRequest
 
 __all__ = ["Drive", "InlineRunner", "drive"]
@@ -34,8 +34,8 @@ Coro = Coroutine[Any, Any, object]
 class InlineRunner:
     """Runs a tool in the task that asks for it. A sync tool is run too, and holds up the event loop for as long as it takes."""
 
-    def __init__(self, on_late: OnLate | None = None) -> None:
-        self._strays = Strays(on_late)
+    def __init__(self, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
+        self._strays = Strays(on_late, behind)
         self._alarms = Alarms()
         self._closed = False
 

@@ -15,7 +15,7 @@ from typing import Any
 from callgate._runners.failure import failed
 from callgate.protocols import Execution
 
-__all__ = ["OnLate", "Strays"]
+__all__ = ["Behind", "OnLate", "Strays"]
 
 OnLate = Callable[[str, Execution], None]
 """Takes the uid of a call that has ended and what its tool answered after that."""
@@ -23,12 +23,35 @@ OnLate = Callable[[str, Execution], None]
 _CLOSE_S = 0.2
 
 
+class Behind:
+    """Whose code still runs although their call has ended: the calls of one engine, by uid."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self.on_gone: Callable[[str], None] | None = None
+        """Told when the last of a call's code has ended."""
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._counts
+
+    def left(self, uid: str) -> None:
+        self._counts[uid] = self._counts.get(uid, 0) + 1
+
+    def gone(self, uid: str) -> None:
+        self._counts[uid] -= 1
+        if not self._counts[uid]:
+            del self._counts[uid]
+            if self.on_gone is not None:
+                self.on_gone(uid)
+
+
 class Strays:
     """The abandoned coroutines of one runner."""
 
-    def __init__(self, on_late: OnLate | None = None) -> None:
+    def __init__(self, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
         self._tasks: set[asyncio.Task[object]] = set()
         self._on_late = on_late
+        self.behind = behind or Behind()
         self.late = 0
 
     def __len__(self) -> int:
@@ -38,10 +61,12 @@ class Strays:
         """Go on with `coro`, which waits for `waiting`, in a task of its own."""
         task = asyncio.get_running_loop().create_task(_resume(coro, waiting), name=f"abandoned {uid}", context=context)
         self._tasks.add(task)
+        self.behind.left(uid)
         task.add_done_callback(partial(self._done, uid))
 
     def _done(self, uid: str, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
+        self.behind.gone(uid)
         if task.cancelled():
             return
         error = task.exception()

@@ -22,7 +22,7 @@ from callgate._runners.alarms import Alarms
 from callgate._runners.failure import failed, not_started
 from callgate._runners.inline import drive
 from callgate._runners.relay import Relay
-from callgate._runners.strays import OnLate, Strays
+from callgate._runners.strays import Behind, OnLate, Strays
 from callgate._runners.waiting import Wait
 from callgate.protocols import Execution, RunRequest
 
@@ -34,10 +34,10 @@ _IDLE_S = 30.0
 class ThreadRunner:
     """Runs a tool in a thread of a bounded pool. An awaitable that the tool returns is awaited on the event loop."""
 
-    def __init__(self, limits: Limits, on_late: OnLate | None = None) -> None:
+    def __init__(self, limits: Limits, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
         self._pool = _Pool(limits.parallel_threads)
         self._limit = limits.abandoned_threads
-        self._strays = Strays(on_late)
+        self._strays = Strays(on_late, behind)
         self._alarms = Alarms()
 
     @property
@@ -96,7 +96,10 @@ class ThreadRunner:
             self._pool.withdrawn()
             ended = job.wait.overdue()
             return not_started(f"no thread was free in time: {ended.error}")
-        return job.wait.overdue(abandoned=self._pool.abandon(job), partial=job.relay.text())
+        abandoned = self._pool.abandon(job)
+        if abandoned:
+            self._strays.behind.left(job.request.context.uid)
+        return job.wait.overdue(abandoned=abandoned, partial=job.relay.text())
 
     async def close(self) -> None:
         """End the threads that wait for work; those inside a tool are not waited for."""
@@ -148,6 +151,8 @@ class _Job:
     def _finish(self, answer: Execution | Awaitable[object]) -> None:
         self.relay.flush()
         self._pool.finished(self)
+        if self.abandoned:
+            self._strays.behind.gone(self.request.context.uid)
         if isinstance(answer, Execution) and answer.status != "returned":
             answer = replace(answer, partial=self.relay.text())
         if not self.wait.finish(answer):
