@@ -21,30 +21,28 @@ stores: list[Callable[[Path], CacheStore]] = [lambda path: MemoryCache(), lambda
 def test_every_store_keeps_expires_and_drops(make: Callable[[Path], CacheStore], tmp_path: Path) -> None:
     """The contract of `CacheStore`."""
     store = make(tmp_path)
-    store.put("k", b"v", group="g", expires_ns=100, reads=frozenset({"file:a/b"}))
+    store.put("k", b"v", expires_ns=100, reads=frozenset({"file:a/b"}))
     assert store.get("k", 99) == b"v"
     assert store.get("k", 100) is None
     assert store.get("absent", 0) is None
-    store.put("k", b"1", group="g", expires_ns=None, reads=frozenset({"file:a/b"}))
-    store.put("k", b"2", group="g", expires_ns=None, reads=frozenset({"file:a/b"}))
+    store.put("k", b"1", expires_ns=None, reads=frozenset({"file:a/b"}))
+    store.put("k", b"2", expires_ns=None, reads=frozenset({"file:a/b"}))
     assert store.get("k", 0) == b"2"
     assert store.drop_written(frozenset({"file:c"})) == 0
     assert store.drop_written(frozenset({"file:a"})) == 1
     assert store.get("k", 0) is None
-    store.put("k", b"3", group="g", expires_ns=None, reads=frozenset())
-    store.drop_group("other")
+    store.put("k", b"3", expires_ns=None, reads=frozenset())
+    assert store.drop_written(frozenset({""})) == 0
     assert store.get("k", 0) == b"3"
-    store.drop_group("g")
-    assert store.get("k", 0) is None
     store.close()
 
 
 def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
     store = MemoryCache(most_bytes=10)
     for key in "abc":
-        store.put(key, b"xxxx", group="", expires_ns=None, reads=frozenset())
+        store.put(key, b"xxxx", expires_ns=None, reads=frozenset())
     assert [store.get(key, 0) is not None for key in "abc"] == [False, True, True]
-    store.put("large", b"x" * 11, group="", expires_ns=None, reads=frozenset())
+    store.put("large", b"x" * 11, expires_ns=None, reads=frozenset())
     assert store.get("large", 0) is None
 
 

@@ -319,15 +319,13 @@ class CacheStore(Protocol):
         """The value, unless it has expired."""
         ...
 
-    def put(self, key: str, value: bytes, *, group: str, expires_ns: int | None, reads: frozenset[str]) -> None:
-        """Keep a value. `group` is what `drop_group` ends; `reads` are the resource keys it was made from."""
+    def put(self, key: str, value: bytes, *, expires_ns: int | None, reads: frozenset[str]) -> None:
+        """Keep a value. `reads` are the resource keys it was made from."""
         ...
 
     def drop_written(self, writes: frozenset[str]) -> int:
         """Forget every value that was made from what is now being written; returns how many."""
         ...
-
-    def drop_group(self, group: str) -> None: ...
 
     def close(self) -> None: ...
 

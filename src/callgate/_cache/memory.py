@@ -13,7 +13,6 @@ __all__ = ["MemoryCache"]
 
 class _Entry(Struct, frozen=True):
     value: bytes
-    group: str
     expires_ns: int | None
     reads: frozenset[str]
 
@@ -36,12 +35,12 @@ class MemoryCache:
         self._entries.move_to_end(key)
         return entry.value
 
-    def put(self, key: str, value: bytes, *, group: str, expires_ns: int | None, reads: frozenset[str]) -> None:
+    def put(self, key: str, value: bytes, *, expires_ns: int | None, reads: frozenset[str]) -> None:
         if len(value) > self._most_bytes:
             return
         if key in self._entries:
             self._drop(key)
-        self._entries[key] = _Entry(value, group, expires_ns, reads)
+        self._entries[key] = _Entry(value, expires_ns, reads)
         self._bytes += len(value)
         while self._bytes > self._most_bytes:
             self._drop(next(iter(self._entries)))
@@ -51,10 +50,6 @@ class MemoryCache:
         for key in stale:
             self._drop(key)
         return len(stale)
-
-    def drop_group(self, group: str) -> None:
-        for key in [key for key, entry in self._entries.items() if entry.group == group]:
-            self._drop(key)
 
     def close(self) -> None:
         self._entries.clear()

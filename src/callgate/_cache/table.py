@@ -14,7 +14,6 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS results (
     key     TEXT PRIMARY KEY,
     value   BLOB    NOT NULL,
-    grp     TEXT    NOT NULL,
     expires INTEGER,
     reads   TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -38,6 +37,8 @@ class TableCache:
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
             self._connection.execute(f"PRAGMA {pragma}")
         self._connection.execute(_SCHEMA)
+        if any(column[1] == "grp" for column in self._connection.execute("PRAGMA table_info(results)")):  # made before 0.1
+            self._connection.execute("ALTER TABLE results DROP COLUMN grp")
 
     def get(self, key: str, now_ns: int) -> bytes | None:
         row = self._connection.execute("SELECT value, expires FROM results WHERE key = ?", (key,)).fetchone()
@@ -48,18 +49,15 @@ class TableCache:
             return None
         return bytes(row[0])
 
-    def put(self, key: str, value: bytes, *, group: str, expires_ns: int | None, reads: frozenset[str]) -> None:
-        row = (key, value, group, expires_ns, msgspec.json.encode(sorted(reads)).decode())
-        self._connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", row)
+    def put(self, key: str, value: bytes, *, expires_ns: int | None, reads: frozenset[str]) -> None:
+        row = (key, value, expires_ns, msgspec.json.encode(sorted(reads)).decode())
+        self._connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", row)
 
     def drop_written(self, writes: frozenset[str]) -> int:
         rows = list(self._connection.execute("SELECT key, reads FROM results WHERE reads <> '[]'"))
         stale = [key for key, reads in rows if any(meet(w, r) for w in writes for r in msgspec.json.decode(reads))]
         self._connection.executemany("DELETE FROM results WHERE key = ?", [(key,) for key in stale])
         return len(stale)
-
-    def drop_group(self, group: str) -> None:
-        self._connection.execute("DELETE FROM results WHERE grp = ?", (group,))
 
     def close(self) -> None:
         self._connection.close()

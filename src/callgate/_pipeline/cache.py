@@ -182,11 +182,10 @@ class Cache:
     def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, value: bytes, reads: frozenset[str]) -> None:
         tool = approved.call.tool
         expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
-        group = _tick(approved) if tool.cache_scope == "tick" else tool.cache_scope or ""
         try:
             if self._redactor is not None:
                 value = self._redactor.redact(value)
-            store.put(key, value, group=group, expires_ns=expires, reads=reads)
+            store.put(key, value, expires_ns=expires, reads=reads)
         except Exception as error:
             log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
