@@ -36,6 +36,7 @@ from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.life import Life
+from callgate._pipeline.options import check_flags, check_limits, check_parts, check_run, check_seconds, hooks_of, policies_of, runners_of
 from callgate._pipeline.parse import parse
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.record import Reason, clean
@@ -116,14 +117,21 @@ class Engine:
         clock: Clock | None = None,
         run: str = "",
     ) -> None:
+        check_limits(limits)
+        check_flags(coerce=coerce, repair=repair)
+        check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
+        check_parts(undo=undo, memory=memory, restart=restart)
+        check_run(run)
+        if timeout_s is not None:
+            check_seconds("Engine(timeout_s=...)", timeout_s)
         self.tools = ToolRegistry()
         self.conversations = Conversations()
         self.control = Control(on_kill=self.conversations.drain)
         self.bus = Bus()
         self.limits = limits
-        self.clock: Clock = clock or SystemClock()
-        self.journal: Journal = journal or MemoryJournal(self.clock)
-        self.blobs: BlobStore = blobs or MemoryBlobs(max_bytes=_BLOB_BYTES)
+        self.clock: Clock = SystemClock() if clock is None else clock
+        self.journal: Journal = MemoryJournal(self.clock) if journal is None else journal
+        self.blobs: BlobStore = MemoryBlobs(max_bytes=_BLOB_BYTES) if blobs is None else blobs
         self.restart = restart
         self.redactor = redactor
         self.run = run or f"engine-{self.clock.new_id()}"
@@ -142,10 +150,10 @@ class Engine:
             limits=limits,
             redactor=redactor,
         )
-        self._desk = Desk(self._ground, policies, hooks, route=self)
+        self._desk = Desk(self._ground, policies_of(policies), hooks_of(hooks), route=self)
         self._endings = Endings(self._ground, restart)
         self._normaliser = self._ground.normaliser
-        self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners)
+        self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
         self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
         self._executor = Executor(self._ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
         self._life = Life(lambda: self.journal.watch(self._holding), self._endings.cancelled, self._let_go, limits.grace_s)

@@ -7,6 +7,7 @@ order of priority, the smallest first, then in the order they were given. Knows 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from callgate.calls import Category, Effect
+from callgate.errors import UsageError
 from callgate.tools import BoundTool
 
 __all__ = ["Hook", "after_call", "before_call"]
@@ -41,6 +43,21 @@ class Hook(Struct, frozen=True, kw_only=True):
     """None: the engine's limit. A plain function cannot be interrupted; keep it short."""
     name: str = ""
 
+    def __post_init__(self) -> None:
+        if not callable(self.run):
+            raise UsageError(f"A hook was given {self.run!r:.80}, which is no function. Decorate one with @before_call() or @after_call().")
+        for name, value, allowed in (("phase", self.phase, ("before", "after")), ("kind", self.kind, ("observe", "transform", "reject"))):
+            if value not in allowed:
+                raise self._refused(name, value, f"one of {', '.join(map(repr, allowed))}")
+        if not isinstance(self.priority, int):
+            raise self._refused("priority", self.priority, "a whole number")
+        seconds = self.timeout_s
+        if seconds is not None and not (isinstance(seconds, (int, float)) and 0 < seconds < math.inf):
+            raise self._refused("timeout_s", seconds, "a finite number of seconds above 0, or None")
+
+    def _refused(self, name: str, value: object, wanted: str) -> UsageError:
+        return UsageError(f"The hook '{self.title}' has {name}={value!r:.80}; it must be {wanted}.")
+
     @property
     def title(self) -> str:
         return self.name or getattr(self.run, "__qualname__", "hook")
@@ -57,10 +74,26 @@ Decorator = Callable[[Callable[..., Any]], Hook]
 
 
 def before_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeout_s: float | None = None) -> Decorator:
-    """Make the decorated function a hook before the calls of these tools (patterns; none given: all)."""
+    """Make the decorated function a hook before the calls of these tools (patterns; none given: all).
+
+    Raises:
+        UsageError: A pattern is no text, which it is not where the brackets were forgotten.
+    """
+    _check_patterns("before_call", tools)
     return lambda run: Hook(run=run, phase="before", kind=kind, tools=tools or ("*",), priority=priority, timeout_s=timeout_s)
 
 
 def after_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeout_s: float | None = None) -> Decorator:
-    """Make the decorated function a hook after the calls of these tools (patterns; none given: all)."""
+    """Make the decorated function a hook after the calls of these tools (patterns; none given: all).
+
+    Raises:
+        UsageError: As `before_call`.
+    """
+    _check_patterns("after_call", tools)
     return lambda run: Hook(run=run, phase="after", kind=kind, tools=tools or ("*",), priority=priority, timeout_s=timeout_s)
+
+
+def _check_patterns(decorator: str, tools: tuple[object, ...]) -> None:
+    for one in tools:
+        if not isinstance(one, str):
+            raise UsageError(f"@{decorator} was given {one!r:.80} for a tool's name. Write @{decorator}() for all tools, or their names.")

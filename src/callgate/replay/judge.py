@@ -18,6 +18,7 @@ from callgate._pipeline.again import Question
 from callgate._pipeline.desk import judges
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import HookChain
+from callgate._pipeline.options import check_limits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
@@ -98,8 +99,9 @@ async def judge_again(
         coerce: As of the engine that the run was made on.
 
     Raises:
-        UsageError: A tool that the run called is not among `tools`.
+        UsageError: A tool that the run called is not among `tools`, or `limits` are none.
     """
+    check_limits(limits or Limits())
     registry = tools_of(replay, tools)
     bench = _Bench(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
     compared: list[Compared] = []

@@ -1,0 +1,141 @@
+"""What an engine is made of: what could not work is refused when it is made, in one sentence, and not in the middle of a call."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callgate import Engine, Limits, MemoryJournal, RetryPolicy, after_call, before_call, tool
+from callgate.errors import UsageError
+from tests.door import call, said
+
+
+class Policy:
+    async def decide(self, call: object) -> None:
+        return None
+
+
+def plain(*_: object) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"attempts": 0}, "attempts=0"),
+        ({"attempts": -1}, "attempts=-1"),
+        ({"attempts": 2.0}, "attempts=2.0"),
+        ({"attempts": True}, "attempts=True"),
+        ({"base_s": -1}, "base_s=-1"),
+        ({"base_s": math.nan}, "base_s=nan"),
+        ({"max_s": math.inf}, "max_s=inf"),
+        ({"max_s": "10"}, "max_s='10'"),
+        ({"multiplier": 0}, "multiplier=0"),
+        ({"multiplier": math.nan}, "multiplier=nan"),
+        ({"jitter": "no"}, "jitter='no'"),
+    ],
+    ids=str,
+)
+def test_a_retry_policy_that_makes_no_sense_is_refused(setting: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=rf"^RetryPolicy\({said}\): it must be "):
+        RetryPolicy(**setting)
+
+
+@given(st.integers(1, 10**6), st.floats(1, 1e300), st.floats(0, 1, exclude_max=True))
+def test_no_wait_is_longer_than_its_bound_however_often_it_failed(failures: int, multiplier: float, chance: float) -> None:
+    """Every wait has a bound; numbers that no float holds are no exception."""
+    assert 0 <= RetryPolicy(multiplier=multiplier).delay_s(failures, chance) <= 10.0
+
+
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Limits)])
+@pytest.mark.parametrize("value", [-1, "5", math.nan, True, 1.5j], ids=repr)
+async def test_a_limit_that_limits_nothing_is_refused_by_its_name(name: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=rf"^Limits\.{name} is .*; it must be a"):
+        Engine(limits=Limits(**{name: value}))
+
+
+def test_limits_of_another_kind_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"limits is of type dict\. Give callgate\.Limits"):
+        Engine(limits={"parallel_calls": 1})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeout_s": 0}, r"timeout_s=\.\.\.\) is 0; it must be a finite number of seconds above 0"),
+        ({"timeout_s": math.inf}, "is inf; it must be a finite number"),
+        ({"timeout_s": "5"}, "is '5'; it must be a finite number"),
+        ({"coerce": "no"}, r"Engine\(coerce='no'\): it must be True or False"),
+        ({"repair": 1}, r"Engine\(repair=1\): it must be True or False"),
+        ({"policies": Policy()}, "policies=.* was given a .*Policy; it must be a list"),
+        ({"policies": [Policy]}, r"was given the class Policy; it must be an instance. Write Policy\(\.\.\.\)"),
+        ({"policies": [plain]}, "was given a function, which has no method decide"),
+        ({"policies": "allow"}, "was given a str; it must be a list"),
+        ({"hooks": plain}, "hooks=.* was given a function; it must be a list"),
+        ({"hooks": [plain]}, "was given a function. Decorate the function with @before_call"),
+        ({"journal": "journal.db"}, r"journal=\.\.\.\) was given a str, which has no method append"),
+        ({"journal": MemoryJournal}, "was given the class MemoryJournal"),
+        ({"blobs": {}}, r"blobs=\.\.\.\) was given a dict, which has no method put"),
+        ({"persistent_cache": {}}, "has no method put, drop_written, close"),
+        ({"redactor": plain}, "has no method redact"),
+        ({"clock": 0}, "was given a int, which has no method monotonic"),
+        ({"undo": 1}, "has no method begin, finish, leave_out"),
+        ({"memory": 1}, "has no method follow, close"),
+        ({"restart": 1}, "has no method __call__"),
+        ({"runners": [1]}, "it must be a dict of them"),
+        ({"runners": {1: plain}}, "has the name 1; it must be text"),
+        ({"runners": {"far": plain}}, "has no method run, close"),
+        ({"run": 5}, r"Engine\(run=5\): it must be text"),
+    ],
+)
+def test_what_an_engine_cannot_work_with_is_refused_when_it_is_made(options: dict[str, Any], said: str) -> None:
+    """Otherwise it shows in the middle of a call: as a policy that fails, a wait that never ends, a word that counts as yes."""
+    with pytest.raises(UsageError, match=said):
+        Engine(**options)
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "said"),
+    [
+        (plain, {"kind": "watch"}, "'plain' has kind='watch'; it must be one of 'observe', 'transform', 'reject'"),
+        (plain, {"priority": "first"}, "has priority='first'; it must be a whole number"),
+        (plain, {"timeout_s": 0}, "has timeout_s=0; it must be a finite number of seconds above 0"),
+        (plain, {"timeout_s": math.nan}, "has timeout_s=nan"),
+        (5, {}, "was given 5, which is no function"),
+    ],
+)
+def test_a_hook_that_cannot_work_is_refused_when_it_is_made(function: Any, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        before_call("t", **settings)(function)
+
+
+@pytest.mark.parametrize("decorator", [before_call, after_call])
+def test_a_decorator_without_its_brackets_says_so(decorator: Any) -> None:
+    with pytest.raises(UsageError, match=rf"Write @{decorator.__name__}\(\) for all tools"):
+        decorator(plain)
+
+
+class Empty(MemoryJournal):
+    """A journal that says how long it is, and so is false while it is empty."""
+
+    def __len__(self) -> int:
+        return len(list(self.read()))
+
+
+async def test_an_empty_journal_is_the_journal_all_the_same() -> None:
+    """What is handed in is used, whatever its truth value."""
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    journal = Empty()
+    async with Engine([look], journal=journal) as engine:
+        await said(engine, call("look"))
+    assert len(journal) > 0
