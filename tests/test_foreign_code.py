@@ -13,6 +13,7 @@ from callgate.events import Draft
 from callgate.protocols import Verdict
 from callgate.route import Checked, ValidatedCall
 from tests.door import bodies, call, kinds, result_of, said
+from tests.patience import PATIENCE_S
 
 ERRORS = [ValueError("dark"), SystemExit(3), asyncio.CancelledError(), RecursionError(), StopIteration(3)]
 
@@ -209,3 +210,39 @@ async def test_a_stop_that_cannot_be_recorded_is_a_stop() -> None:
 class Asking:
     async def decide(self, call: ValidatedCall) -> Verdict:
         return Ask(question="may it?", rule="ask")
+
+
+class Unspeakable(Exception):
+    """Ends the program where somebody wants its text."""
+
+    def __str__(self) -> str:
+        raise SystemExit(2)
+
+
+class Unreadable(list[int]):
+    """Ends the program where somebody wants its items."""
+
+    def __iter__(self) -> NoReturn:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+@pytest.mark.parametrize("effect", ["none", "once"])
+async def test_an_error_or_a_result_that_cannot_be_read_is_a_failure_of_its_tool(runner: str, effect: Any) -> None:
+    """It is the tool's own code that runs there; in a thread, nobody would have answered before the deadline."""
+
+    @tool(effect=effect, runner=runner)
+    def fail() -> str:
+        """Fail."""
+        raise Unspeakable
+
+    @tool(effect=effect, runner=runner)
+    def give() -> Any:
+        """Give."""
+        return Unreadable([1])
+
+    async with Engine([fail, give], timeout_s=PATIENCE_S) as engine:
+        failed, given = await said(engine, call("fail")), await said(engine, call("give"))
+    assert (failed.status, failed.code) == ("error", "tool_raised")
+    assert "whose text cannot be shown" in failed.text
+    assert (given.status, given.code) == ("error", "non_serializable")

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 
 from callgate._json.text import SURROGATE, clip, without_surrogates
+from callgate._signals import is_own_failure
 from callgate.errors import ResultNotSerializable
 
 __all__ = ["Maker", "NotJson", "to_jsonable"]
@@ -188,7 +189,9 @@ class Maker:
             made = unfold(value, self, depth)
         except (NotJson, RecursionError):
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_own_failure(error):
+                raise
             raise NotJson(f"is of type {type_name(value)}, which cannot be read ({type(error).__name__})") from error
         self._note(type_name(value), f"{type_name(value)} was written as {_json_name(made)}")
         return made

@@ -49,7 +49,7 @@ def describe(error: BaseException) -> tuple[str, str]:
         return kind, f"called sys.exit({clean(repr(error.code), _MAX_TYPE) if error.code is not None else ''})"
     try:
         text = clean(str(error))
-    except Exception:
+    except BaseException:  # whatever it does; in a thread, nobody else would catch it
         return kind, f"{kind}, whose text cannot be shown: its __str__ fails"
     if isinstance(error, BaseExceptionGroup):
         return kind, clean(f"{text}: {'; '.join(_leaves(error))}")

@@ -71,5 +71,5 @@ def is_retryable_error(error: BaseException | str) -> bool:
 def _safe_text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return ""
