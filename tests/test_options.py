@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import Engine, Limits, MemoryJournal, RetryPolicy, after_call, before_call, tool
+from callgate import Engine, Limits, MemoryJournal, RawCall, RetryPolicy, Scope, ToolContext, after_call, before_call, tool
 from callgate.errors import UsageError
-from tests.door import call, said
+from tests.door import call, kinds, result_of, said
 
 
 class Policy:
@@ -139,3 +139,74 @@ async def test_an_empty_journal_is_the_journal_all_the_same() -> None:
     async with Engine([look], journal=journal) as engine:
         await said(engine, call("look"))
     assert len(journal) > 0
+
+
+@tool(effect="none")
+async def seen() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize("raw", [None, "seen", {"name": "seen"}], ids=repr)
+async def test_what_is_no_call_is_refused_with_what_to_make_of_it(raw: Any) -> None:
+    async with Engine([seen]) as engine:
+        for hand_in in (lambda: engine.call(raw), lambda: engine.call_many([raw])):
+            with pytest.raises(UsageError, match=r"was handed in as a call\. Make a RawCall of it"):
+                await hand_in()
+        with pytest.raises(UsageError, match="idempotency_key is 5; it must be text"):
+            await engine.call(RawCall(name="seen", idempotency_key=5))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        (None, "A NoneType was handed in as a scope"),
+        ({"run": "r"}, "A dict was handed in as a scope"),
+        (Scope(run=5), r"Scope\.run is 5; it must be text"),  # type: ignore[arg-type]
+        (Scope(tick=object()), r"Scope\.tick is <object .*; it must be text"),  # type: ignore[arg-type]
+        (Scope(principal=None), r"Scope\.principal is None; it must be text"),  # type: ignore[arg-type]
+        (Scope(iteration="1"), r"Scope\.iteration is '1'; it must be a whole number"),  # type: ignore[arg-type]
+        (Scope(deliberate=True, allowed_tools="seen"), r"allowed_tools is 'seen'; it must be a frozenset of names"),  # type: ignore[arg-type]
+    ],
+    ids=["none", "dict", "run", "tick", "principal", "iteration", "allowed tools"],
+)
+async def test_a_scope_that_cannot_be_recorded_or_compared_is_refused_and_hurts_no_other_call(scope: Any, said: str) -> None:
+    """A word of another kind was found when the record was read, or by the writer of the file, and then no call could go on. In a text,
+    every piece of it counts as a name that is allowed."""
+    async with Engine([seen]) as engine:
+        for hand_in in (engine.call, lambda raw, scope: engine.call_many([raw], scope)):
+            with pytest.raises(UsageError, match=said):
+                await hand_in(call("seen"), scope)
+        with pytest.raises(UsageError, match=said):
+            engine.emission(scope)
+        assert result_of(await engine.call(call("seen"))).status == "ok"
+        assert kinds(engine)
+
+
+async def test_what_closed_a_call_counts_as_nothing_where_the_word_is_unknown() -> None:
+    """Only `sealed` and `finished` prove that a call is whole."""
+    async with Engine([seen]) as engine:
+        for word in ("Cut", "", None, object()):
+            result = await said(engine, RawCall(name="seen", closed=word))  # type: ignore[arg-type]
+            assert (result.status, result.code) == ("error", "truncated")
+        assert kinds(engine).count("call.started") == 0
+
+
+async def test_a_door_that_is_given_the_wrong_thing_says_so() -> None:
+    async with Engine([seen]) as engine:
+        with pytest.raises(UsageError, match="No approval 'None' is open"):
+            engine.answer(None, allow=True)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="No call 'None' is in doubt"):
+            engine.settle(None, happened=True)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"There is no layer 'top'\. Take one of 'builtin'"):
+            engine.register(seen, layer="top")  # type: ignore[arg-type]
+
+
+async def test_a_tool_that_calls_another_with_nonsense_is_told_as_the_model_would_be() -> None:
+    @tool(effect="none")
+    async def ask(ctx: ToolContext) -> list[str]:
+        """Ask."""
+        return [str((await ctx.call("seen", given)).code) for given in (None, 5, [1])]  # type: ignore[arg-type]
+
+    async with Engine([seen, ask]) as engine:
+        assert (await said(engine, call("ask"))).structured == ["invalid_json"] * 3

@@ -126,7 +126,7 @@ class Emission:
             occurrence: How many calls with the same id the message has before those that are added here.
         """
         self._check_open()
-        called, index = str(raw.id), len(self._slots)
+        called, index = str(raw.id) if isinstance(raw, RawCall) else "", len(self._slots)
         if called in self._ids:
             occurrence = max(self._ids[called], occurrence)
         self._ids[called] = occurrence + 1

@@ -307,6 +307,7 @@ class Engine:
 
     def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
         """Begin a message's calls; see `Emission`."""
+        self._entrance.check(scope)
         emission = Emission(self, scope, signal or self.control.signal(scope.conversation), self._soon, early=early)
         self._life.messages.add(emission)
         return emission
@@ -463,7 +464,7 @@ class Engine:
             UsageError: No call of this uid is in doubt.
         """
         if not self._desk.settle(uid, happened=happened, why="the operator said so"):
-            raise UsageError(f"No call '{uid[:80]}' is in doubt in this engine. Nothing was changed.")
+            raise UsageError(f"No call '{uid!s:.80}' is in doubt in this engine. Nothing was changed.")
 
     def current_tool_call(self, conversation: str) -> ToolResult | None:
         """The conversation's latest successful call; read from the journal, so it survives where the journal does."""

@@ -70,7 +70,7 @@ class Approvals:
         question = self.find(approval_id)
         if question is None or question.allowed is False:
             raise UsageError(
-                f"No approval '{approval_id[:80]}' is open: it was answered, has expired, or never existed. Send the call again."
+                f"No approval '{approval_id!s:.80}' is open: it was answered, has expired, or never existed. Send the call again."
             )
         return question
 

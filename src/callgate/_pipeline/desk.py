@@ -196,7 +196,7 @@ class Desk:
 
     def answer(self, approval_id: str, *, allow: bool, by: str) -> None:
         """Answer a question, and record that; one that another process asked is found in its run's record."""
-        if self._approvals.find(approval_id) is None:
+        if isinstance(approval_id, str) and self._approvals.find(approval_id) is None:
             for event in self._writer.journal.read(call=approval_id):
                 if event.kind == "call.suspended":
                     self.state(event.run)

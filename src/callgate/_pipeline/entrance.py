@@ -6,7 +6,7 @@ Before `parse`. A scope is one value per turn, so what is made of it is kept for
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from contextlib import suppress
+from collections.abc import Iterator
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -23,7 +23,8 @@ from callgate.errors import RecordFailed, RunHeld, UsageError
 
 __all__ = ["Entrance"]
 
-_WORDS = attrgetter("run", "conversation", "tick", "principal", "actor", "workspace", "locale", "provider")
+_NAMES = ("run", "conversation", "tick", "principal", "actor", "workspace", "locale", "provider")
+_WORDS = attrgetter(*_NAMES)
 
 
 class Entrance:
@@ -40,8 +41,8 @@ class Entrance:
         self._holding = holding
         self._run = run
         self._is_new = is_new
-        self.given: Scope | None = None
-        """The scope that came last."""
+        self.given = Scope()
+        """The scope that came last; at first, one that nobody has."""
         self._placed = Scope()
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
@@ -66,14 +67,49 @@ class Entrance:
         """Give a call its place in its run, or the one it had before its run was cut off."""
         if self._life.closed or self._life.loop is not get_running_loop():
             self._life.check_open()
+        if type(raw) is not RawCall or raw.idempotency_key is not None:
+            _check_call(raw)
         if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
             raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
         if scope is not self.given:
             self.given, self._placed = scope, self._place(scope)
         return self._desk.flight(raw, self._placed, signal, occurrence=occurrence, cause=cause, unfinished=unfinished)
 
+    def check(self, scope: Scope) -> None:
+        """Refuse what is no scope.
+
+        Raises:
+            UsageError: It is none, or one of its words is of another kind.
+        """
+        if scope is not self.given:
+            _check_scope(scope)
+
     def _place(self, scope: Scope) -> Scope:
+        _check_scope(scope)
         return _recordable(scope if scope.run else replace(scope, run=self._run))
+
+
+def _check_call(raw: object) -> None:
+    if not isinstance(raw, RawCall):
+        raise UsageError(f"A {type(raw).__name__} was handed in as a call. Make a RawCall of it: RawCall(name=..., arguments=..., id=...).")
+    if raw.idempotency_key is not None and not isinstance(raw.idempotency_key, str):
+        raise UsageError(f"RawCall.idempotency_key is {raw.idempotency_key!r:.80}; it must be text, or None.")
+
+
+def _check_scope(scope: object) -> None:
+    """Refuse what could be neither recorded nor compared."""
+    if not isinstance(scope, Scope):
+        raise UsageError(f"A {type(scope).__name__} was handed in as a scope. Give callgate.Scope(...), or leave it out.")
+    for name, kind, value in (*_text_of(scope), ("turn", int, scope.turn), ("iteration", int, scope.iteration)):
+        if not isinstance(value, kind):
+            raise UsageError(f"Scope.{name} is {value!r:.80}; it must be {'text' if kind is str else 'a whole number'}.")
+    allowed: object = scope.allowed_tools
+    if allowed is not None and not isinstance(allowed, (frozenset, set, tuple, list)):
+        raise UsageError(f"Scope.allowed_tools is {allowed!r:.80}; it must be a frozenset of names, or None for all tools.")
+
+
+def _text_of(scope: Scope) -> Iterator[tuple[str, type, object]]:
+    return ((name, str, value) for name, value in zip(_NAMES, _WORDS(scope), strict=True))
 
 
 def _recordable(scope: Scope) -> Scope:
@@ -82,11 +118,9 @@ def _recordable(scope: Scope) -> Scope:
     Raises:
         UsageError: One of them is no valid Unicode.
     """
-    with suppress(TypeError):  # a word that is none is the host's own, and is not recorded as text
-        if "".join(_WORDS(scope)).isascii():
-            return scope
-    for name in scope.__struct_fields__:
-        value = getattr(scope, name)
-        if isinstance(value, str) and not value.isascii() and valid_text(value) != value:
+    if "".join(_WORDS(scope)).isascii():
+        return scope
+    for name, value in zip(_NAMES, _WORDS(scope), strict=True):
+        if not value.isascii() and valid_text(value) != value:
             raise UsageError(f"Scope.{name} is no valid Unicode: {value[:80]!a}. Give text that UTF-8 can hold.")
     return scope

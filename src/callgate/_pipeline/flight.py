@@ -165,7 +165,7 @@ class Flight(Struct, kw_only=True, eq=False):
 
     def made_before(self, name: str, arguments: Mapping[str, object]) -> int:
         """How often this attempt has made this very call before; counts it."""
-        same = (name, repr(sorted(arguments.items(), key=repr)))
+        same = (name, repr(sorted(arguments.items(), key=repr) if isinstance(arguments, Mapping) else arguments))
         self._made = Counter() if self._made is None else self._made
         self._made[same] += 1
         return self._made[same] - 1

@@ -42,7 +42,7 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
             f"The call's id has {len(raw.id)} characters; {limits.call_id_chars} is the limit. Nothing was run. Send it with a shorter id.",
             code="bad_call_id",
         )
-    if raw.closed == "cut":
+    if raw.closed not in ("sealed", "finished"):
         raise ArgumentsTruncated("The message ended before this call was complete. Nothing was run. Send the whole call again.")
     try:
         arguments, whole = read_object(raw.arguments, limits)

@@ -116,7 +116,7 @@ class ReceivedCall(Struct, frozen=True, gc=False):
             arguments_bytes=size,
             arguments_sha256=digest,
             origin=clean(raw.origin),
-            closed=raw.closed,
+            closed=clean(raw.closed),
             reasoning=clean(raw.reasoning),
             idempotency_key=clean(raw.idempotency_key or ""),
             scope=self.scope.said(),

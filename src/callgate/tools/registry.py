@@ -96,6 +96,8 @@ class ToolRegistry:
         """
         if not isinstance(tool, Tool):
             raise UsageError(f"{tool!r} is no tool. Put @tool over the function, or give an instance of a Tool.")
+        if layer not in self._layers:
+            raise UsageError(f"There is no layer {layer!r:.80}. Take one of {', '.join(map(repr, self._layers))}.")
         bound = _bind(tool, layer)
         names = self._layers[layer]
         if bound.name in names:
