@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="callgate-loop", daemon=True)
@@ -38,8 +40,11 @@ class LoopThread:
         """Run `work` on the loop and wait for it.
 
         Raises:
-            UsageError: The loop is closed.
+            UsageError: The loop is closed, or its thread is in another process: a fork copies no threads.
         """
+        if self._process != os.getpid():
+            work.close()
+            raise UsageError("This engine was made before this process was forked, and cannot work in it. Make a new one here.")
         with self._lock:
             if self._closed:
                 work.close()
@@ -49,6 +54,8 @@ class LoopThread:
 
     def close(self) -> None:
         """Let what was begun come to its end, and end the loop: nobody is left waiting for what will never run."""
+        if self._process != os.getpid():
+            return
         with self._lock:
             self._closed = True
         asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
