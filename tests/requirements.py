@@ -202,7 +202,7 @@ REQUIREMENTS: Final[tuple[Requirement, ...]] = (
     Requirement("D15", "A model is not asked to judge reads.", OPEN),
     Requirement("D16", "A model is asked to judge writes, commands and what the policy says.", OPEN),
     Requirement("D17", "What is allowed goes on.", ("tests/acceptance/test_bus_and_hooks.py::test_every_call_goes_by_policy_and_hooks_to_the_tool_and_back", "tests/test_rules.py::test_the_decision_names_the_rule_the_file_and_the_line")),
-    Requirement("D18", "A policy can rewrite arguments; the tool gets the new ones and the model is told.", ("tests/test_gate.py::test_changed_arguments_are_validated_again_and_the_model_is_told",)),
+    Requirement("D18", "A policy can rewrite arguments; the tool gets the new ones and the model is told.", ("tests/test_gate.py::test_changed_arguments_are_validated_again_and_the_model_is_told", "tests/test_gate.py::test_a_change_that_python_takes_for_none_is_one")),
     Requirement("D19", "What is denied never runs, and the model reads the reason.", ("tests/test_gate.py::test_a_call_nobody_allows_never_runs", "tests/test_gate.py::test_the_reason_of_a_deny_reaches_the_model")),
     Requirement("D20", "Every verdict is on record with the call it is about.", ("tests/acceptance/test_gate_and_race.py::test_every_verdict_is_on_record_with_the_call_it_is_about", "tests/replay/test_reconstruct.py::test_every_kind_of_call_is_made_again_as_it_was")),
     Requirement("D21", "A built-in tool runs in the engine's process.", ("tests/acceptance/test_registering.py::test_a_built_in_tool_runs_here_and_an_external_one_in_its_own_process",)),

@@ -271,6 +271,17 @@ async def test_a_message_that_the_host_drops_ends_on_record_and_the_host_is_warn
     assert trace.events == []
 
 
+async def test_a_message_that_is_dropped_as_the_engine_closes_has_its_ends() -> None:
+    trace, journal = Trace(), MemoryJournal()
+    engine = Engine(tools_over(trace), journal=journal)
+    emission = engine.emission(Scope(run="r"), early=False)
+    emission.add(call("act", name="a"))
+    with pytest.warns(ResourceWarning, match="neither sealed nor discarded"):
+        del emission
+    await engine.close()
+    assert [event.kind for event in journal.read(run="r")] == ["call.received", "call.completed", "emission.discarded"]
+
+
 async def test_a_message_that_is_open_when_the_engine_closes_ends_with_it() -> None:
     trace, journal = Trace(), MemoryJournal()
     async with Engine(tools_over(trace), journal=journal) as engine:

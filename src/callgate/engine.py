@@ -377,11 +377,11 @@ class Engine:
                 self._life.loop.call_soon_threadsafe(self._forget, flights, why)
 
     def _forget(self, flights: list[Flight], why: str) -> None:
-        if self._life.closed:
+        left = [flight for flight in flights if not flight.ended]
+        if self._life.closed and not left:  # closing has ended them
             return
-        for flight in flights:
-            if not flight.ended:
-                self.not_started(flight, why)
+        for flight in left:
+            self.not_started(flight, why)
         self.note("emission.discarded", [flight.uid for flight in flights], why)
 
     def _receive(self, flight: Flight) -> None:
