@@ -21,7 +21,8 @@ from callgate._journal import Reader, open_reader
 from callgate._journal.outside import outside
 from callgate._journal.rows import Unreadable
 from callgate._json import decode
-from callgate._pipeline.again import Question, Reading
+from callgate._pipeline.again import Question
+from callgate._pipeline.reading import Reading
 from callgate._pipeline.record import Received, decode_reason
 from callgate.errors import UsageError
 from callgate.events import Event

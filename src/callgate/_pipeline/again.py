@@ -1,9 +1,9 @@
 """Recognise a call that was handed in before, so that nothing with an effect starts twice.
 
-One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. Built from the run's
-events, so that a new engine on an old journal knows what the last one did. A call is known by the caller's own key (scoped to principal
-and tool) or, where it has effects, by the model's id within its iteration together with its tool and arguments; the same read may
-always run again.
+One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. `reading` builds it from the
+run's events, so that a new engine on an old journal knows what the last one did; `doubts` settles what nobody knows. A call is known by
+the caller's own key (scoped to principal and tool) or, where it has effects, by the model's id within its iteration together with its
+tool and arguments; the same read may always run again.
 """
 
 from __future__ import annotations
@@ -11,26 +11,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode
-from callgate._pipeline.check import check
-from callgate._pipeline.record import Reason, Started, Verdict, arguments_hash, decode_reason, decode_result, off_loop
-from callgate._pipeline.run import Ran
-from callgate._signals import is_own_failure, settled
+from callgate._json import canonical
+from callgate._pipeline.record import arguments_hash, decode_result, off_loop
+from callgate._signals import settled
 from callgate.calls import ToolResult
 from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
-from callgate.events import TERMINAL, Event
-from callgate.protocols import Execution, Journal
-from callgate.route import ApprovedCall, Checked, ValidatedCall
-from callgate.tools import BoundTool, Verified
+from callgate.protocols import Journal
+from callgate.route import ApprovedCall, ValidatedCall
 
 if TYPE_CHECKING:
     from callgate._pipeline.flight import Flight
@@ -39,19 +34,12 @@ __all__ = [
     "Doubt",
     "Known",
     "Question",
-    "Reading",
     "RunState",
-    "as_verified",
+    "Uncertain",
     "asked_hash",
     "call_key",
     "earlier_result",
-    "rule_out_repeat",
-    "verified",
 ]
-
-_started = msgspec.json.Decoder(Started).decode
-_verdict = msgspec.json.Decoder(Verdict).decode
-_USED = TERMINAL | {"call.started", "call.claimed"}
 
 
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
@@ -97,14 +85,6 @@ class Known(Struct, kw_only=True):
     """Whether the tool's code may have been entered."""
     kept: bool = False
     """Whether a result is in the journal that is no longer held here."""
-
-
-class Settling(Protocol):
-    """What settling a doubt needs from the engine."""
-
-    hook_timeout_s: float
-
-    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> bool: ...
 
 
 class Uncertain(Struct, frozen=True):
@@ -246,99 +226,6 @@ class RunState:
         return False
 
 
-def _uses(event: Event) -> bool:
-    """Whether this shows that a call has used the approval it got."""
-    return event.kind in _USED and not (event.kind == "call.started" and _started(event.body).claims)
-
-
-class Reading:
-    """A run's record on its way to the state that it implies: taken in order, in pieces of any size. Starts nothing."""
-
-    def __init__(self, run: str, *, remember: int) -> None:
-        self._state = RunState(run, remember=remember)
-        self._open: dict[str, Started] = {}
-        self._unclaimed: dict[str, Started] = {}
-        """Intents that no runner has claimed: nothing of them has happened."""
-        self._approved: dict[str, str] = {}
-        self._answered_by_fact: dict[str, tuple[str, Known]] = {}
-        """Calls that never started, because a settled fact is their answer, by uid: their key, and what is known of them."""
-        self.questions: dict[str, Question] = {}
-        """What humans were asked in this run and no call has used up, by approval."""
-
-    def take(self, events: Iterable[Event]) -> None:
-        state = self._state
-        for event in events:
-            state.position = event.position
-            if self._approved and event.call in self._approved and _uses(event):
-                self.questions.pop(self._approved.pop(event.call), None)
-            match event.kind:
-                case "call.received":
-                    state.counter = max(state.counter, int(event.call.rpartition("/")[2]) + 1)
-                case "call.started":
-                    self._intended(event)
-                case "call.claimed" if event.call in self._unclaimed:
-                    self._begun(event.call, self._unclaimed.pop(event.call))
-                case "call.completed" if event.call in self._open:
-                    self._finished(self._open.pop(event.call), decode_result(event.body))
-                case "call.completed" if event.call in self._answered_by_fact:
-                    key, known = self._answered_by_fact.pop(event.call)
-                    known.result = decode_result(event.body)
-                    state.known[key] = known
-                case "call.verdict" if b'"approval"' in event.body:
-                    self._approved[event.call] = _verdict(event.body).approval
-                case "call.suspended":
-                    self._asked(event)
-                case "approval.answered":
-                    self._answered(decode_reason(event.body))
-                case "fact.settled":
-                    self._settled(event.call, decode_reason(event.body))
-
-    def _intended(self, event: Event) -> None:
-        started = _started(event.body)
-        if started.claims:
-            self._unclaimed[event.call] = started
-        else:
-            self._begun(event.call, started)
-
-    def _begun(self, uid: str, started: Started) -> None:
-        if started.tick and uid not in self._open:
-            dangerous = self._state.dangerous
-            dangerous[started.tick] = dangerous.get(started.tick, 0) + 1
-        self._open[uid] = started
-        self._state.known[started.key] = Known(tool=started.tool, arguments=started.asked_hash, uid=uid)
-
-    def _asked(self, event: Event) -> None:
-        details = decode_reason(event.body).details or {}
-        approval_id, bound_to, expires_at = (details.get(key) for key in ("approval", "binding", "expires_at"))
-        if isinstance(approval_id, str) and isinstance(bound_to, str) and isinstance(expires_at, int):
-            question = Question(approval_id=approval_id, run=event.run, binding=bound_to, expires_at=expires_at)
-            self.questions.setdefault(approval_id, question)
-
-    def _answered(self, answer: Reason) -> None:
-        question = self.questions.get(str((answer.details or {}).get("approval")))
-        if question is not None:
-            question.allowed, question.by = answer.status == "allowed", answer.reason
-
-    def _settled(self, uid: str, fact: Reason) -> None:
-        self._state.settle(uid, happened=fact.status == "happened")
-        answers = (fact.details or {}).get("answers")
-        if isinstance(answers, dict):
-            key, tool, arguments, call = (str(answers.get(name)) for name in ("key", "tool", "arguments", "call"))
-            self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
-
-    def _finished(self, started: Started, result: ToolResult) -> None:
-        self._state.known[started.key].result = result
-        if result.status == "unknown":
-            self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(result.uid, started.key)
-
-    def state(self) -> RunState:
-        """What it came to; calls with an effect that have no end are in doubt."""
-        for uid, started in self._open.items():
-            if started.effect != "none":
-                self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid, started.key)
-        return self._state
-
-
 async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout_s: float) -> tuple[ToolResult, str]:
     """The result of a call that is handed in again, and whether it was stored (`replayed`) or still running (`joined`).
 
@@ -366,56 +253,6 @@ async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout
 def _from_journal(known: Known, journal: Journal) -> ToolResult | None:
     ends = [event for event in journal.read(call=known.uid) if event.kind == "call.completed"]
     return decode_result(ends[-1].body) if ends else None
-
-
-async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling) -> Checked | None:
-    """Let no call with an effect start while an earlier one like it may have happened.
-
-    Returns:
-        None where it may start; the earlier call's result where the tool's `verify` found that it did happen. That is the answer to this
-        call too, so that whoever hands it in again under its key gets it again, and starts nothing.
-
-    Raises:
-        OutcomeUnknown: Nobody knows yet.
-    """
-    doubt = flight.state.doubt(approved)
-    if doubt is None or approved.allowed_by:
-        return None
-    tool = approved.call.tool
-    found = await verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s)
-    if found.happened not in (True, False):
-        raise OutcomeUnknown(
-            f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
-            " happened. Check the real state first; if it did not happen, the operator can settle it and the call can be sent again.",
-            details={"earlier_call": doubt.uid},
-        )
-    checked = as_verified(tool, found) if found.happened else None
-    if checked is None or checked.status == "ok":
-        details = _answering(flight, approved) if checked is not None else None
-        desk.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details)
-    return checked
-
-
-def _answering(flight: Flight, approved: ApprovedCall) -> dict[str, object]:
-    """By what a call is known again that never starts, because a settled fact is its answer."""
-    return {"answers": {"call": flight.uid, "key": approved.key, "tool": approved.call.tool.name, "arguments": flight.asked_hash}}
-
-
-def as_verified(tool: BoundTool, found: Verified) -> Checked:
-    """What the tool's `verify` says the call gave."""
-    return check(tool, Ran(Execution(status="returned", value=found.result), 0), 0.0)
-
-
-async def verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float) -> Verified:
-    """What the tool says of a call with these final arguments and this key; its error, its silence and nonsense say nothing."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            found: object = await tool.tool.verify(decode(encoded), key)
-    except BaseException as error:
-        if not is_own_failure(error):
-            raise
-        return Verified(happened=None)
-    return found if isinstance(found, Verified) else Verified(happened=None)
 
 
 def _not_known(tool: str, uid: str) -> str:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeGuard
 
-from callgate._pipeline.again import Question, Reading, RunState
+from callgate._pipeline.again import Question, RunState
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
+from callgate._pipeline.reading import Reading
 from callgate._pipeline.record import Reason, clean, off_loop
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished

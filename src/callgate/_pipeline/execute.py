@@ -10,10 +10,10 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from callgate._pipeline.again import rule_out_repeat
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
+from callgate._pipeline.doubts import rule_out_repeat
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.keep import kept

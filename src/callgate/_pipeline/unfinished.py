@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from callgate._pipeline.again import Settling, as_verified, verified
+from callgate._pipeline.doubts import Settling, as_verified, verified
 from callgate._pipeline.record import Started, Verdict, arguments_hash
 from callgate.errors import CallFailed, OutcomeUnknown
 from callgate.events import TERMINAL, Event
