@@ -80,7 +80,7 @@ async def test_a_result_that_is_no_longer_held_is_read_from_the_journal(tmp_path
 async def test_a_call_that_did_not_happen_may_be_handed_in_again_under_its_own_id(ledger: Ledger) -> None:
     async with Engine([paying_amounts(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann"))
-        engine.settle(first.uid, happened=False)
+        await engine.settle(first.uid, happened=False)
         again = await said(engine, call("pay", id="a", to="ann"))
     assert not again.metadata.replayed
     assert ledger.lines() == ["ann 1", "ann 1"]

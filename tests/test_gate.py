@@ -255,7 +255,7 @@ async def test_an_approval_lets_exactly_this_call_run_once(ledger: Ledger) -> No
     async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
         first = await engine.call(call("pay", to="ann", amount=1))
         assert isinstance(first, Suspended)
-        engine.answer(first.approval_id, allow=True, by="bob")
+        await engine.answer(first.approval_id, allow=True, by="bob")
         other = await engine.call(call("pay", to="ann", amount=2))
         assert isinstance(other, Suspended)
         result = await said(engine, call("pay", to="ann", amount=1))
@@ -269,7 +269,7 @@ async def test_key_order_is_no_change_but_another_run_or_principal_is(ledger: Le
     async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
         first = await engine.call(call("pay", to="ann", amount=1))
         assert isinstance(first, Suspended)
-        engine.answer(first.approval_id, allow=True)
+        await engine.answer(first.approval_id, allow=True)
         assert isinstance(await engine.call(call("pay", to="ann", amount=1), Scope(principal="eve")), Suspended)
         assert isinstance(await engine.call(call("pay", to="ann", amount=1), Scope(run="other")), Suspended)
         assert result_of(await engine.call(call("pay", amount=1, to="ann"))).success
@@ -279,11 +279,11 @@ async def test_a_refused_or_guessed_approval_is_no_approval(ledger: Ledger) -> N
     async with Engine([paying(ledger)], policies=[Always(Ask(question="Pay?"))]) as engine:
         first = await engine.call(call("pay", to="ann", amount=1))
         assert isinstance(first, Suspended)
-        engine.answer(first.approval_id, allow=False)
+        await engine.answer(first.approval_id, allow=False)
         with pytest.raises(UsageError, match="open"):
-            engine.answer(first.approval_id, allow=True)
+            await engine.answer(first.approval_id, allow=True)
         with pytest.raises(UsageError, match="open"):
-            engine.answer("0" * 16, allow=True)
+            await engine.answer("0" * 16, allow=True)
         assert isinstance(await engine.call(call("pay", to="ann", amount=1)), Suspended)
 
 

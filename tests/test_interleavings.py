@@ -184,13 +184,13 @@ class Storm:
         elif what < 0.94:
             self.begin(self.engine.close())
         else:
-            self.answer()
+            self.begin(self.answer())
 
-    def answer(self) -> None:
-        for outcome in self.outcomes:
+    async def answer(self) -> None:
+        for outcome in list(self.outcomes):
             if isinstance(outcome, Suspended):
                 with suppress(UsageError):  # answered before
-                    self.engine.answer(outcome.approval_id, allow=self.chance.random() < 0.7)
+                    await self.engine.answer(outcome.approval_id, allow=self.chance.random() < 0.7)
 
 
 @pytest.mark.parametrize("first", range(0, 120, 12))

@@ -271,10 +271,10 @@ async def test_while_an_outcome_is_unknown_the_same_call_is_not_dispatched(ledge
 async def test_once_the_fact_is_settled_the_call_may_be_sent_again(ledger: Ledger) -> None:
     async with Engine([paying_amounts(ledger, asyncio.Event())], timeout_s=0.05, clock=ManualClock()) as engine:
         first = await said(engine, call("pay", id="a", to="ann", amount=5))
-        engine.settle(first.uid, happened=False)
+        await engine.settle(first.uid, happened=False)
         await said(engine, call("pay", id="b", to="ann", amount=5))
         with pytest.raises(UsageError, match="in doubt"):
-            engine.settle("nobody/0/0", happened=True)
+            await engine.settle("nobody/0/0", happened=True)
     assert ledger.lines() == ["ann 5", "ann 5"]
 
 

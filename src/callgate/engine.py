@@ -429,13 +429,21 @@ class Engine:
             self._runners.check(tool.runner, tool)
         self.tools.register(tool, layer=layer)
 
-    def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
+    async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """Answer the question of a `Suspended` call. If allowed, hand the same call in again: it runs once, with these arguments only.
 
+        Comes back when the answer is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
+
         Raises:
-            UsageError: No such question is open.
+            UsageError: No such question is open; or, as `RunHeld`, another engine works on its run: tell that one by `callgate.inbox`.
+            RecordFailed: It could not be kept, so it does not count.
         """
-        self._desk.answer(approval_id, allow=allow, by=by)
+        self._life.check_open()
+        await self._ground.writer.durable(await self._desk.answer(approval_id, allow=allow, by=by))
+
+    def answer_sync(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
+        """The same for plain code, as `call_sync` is."""
+        self._door.run(self._life.check_unclosed, lambda: self.answer(approval_id, allow=allow, by=by))
 
     def approval(self, approval_id: str) -> Question | None:
         """What a human was asked under this id and said, as far as it is neither used up nor expired."""
@@ -457,17 +465,30 @@ class Engine:
         """Why nothing more can be done in a run, where another engine has taken it over; empty where none has."""
         return self._holding.why_lost(run)
 
-    def settle(self, uid: str, *, happened: bool) -> None:
+    async def settle(self, uid: str, *, happened: bool) -> None:
         """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.
+
+        Comes back when that is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
 
         Raises:
             UsageError: No call of this uid is in doubt.
+            RecordFailed: It could not be kept, so it does not count.
         """
-        if not self._desk.settle(uid, happened=happened, why="the operator said so"):
+        self._life.check_open()
+        position = self._desk.settle(uid, happened=happened, why="the operator said so")
+        if position is None:
             raise UsageError(f"No call '{uid!s:.80}' is in doubt in this engine. Nothing was changed.")
+        await self._ground.writer.durable(position)
+
+    def settle_sync(self, uid: str, *, happened: bool) -> None:
+        """The same for plain code, as `call_sync` is."""
+        self._door.run(self._life.check_unclosed, lambda: self.settle(uid, happened=happened))
 
     def current_tool_call(self, conversation: str) -> ToolResult | None:
-        """The conversation's latest successful call; read from the journal, so it survives where the journal does."""
+        """The conversation's latest successful call; read from the journal, so it survives where the journal does.
+
+        Waits for the server where the journal is on one: call it in a thread then, as `await asyncio.to_thread(...)`.
+        """
         return self._endings.latest(conversation)
 
     # Life

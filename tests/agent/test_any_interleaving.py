@@ -147,7 +147,7 @@ class World:
             case "cancel" if self.runs:
                 self.runs[which % len(self.runs)].cancel()
             case "answer":
-                self.answer(allow=which % 2 == 0)
+                await self.answer(allow=which % 2 == 0)
             case "resume":
                 self.resume(agent, by_name=which % 2 == 0)
         for _ in range(patience):
@@ -157,11 +157,11 @@ class World:
         ended = [run for run in self.runs if run.done() and not run.cancelled() and run.exception() is None]
         return [run.result() for run in ended if run.result().status == "waiting"]
 
-    def answer(self, *, allow: bool) -> None:
+    async def answer(self, *, allow: bool) -> None:
         for result in self.waiting():
             for approval in result.pending.approvals if result.pending is not None else ():
                 with suppress(UsageError):
-                    self.engine.answer(approval.approval_id, allow=allow)
+                    await self.engine.answer(approval.approval_id, allow=allow)
 
     def resume(self, agent: Agent, *, by_name: bool) -> None:
         for result in self.waiting():

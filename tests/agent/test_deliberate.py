@@ -287,7 +287,7 @@ async def test_a_run_that_waited_for_a_human_goes_on_with_what_it_offered() -> N
         waiting = await agent.run("Draw a cat.", conversation="c")
         assert waiting.pending is not None
         assert told == []
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(waiting)
         assert "call.suspended" in kinds(engine)
     assert studio.done == ["picture of a cat"]

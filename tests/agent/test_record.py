@@ -294,14 +294,14 @@ async def test_a_question_is_answered_and_its_run_resumed_by_other_processes(tmp
     assert waiting.pending is not None
     question = waiting.pending.approvals[0].approval_id
     async with Engine(journal=SqliteJournal(path), **settings) as engine:
-        engine.answer(question, allow=True, by="bob")
+        await engine.answer(question, allow=True, by="bob")
     result = await resumed(path, Script(PAY), **settings)
     assert (result.status, ledger.lines()) == ("waiting", ["ann"])  # the same payment again is another question
     assert "allowed by bob" in result.results[0].metadata.rule
     assert "paid ann" in result.results[0].text
     with pytest.raises(UsageError, match="open"):
         async with Engine(journal=SqliteJournal(path), **settings) as engine:
-            engine.answer(question, allow=True)
+            await engine.answer(question, allow=True)
 
 
 async def test_what_a_human_denied_the_model_is_told(tmp_path: Path, ledger: Ledger) -> None:
@@ -310,7 +310,7 @@ async def test_what_a_human_denied_the_model_is_told(tmp_path: Path, ledger: Led
     async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(PAY), engine) as agent:
         waiting = await agent.run("Pay ann.", scope=IN_RUN)
         assert waiting.pending is not None
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=False, by="bob")
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=False, by="bob")
     model = Script(says("All right."))
     result = await resumed(path, model, **settings)
     assert (result.status, ledger.lines()) == ("completed", [])
@@ -324,7 +324,7 @@ async def test_an_approval_from_the_record_expires(tmp_path: Path, ledger: Ledge
     async with Engine(journal=SqliteJournal(path, clock), **settings) as engine, Agent(Script(PAY), engine) as agent:
         waiting = await agent.run("Pay ann.", scope=IN_RUN)
         assert waiting.pending is not None
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
     clock.advance(engine.limits.approval_s + 1)
     assert (await resumed(path, Script(), **settings)).status == "waiting"
     assert ledger.lines() == []
@@ -337,7 +337,7 @@ async def test_a_call_that_lost_a_value_to_redaction_is_not_run_from_the_record(
     async with Engine(journal=SqliteJournal(path), **settings) as engine, Agent(Script(secret), engine) as agent:
         waiting = await agent.run("Pay.", scope=IN_RUN)
         assert waiting.pending is not None
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
     model = Script(says("I see."))
     result = await resumed(path, model, **settings)
     assert (result.status, ledger.lines()) == ("completed", [])

@@ -276,7 +276,7 @@ async def test_what_was_added_survives_a_wait_for_a_human(restarts: ContextResta
     async with Engine(Cinema(restarts).tools(), policies=[Asks("fail")], restart=restarts) as engine, Agent(model, engine) as agent:
         waiting = await agent.run("What is it about?", conversation="c")
         assert waiting.pending is not None
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(waiting)
     assert added(model.seen[1]) == ["A film about cats."]
     assert [one.name for one in result.results] == ["fail", "look"]

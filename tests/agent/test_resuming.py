@@ -87,7 +87,7 @@ class Run:
             first = self.engine()
             agent = Agent(self.model, first, **self._options)
         for approval in waiting.pending.approvals if waiting.pending is not None else ():
-            first.answer(approval.approval_id, allow=allow)
+            await first.answer(approval.approval_id, allow=allow)
         result = await agent.resume(waiting.run if elsewhere else waiting)
         await first.close()
         return result
@@ -113,7 +113,7 @@ async def test_two_runs_of_one_conversation_that_were_left_open_each_go_on_with_
     async with last.engine() as engine:
         agent = Agent(last.model, engine)
         for run in runs:
-            engine.answer(f"{run}/0/0", allow=True)
+            await engine.answer(f"{run}/0/0", allow=True)
             assert (await agent.resume(run)).status == "completed"
     assert last.shop.done == ["pay ann", "pay bob"]
     assert ["Pay Bob." in str(seen) for seen in last.model.seen] == [False, True]
@@ -129,7 +129,7 @@ async def test_a_waiting_result_that_is_resumed_twice_has_its_pair_once(tmp_path
         agent = Agent(model, engine)
         waiting = await agent.run("Go.", conversation="c")
         assert waiting.pending is not None
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
         assert (await agent.resume(waiting)).text == "Done."
         with pytest.raises(UsageError, match="is over: it ended 'completed'"):
             await agent.resume(waiting)
@@ -146,10 +146,10 @@ async def test_a_waiting_result_that_has_been_resumed_in_part_goes_on_from_where
         assert waiting.pending is not None
         ann, bob = (approval.approval_id for approval in waiting.pending.approvals)
         assert (await agent.resume(waiting)).status == "waiting"
-        engine.answer(ann, allow=True)
+        await engine.answer(ann, allow=True)
         assert pairs(await agent.resume(waiting)) == (1, 1)
         assert pairs(await agent.resume(waiting)) == (1, 1)
-        engine.answer(bob, allow=True)
+        await engine.answer(bob, allow=True)
         result = await agent.resume(waiting)
     assert (result.text, pairs(result), shop.done) == ("Done.", (2, 2), ["pay ann", "pay bob"])
     assert [one.id for one in result.results] == ["1", "2"]
@@ -164,7 +164,7 @@ async def test_a_kill_ends_a_resumption_that_waits_for_its_turn_and_the_question
         agent = Agent(model, engine)
         waiting = await agent.run("Go.", conversation="c")
         assert waiting.pending is not None
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
         other = asyncio.ensure_future(agent.run("And?", conversation="c"))
         await gate.reached.wait()
         resumed = asyncio.ensure_future(agent.resume(waiting.run if by_name else waiting))
@@ -307,7 +307,7 @@ async def test_what_calls_have_added_to_the_context_is_there_after_a_wait(elsewh
     if elsewhere:
         await first.close()
         first = engine()
-    first.answer(waiting.pending.approvals[0].approval_id, allow=True)
+    await first.answer(waiting.pending.approvals[0].approval_id, allow=True)
     result = await Agent(model, first).resume(waiting.run if elsewhere else waiting)
     await first.close()
     assert (result.status, shop.done) == ("completed", ["pay ann"])

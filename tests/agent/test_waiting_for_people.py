@@ -24,7 +24,7 @@ async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(b
         assert len(tool_texts(waiting.messages)) == 1
         assert (await agent.run("Still there?", conversation="c")).text == "In between."
         assert waiting.pending is not None
-        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(waiting)
         assert (result.status, result.text) == ("completed", "Changed it.")
         assert board.done == ["look a", "change b"]
@@ -49,7 +49,7 @@ async def test_a_resumed_run_goes_on_for_the_same_workspace_actor_and_principal(
     async with Agent(model, tools=board.tools(), policies=[Asks("change")]) as agent:
         waiting = await agent.run("Change b.", scope=scope)
         assert waiting.pending is not None
-        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(waiting)
     assert (result.status, board.done) == ("completed", ["change b", "look a"])
     seen = board.contexts[0].scope
@@ -71,7 +71,7 @@ async def test_a_run_that_waited_goes_on_for_whom_it_began(desk: Desk) -> None:
     async with Agent(model, tools=[change], policies=[Asks("change")]) as agent:
         waiting = await agent.run("x", conversation="c", scope=scope)
         assert waiting.pending is not None
-        agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(waiting)
     assert (result.text, people) == ("done", [("ann", "bob", "de")])
 
@@ -84,10 +84,10 @@ async def test_a_call_that_waited_is_paid_for_once(desk: Desk) -> None:
     async with agent:
         waiting = await agent.run("x")
         assert waiting.pending is not None
-        agent.engine.answer(waiting.pending.approvals[1].approval_id, allow=True)
+        await agent.engine.answer(waiting.pending.approvals[1].approval_id, allow=True)
         partly = await agent.resume(waiting)
         assert (partly.turn_status, desk.changed) == ("waiting", ["1"])
         assert partly.pending is not None
-        agent.engine.answer(partly.pending.approvals[0].approval_id, allow=True)
+        await agent.engine.answer(partly.pending.approvals[0].approval_id, allow=True)
         result = await agent.resume(partly)
     assert (result.text, desk.changed, result.spent.calls) == ("done", ["1", "0"], 2)

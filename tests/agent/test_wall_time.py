@@ -130,7 +130,7 @@ async def test_waiting_for_a_human_takes_no_time_and_what_is_left_counts_after_i
         waits = await agent.run("Go.")
         assert waits.pending is not None
         clock.advance(1_000)
-        engine.answer(waits.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waits.pending.approvals[0].approval_id, allow=True)
         running = asyncio.ensure_future(agent.resume(waits))
         await reached.wait()
         clock.advance(59)

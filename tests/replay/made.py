@@ -116,7 +116,7 @@ async def run_of(agent: Agent, *, allow: bool = True, **options: Any) -> RunResu
         if result.pending is None:
             break
         for approval_id in {one.approval_id: None for one in result.pending.approvals}:
-            agent.engine.answer(approval_id, allow=allow, by="dora")
+            await agent.engine.answer(approval_id, allow=allow, by="dora")
         result = await agent.resume(result)
     return result
 

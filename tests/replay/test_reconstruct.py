@@ -141,7 +141,7 @@ async def test_a_run_that_goes_on_elsewhere_has_the_system_text_that_it_has_ther
         async with Agent(many, engine, instructions="Be short.") as agent:
             waiting = await agent.run("Do it.", scope=Scope(run=RUN))
         assert waiting.pending is not None
-        engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
     other = Script(says("Done."))
     async with Engine(tools_of(ledger), policies=[rules()], journal=SqliteJournal(path)) as engine, Agent(other, engine) as agent:
         result = await agent.resume(RUN)

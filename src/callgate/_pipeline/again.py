@@ -215,15 +215,17 @@ class RunState:
                 return fact, doubt
         return None
 
-    def settle(self, uid: str, *, happened: bool) -> bool:
-        """Forget that a call's outcome is unknown; tells whether it was. One that did not happen may be handed in again."""
+    def is_in_doubt(self, uid: str) -> bool:
+        return any(doubt.uid == uid for doubt in self.uncertain.values())
+
+    def settle(self, uid: str, *, happened: bool) -> None:
+        """Forget that a call's outcome is unknown. One that did not happen may be handed in again."""
         for fact, doubt in self.uncertain.items():
             if doubt.uid == uid:
                 del self.uncertain[fact]
                 if not happened:
                     self.known.pop(doubt.key, None)
-                return True
-        return False
+                return
 
 
 async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout_s: float) -> tuple[ToolResult, str]:

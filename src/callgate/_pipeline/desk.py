@@ -165,14 +165,15 @@ class Desk:
             flight.unfinished, flight.last, flight.doubtful = unfinished, unfinished.position, unfinished.claimed
         return flight
 
-    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> bool:
-        """Record that a call in doubt was settled; tells whether it was in doubt."""
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
+        """Record that a call in doubt was settled; gives the event's position, None where the call was not in doubt."""
         for state in self._runs.values():
-            if state.settle(uid, happened=happened):
+            if state.is_in_doubt(uid):
                 body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
-                self._writer.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
-                return True
-        return False
+                position = self._writer.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
+                state.settle(uid, happened=happened)
+                return position
+        return None
 
     # What the gate asks
 
@@ -195,13 +196,18 @@ class Desk:
     def spend_approval(self, binding: str) -> Question | None:
         return self._approvals.spend(binding)
 
-    def answer(self, approval_id: str, *, allow: bool, by: str) -> None:
-        """Answer a question, and record that; one that another process asked is found in its run's record."""
+    async def answer(self, approval_id: str, *, allow: bool, by: str) -> int:
+        """Answer a question, and record that; one that another process asked is found in its run's record.
+
+        Returns:
+            The position of the event.
+        """
         if isinstance(approval_id, str) and self._approvals.find(approval_id) is None:
-            for event in self._writer.journal.read(call=approval_id):
+            journal = self._writer.journal
+            for event in await off_loop(journal, partial(journal.read, call=approval_id)):
                 if event.kind == "call.suspended":
-                    self.state(event.run)
-        self.answered(self.closing(approval_id), allow=allow, by=by)
+                    await self.open(event.run)
+        return self.answered(self.closing(approval_id), allow=allow, by=by)
 
     def closing(self, approval_id: str) -> Question:
         """The open question of this id.
@@ -211,12 +217,14 @@ class Desk:
         """
         return self._approvals.unanswered(approval_id)
 
-    def answered(self, question: Question, *, allow: bool, by: str, cause: int = 0) -> None:
-        """Allow the call once, or close the question; and record that."""
+    def answered(self, question: Question, *, allow: bool, by: str, cause: int = 0) -> int:
+        """Allow the call once, or close the question; and record that. Gives the event's position."""
         body = Reason(reason=clean(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
         parents = (cause,) if cause else ()
-        self._writer.write(Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents))
+        draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
+        position = self._writer.write(draft)
         question.allowed, question.by = allow, clean(by)
+        return position
 
     def hook_failed(self, hook: Hook, why: str) -> None:
         log.warning("The hook %r failed: %s", hook.title, why)

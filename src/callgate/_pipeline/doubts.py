@@ -30,7 +30,7 @@ class Settling(Protocol):
 
     hook_timeout_s: float
 
-    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> bool: ...
+    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None: ...
 
 
 async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling) -> Checked | None:

@@ -96,7 +96,7 @@ class _Terminal:
     async def call(self) -> int:
         async with self._engine:
             outcome = await self._handed_in()
-            if isinstance(outcome, Suspended) and self._asked(outcome):
+            if isinstance(outcome, Suspended) and await self._allowed(outcome):
                 outcome = await self._handed_in()
             self._show(outcome, self._last_call())
         return _exits.INTERRUPTED if self._interrupted else exit_code(outcome)
@@ -109,18 +109,21 @@ class _Terminal:
         self._interrupted = True
         self._engine.control.kill(self._scope.conversation, "interrupted at the terminal")
 
-    def _asked(self, question: Suspended) -> bool:
-        """Put the question to whoever sits there; False where nobody does, or they say no."""
+    async def _allowed(self, question: Suspended) -> bool:
+        """Put the question to whoever sits there, and give the answer; False where nobody does, or they say no."""
         if self._options.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return False
+        allowed = self._says_yes(question)
+        await self._engine.answer(question.approval_id, allow=allowed, by=self._options.principal or "terminal")
+        return allowed
+
+    def _says_yes(self, question: Suspended) -> bool:
         say(f"A human has to decide: {question.question}", "cyan")
         say(f"  {self._raw.name} {_typed(self._raw.arguments)}")
         try:
-            allowed = input("Run it? [y/N] ").strip().lower() in ("y", "yes")
+            return input("Run it? [y/N] ").strip().lower() in ("y", "yes")
         except (EOFError, KeyboardInterrupt):
-            allowed = False
-        self._engine.answer(question.approval_id, allow=allowed, by=self._options.principal or "terminal")
-        return allowed
+            return False
 
     def _last_call(self) -> CallSummary | None:
         calls = summarise(self._engine.journal.read(run=self._engine.run))

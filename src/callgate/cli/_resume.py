@@ -59,9 +59,9 @@ class _Resumed(TerminalRun):
         try:
             await self._engine.open(Scope(run=run.run))
             for approval_id in allow:
-                self._engine.answer(approval_id, allow=True, by="the person at the terminal")
+                await self._engine.answer(approval_id, allow=True, by="the person at the terminal")
             for approval_id in deny:
-                self._engine.answer(approval_id, allow=False, by="the person at the terminal")
+                await self._engine.answer(approval_id, allow=False, by="the person at the terminal")
         except CallgateError:
             await self._engine.close()
             await self._model.close()

@@ -140,7 +140,7 @@ class TerminalRun:
 
         with interruptible(self._interrupt):
             result = await self._begun(task, hear)
-        while result.pending is not None and self._answered(result):
+        while result.pending is not None and await self._answered(result):
             with interruptible(self._interrupt):
                 result = await self._agent.resume(result, on_event=hear)
         return result
@@ -149,7 +149,7 @@ class TerminalRun:
         scope = Scope(run=self._run, workspace=self._workspace)
         return await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
 
-    def _answered(self, result: RunResult) -> bool:
+    async def _answered(self, result: RunResult) -> bool:
         """Put every question; tells whether all of them have an answer."""
         assert result.pending is not None
         answers: list[bool] = []
@@ -162,7 +162,7 @@ class TerminalRun:
                 continue
             answers.append(allowed)
             by = "--yes" if self._options.yes else "the person at the terminal"
-            self._engine.answer(approval.approval_id, allow=allowed, by=by)
+            await self._engine.answer(approval.approval_id, allow=allowed, by=by)
             self._tell(QuestionAnswered(approval=approval.approval_id, allowed=allowed, by=by))
             if self._interrupts:
                 return False

@@ -129,7 +129,7 @@ class _Player:
             self._engine.control.end_turn(call.scope.conversation)
             answer = self._answers.get(call.approval)
             if isinstance(outcome, Suspended) and answer is not None:
-                self._answer(outcome.approval_id, *answer)
+                await self._answer(outcome.approval_id, *answer)
 
     async def _run(self, options: dict[str, Any]) -> None:
         began = self._then.began
@@ -143,7 +143,7 @@ class _Player:
             before = self._before()
             conversation = "" if began.scope.conversation == self._then.run else began.scope.conversation
             result = await agent.run(began.task or UserMessage(""), conversation=conversation, history=before, scope=scope)
-            while result.pending is not None and self._answered(result):
+            while result.pending is not None and await self._answered(result):
                 result = await agent.resume(result)
 
     def _before(self) -> list[Message]:
@@ -161,17 +161,17 @@ class _Player:
         assert self._then.began is not None
         return self._then.began.scope.conversation or self._then.run
 
-    def _answered(self, result: RunResult) -> bool:
+    async def _answered(self, result: RunResult) -> bool:
         """Whether the record has an answer to what is asked; it is given."""
         assert result.pending is not None
         waiting = {approval.approval_id for approval in result.pending.approvals}
         known = [approval for approval in waiting if approval in self._answers]
         for approval in known:
-            self._answer(approval, *self._answers.pop(approval))
+            await self._answer(approval, *self._answers.pop(approval))
         return bool(known)
 
-    def _answer(self, approval: str, allowed: bool, by: str) -> None:
-        self._engine.answer(approval, allow=allowed, by=by)
+    async def _answer(self, approval: str, allowed: bool, by: str) -> None:
+        await self._engine.answer(approval, allow=allowed, by=by)
 
     # Then and now
 
