@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -88,7 +89,76 @@ def test_a_damaged_file_never_reads_as_another_record(whole: Path, damage: list[
         intact.write_bytes(whole.read_bytes())
         damaged.write_bytes(content)
         says = what_it_says(damaged)
-        assert says is None or len(content) < 100 or says == what_it_says(intact)
+        assert says is None or not content or says == what_it_says(intact)
+
+
+@pytest.mark.parametrize("size", [0, 1, 99, 511])
+async def test_a_journal_that_was_cut_to_nothing_is_refused_and_its_log_is_left_alone(size: int, tmp_path: Path) -> None:
+    """SQLite takes such a file for a new database and deletes its log, in which the last events may be."""
+    path, log = tmp_path / "journal.db", tmp_path / "journal.db-wal"
+    async with Engine([pay], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", to="ann"), RUN)).success
+        kept = log.read_bytes()
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(UsageError, match=r"was a journal in it|can be no database"):
+        SqliteJournal(path)
+    log.write_bytes(kept)  # as a crash leaves it
+    with pytest.raises(UsageError, match=r"its log .*-wal is not|can be no database"):
+        SqliteJournal(path)
+    assert (path.stat().st_size, log.read_bytes()) == (size, kept)
+
+
+def test_a_log_whose_journal_is_gone_is_left_alone(tmp_path: Path) -> None:
+    path, log = tmp_path / "journal.db", tmp_path / "journal.db-wal"
+    log.write_bytes(b"the last events")
+    with pytest.raises(UsageError, match="is missing, and its log"):
+        SqliteJournal(path)
+    assert [file.name for file in tmp_path.iterdir()] == [log.name]
+
+
+async def test_an_empty_file_and_a_journal_that_was_deleted_are_begun_anew(tmp_path: Path) -> None:
+    """Of an empty file with nothing beside it nobody can tell; and whoever deletes a journal wants none."""
+    path = tmp_path / "journal.db"
+    path.touch()
+    for _ in range(2):
+        async with Engine([pay], journal=SqliteJournal(path)) as engine:
+            assert (await said(engine, call("pay", to="ann"), RUN)).uid == "order/0/0"
+        path.unlink()
+
+
+@pytest.mark.parametrize("place", [0.0, 0.5, 0.99])
+async def test_a_log_that_is_cut_under_a_running_engine_is_noticed_before_anything_more_is_told(place: float, tmp_path: Path) -> None:
+    """What comes behind the cut would be lost with the next crash, and a checkpoint would write the hole into the file."""
+    path, log, ledger = tmp_path / "journal.db", tmp_path / "journal.db-wal", Ledger(tmp_path / "ledger.txt")
+
+    @tool(name="pay")
+    async def paying(to: str) -> str:
+        """Pay."""
+        ledger.write(to)
+        return f"paid {to}"
+
+    async with Engine([paying], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", to="ann"), RUN)).success
+        os.truncate(log, int(log.stat().st_size * place))
+        result = await said(engine, call("pay", to="bob"), RUN)
+        assert (result.status, result.code) == ("error", "record_failed")
+        assert f"{log} was cut off while it was open" in engine.journal.status().failure
+    assert ledger.lines() == ["ann"]
+
+
+async def test_a_log_that_somebody_else_has_put_into_the_file_is_no_damage(tmp_path: Path) -> None:
+    """A checkpoint may cut the log to nothing: that of a backup, or of whoever looks at the file with SQLite's own tool."""
+    path, log = tmp_path / "journal.db", tmp_path / "journal.db-wal"
+    journal = SqliteJournal(path)
+    async with Engine([pay], journal=journal) as engine:
+        for n in range(3):
+            assert (await said(engine, call("pay", id=str(n), to=f"x{n}"), RUN)).success
+            beside = apsw.Connection(str(path))
+            beside.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            beside.close()
+            assert log.stat().st_size == 0
+        assert (await said(engine, call("pay", id="last", to="bob"), RUN)).success
+        assert journal.verify() is None
 
 
 @pytest.mark.parametrize("place", [0.05, 0.3, 0.6, 0.95])

@@ -4,6 +4,8 @@ Each writer locks one byte, that of its number, through its own opening of the f
 however it ends and in whatever container; so a dead writer is known at once, and one that only stands still is not taken for dead. Where a
 system has no such locks, nobody is known to be gone, and leases run out by time alone.
 
+The file also remembers, by a mark in it, that there was a journal: so one that was emptied is not taken for one that is yet to be made.
+
 The file as a whole is locked for sharing. A callgate that knew one writer per file locked it for itself: the two never write together.
 """
 
@@ -24,6 +26,7 @@ _SET: Final = getattr(fcntl, "F_OFD_SETLK", None)
 _ASK: Final = getattr(fcntl, "F_OFD_GETLK", None)
 _FORM: Final = "hhqqi0q"
 """`struct flock`: kind, whence, start, length, process."""
+_MARK: Final = b"callgate: there is a journal beside this file\n"
 
 
 class LockFile:
@@ -51,6 +54,17 @@ class LockFile:
         """Which file it is."""
         found = os.fstat(self._file.fileno())
         return found.st_dev, found.st_ino
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether there was a journal before."""
+        return os.fstat(self._file.fileno()).st_size > 0
+
+    def mark(self) -> None:
+        """Remember that there is a journal now; on a full disk it is not remembered."""
+        if not self.is_marked:
+            with suppress(OSError):
+                os.write(self._file.fileno(), _MARK)
 
     def hold(self, number: int) -> None:
         """Show that the writer of this number is here, until the file is closed."""

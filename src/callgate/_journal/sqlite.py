@@ -2,8 +2,8 @@
 
 Any number of writers, one for each run, and any number of readers. Each writer has a number and holds the byte of that number locked in a
 file beside the journal, for as long as it lives: so others see at once that it is gone. Commits go through the write-ahead log, synchronous
-FULL unless the weaker mode is asked for. A file that is deleted or replaced under its writer is noticed at the next commit, before anything
-is reported as kept. Knows nothing of what the events mean.
+FULL unless the weaker mode is asked for. A file that is deleted, replaced or cut under its writer is noticed at the next commit, before
+anything is reported as kept. Knows nothing of what the events mean.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from callgate._clock import Clock, SystemClock
 from callgate._journal.commits import Commits
+from callgate._journal.files import JournalFiles, refuse_remains
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
 from callgate._journal.lockfile import LockFile, LockLook
 from callgate._journal.placing import Tail
@@ -76,11 +77,13 @@ class SqliteJournal(StoredJournal):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = LockFile(self.path)
         try:
+            refuse_remains(self.path, was_journal=self._lock.is_marked)
             writing = _prepared(self.path, synchronous)
             number = _next_number(writing, self.path)
             tail = _tail(writing, self.path)
             writing.set_busy_timeout(_TURN_MS)
             self._lock.hold(number)
+            self._lock.mark()
             self._reader = _connected(self.path, synchronous)
         except BaseException:
             self._lock.take_back()
@@ -88,7 +91,7 @@ class SqliteJournal(StoredJournal):
         self._reading = threading.Lock()
         self._watchers = []
         leases = Leases(MachineTime(self._lock), number, f"process {os.getpid()}", lease_s)
-        store = _Store(self.path, writing, self._lock)
+        store = _Store(self.path, writing, JournalFiles(self.path, writing, {self._lock.path: self._lock.identity}))
         last_seq = self._last_seq
         self._commits = Commits(
             Writing(store, tail, leases, lease_s / 3),
@@ -150,15 +153,15 @@ class _Store:
 
     counter = "SELECT epoch FROM writer"
 
-    def __init__(self, path: Path, connection: apsw.Connection, lock: LockFile) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, files: JournalFiles) -> None:
         self._path = path
         self._connection = connection
-        self._files = {path: _identity(os.stat(path)), lock.path: lock.identity}
-        self._beside = {Path(f"{path}-wal"), Path(f"{path}-shm")}
+        self._files = files
         self._seen = -1
 
     @contextmanager
     def commit(self) -> Iterator[Ask]:
+        self._files.check_log()
         self._begin()
         try:
             yield self._ask
@@ -167,7 +170,7 @@ class _Store:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        self._check_files()
+        self._files.check()
 
     def _begin(self) -> None:
         import apsw
@@ -187,21 +190,6 @@ class _Store:
         version = self._connection.execute("PRAGMA data_version").get
         seen, self._seen = self._seen, version
         return see(self._ask) if again or version != seen else []
-
-    def _check_files(self) -> None:
-        """Whether what was just committed is in the file that has the name: before it is reported as kept."""
-        for path, identity in self._files.items():
-            try:
-                same = _identity(os.stat(path)) == identity
-            except FileNotFoundError:
-                same = False
-            if not same:
-                raise JournalFailed(
-                    f"{path} was deleted or replaced while it was open. Nothing more is recorded by this engine, and what it recorded"
-                    " last may be lost. Put the file back or take another one, then make a new engine."
-                )
-        for path in self._beside - self._files.keys():  # a first commit makes them
-            self._files[path] = _identity(os.stat(path))
 
     def close(self) -> None:
         self._connection.close()
@@ -306,7 +294,3 @@ def _held_up(path: Path, waited_ms: int) -> str:
         f"The journal {path} could not be written to for {waited_ms // 1000} s: another process holds its write lock, as one does that was"
         " stopped in the middle of a commit. Let that one go on, or kill it."
     )
-
-
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino

@@ -1,0 +1,116 @@
+"""The files of an SQLite journal as the disk has them: whether they are still those that were opened, and whole.
+
+SQLite believes what it wrote to be there. A file that somebody deletes, replaces or cuts takes commits with it that were reported as kept,
+and the database begins anew in silence where nothing is left of it. Beside `sqlite`, which asks before and after each commit, so that
+nothing more is reported then. Nothing is opened here: to close a second opening of a database would let go of its locks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from callgate.errors import JournalFailed, UsageError
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["JournalFiles", "refuse_remains"]
+
+Identity = tuple[int, int]
+_SMALLEST: Final = 512
+"""Bytes of the smallest database."""
+_LOG_HEAD, _FRAME_HEAD = 32, 24
+"""Bytes at the beginning of the log, and of each page in it."""
+
+
+def refuse_remains(path: Path, *, was_journal: bool) -> None:
+    """Refuse what is left of a journal that was cut off: SQLite would begin a new one there, and delete the log.
+
+    Args:
+        was_journal: Whether it is known that there was one in the file. Of an empty file with nothing beside it nobody can tell.
+
+    Raises:
+        UsageError: It is.
+    """
+    size, log = _size(path), _size(Path(f"{path}-wal"))
+    if size is not None and 0 < size < _SMALLEST:
+        raise UsageError(f"{path} is no journal: {size} byte{'s' if size > 1 else ''} can be no database. {_RESTORE}")
+    if not size and log:
+        what = "is missing" if size is None else "is empty"
+        raise UsageError(f"{path} {what}, and its log {path}-wal is not: it was deleted or cut off without it. {_RESTORE}")
+    if size == 0 and was_journal:
+        raise UsageError(f"{path} is empty, and there was a journal in it, as {path}.lock says: it was cut off. {_RESTORE}")
+
+
+_RESTORE: Final = "Put a copy from before in its place, or give another file; to begin anew here, delete it and what is beside it."
+
+
+class JournalFiles:
+    """The files of one opened journal.
+
+    Args:
+        others: Those that are not SQLite's, as they were opened.
+    """
+
+    def __init__(self, path: Path, connection: apsw.Connection, others: Mapping[Path, Identity]) -> None:
+        self._connection = connection
+        self._log = Path(f"{path}-wal")
+        self._known = {path: _identity(os.stat(path)), **others}
+        self._beside = {self._log, Path(f"{path}-shm")}
+        self._frame_bytes = _FRAME_HEAD + int(connection.execute("PRAGMA page_size").get)
+
+    def check_log(self) -> None:
+        """Before a commit: whether all of the log is there that the commit would be put behind.
+
+        Raises:
+            JournalFailed: It is not.
+        """
+        while (pages := self._pages()) > 0:
+            size = _size(self._log)
+            if size is None or size >= _LOG_HEAD + pages * self._frame_bytes:
+                return
+            if pages == self._pages():  # or another engine has just begun the log anew
+                raise _failed(self._log, "cut off")
+
+    def _pages(self) -> int:
+        """How many pages are in the log, as SQLite has it."""
+        import apsw
+
+        return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+
+    def check(self) -> None:
+        """After a commit: whether what was committed is in the files that have the names.
+
+        Raises:
+            JournalFailed: It is not.
+        """
+        for path, identity in self._known.items():
+            try:
+                same = _identity(os.stat(path)) == identity
+            except FileNotFoundError:
+                same = False
+            if not same:
+                raise _failed(path, "deleted or replaced")
+        for path in self._beside - self._known.keys():  # a first commit makes them
+            self._known[path] = _identity(os.stat(path))
+
+
+def _failed(path: Path, what: str) -> JournalFailed:
+    return JournalFailed(
+        f"{path} was {what} while it was open. Nothing more is recorded by this engine, and what it recorded last may be lost. Put the file"
+        " back or take another one, then make a new engine."
+    )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return found.st_dev, found.st_ino
