@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import apsw
 import pytest
 
 from callgate import Agent, Engine, MemoryJournal, SqliteJournal, ToolContext, UsageError, tool
@@ -13,6 +14,8 @@ from callgate.memory import Memory, MemoryLimits, PassageQuery
 from callgate.testing import Call, ScriptedModel
 from tests.hosts import Hider
 from tests.memory.fakes import found, make
+
+V1 = (Path(__file__).parent / "memory-v1.sql").read_text()
 
 
 @tool(effect="none")
@@ -94,6 +97,45 @@ async def test_a_forgotten_note_is_gone_and_stays_gone_when_the_memory_is_made_a
             "keep the zebra"
         ]
     reader.close()
+
+
+def bytes_of(path: Path) -> bytes:
+    """All that is on the disk of a memory, its log included."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*"))).lower()
+
+
+async def test_the_words_of_a_forgotten_note_are_in_no_byte_of_the_memory(tmp_path: Path) -> None:
+    """Not in rows, not in the index of words, not in pages that are free, not in the log; what else is kept is still found."""
+    path = tmp_path / "m.db"
+    memory = Memory(path)
+    async with Engine(memory.tools(), journal=SqliteJournal(tmp_path / "j.db"), memory=memory) as engine:
+        for n in range(30):
+            await make(engine, "", "remember", text=f"The {n}th zebra eats hay.")
+        gone = await make(engine, "", "remember", text="Zanzibar is where Xylophon lives. " * 40, tags=["quagga"])
+        for word in (b"zanzibar", b"xylophon", b"quagga"):
+            assert word in bytes_of(path)
+        forgotten = await make(engine, "", "forget", id=gone.structured["remembered"])  # type: ignore[index]
+        assert forgotten.status == "ok", forgotten.error
+        for word in (b"zanzibar", b"xylophon", b"quagga"):
+            assert word not in bytes_of(path)
+        assert len(memory.search(PassageQuery(text="zebra", principal="ann", limit=50))) == 30
+        assert memory.search(PassageQuery(text="xylophon", principal="ann")) == []
+
+
+async def test_what_an_older_callgate_has_forgotten_is_wiped_when_its_memory_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    connection = apsw.Connection(str(path))
+    connection.execute(V1)
+    add = "INSERT INTO passages VALUES (?, ?, 0, 'note', 1, 'ann', '', '', '', '', '', '', '', 0, '', 0, '[]', ?)"
+    connection.execute(add, (1, "note:1", "The zebra eats hay."))
+    connection.execute(add, (2, "note:2", "Zanzibar is where Xylophon lives. " * 40))
+    connection.execute("DELETE FROM passages WHERE origin = 'note:2'")
+    connection.close()
+    assert b"xylophon" in bytes_of(path)
+    with Memory(path) as memory:
+        assert [one.passage.text for one in memory.search(PassageQuery(text="zebra", principal="ann"))] == ["The zebra eats hay."]
+        assert b"xylophon" not in bytes_of(path)
+        assert b"zanzibar" not in bytes_of(path)
 
 
 async def test_a_deleted_memory_is_made_again_from_the_journal(tmp_path: Path) -> None:

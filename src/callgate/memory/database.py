@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from callgate.errors import UsageError
@@ -85,7 +85,13 @@ _MIGRATIONS: Final = (
         text, content='', contentless_delete=1, detail=none, tokenize='trigram case_sensitive 1'
     );
     """,
+    """
+    INSERT INTO passage_words (passage_words, rank) VALUES ('secure-delete', 1);
+    INSERT INTO passage_words (passage_words) VALUES ('rebuild');
+    """,
 )
+_FIRST_THAT_WIPES: Final = 2
+"""Files from before it have the words of what was forgotten in pages that are free."""
 VERSION: Final = len(_MIGRATIONS)
 
 
@@ -124,6 +130,15 @@ class Database:
             with self._reader as connection:
                 yield connection
 
+    def wipe(self) -> None:
+        """Have what was deleted gone from the log, too. While somebody reads what was there before, it stays until the next time."""
+        import apsw
+
+        with self._guard:
+            self._check()
+            with suppress(apsw.BusyError):
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
     @property
     def files(self) -> tuple[str, ...]:
         """Where it is written."""
@@ -159,9 +174,10 @@ def _opened(path: str) -> apsw.Connection:
         connection = apsw.Connection(path)
         connection.set_busy_timeout(5000)
         _check_kind(connection, path)
-        for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
-        _migrate(connection)
+        if 0 < _migrate(connection) < _FIRST_THAT_WIPES:
+            _rewrite(connection)
     except (OSError, apsw.Error) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(
@@ -187,10 +203,21 @@ def _check_kind(connection: apsw.Connection, path: str) -> None:
         raise UsageError(f"{path} was written by a newer callgate (memory version {present}; this one knows {VERSION}). Upgrade callgate.")
 
 
-def _migrate(connection: apsw.Connection) -> None:
+def _migrate(connection: apsw.Connection) -> int:
+    """Bring the file to our version; gives the one that it had."""
     with connection:
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")  # takes the lock: of two at once, the second finds it done
         present = int(connection.execute("PRAGMA user_version").get)
         for number, statements in enumerate(_MIGRATIONS[present:], present + 1):
             connection.execute(statements)
             connection.execute(f"PRAGMA user_version = {number}")
+    return present
+
+
+def _rewrite(connection: apsw.Connection) -> None:
+    """Leave nothing in the file that is not kept; given up where another process works on it."""
+    import apsw
+
+    with suppress(apsw.BusyError):
+        connection.execute("VACUUM")
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -96,7 +96,7 @@ class PassageStore(Protocol):
     """Keeps passages and finds them. Called from threads, one call at a time for writing, several for searching."""
 
     def keep(self, changes: Mapping[str, Sequence[Passage]]) -> None:
-        """Make these passages all that is kept of each origin; none: forget it. All of it, or nothing."""
+        """Make these passages all that is kept of each origin; none: forget it, words and all. All of it, or nothing."""
         ...
 
     def of(self, origin: str) -> list[Passage]:

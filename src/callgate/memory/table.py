@@ -45,6 +45,8 @@ class TablePassages:
         with self._database.writing() as connection:
             connection.executemany("DELETE FROM passages WHERE origin = ?", [(plain(origin),) for origin in changes])
             connection.executemany(_ADD, rows)
+        if not all(changes.values()):
+            self._database.wipe()
 
     def of(self, origin: str) -> list[Passage]:
         with self._database.reading() as connection:
