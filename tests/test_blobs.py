@@ -1,49 +1,52 @@
-"""Blob stores: one contract over both, and what each adds."""
+"""Blob stores: one contract over all of them, and what each adds; that on a server is also in `tests/journals`."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from callgate import PostgresJournal
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
 from callgate.protocols import BlobStore
+from tests.journals.conftest import database, server
 
-Make = Callable[[Path], BlobStore]
+__all__ = ["database", "server"]
 
-
-def _memory(path: Path) -> BlobStore:
-    return MemoryBlobs()
-
-
-def _directory(path: Path) -> BlobStore:
-    return DirectoryBlobs(path / "blobs")
+Make = Callable[[], BlobStore]
 
 
-both = pytest.mark.parametrize("make", [_memory, _directory], ids=["memory", "directory"])
+@pytest.fixture(params=["memory", "directory", "postgres"])
+async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Make]:
+    """Gives a store that is opened anew; but for that in memory, each has what the ones before it had."""
+    if request.param == "postgres":
+        journal = PostgresJournal(request.getfixturevalue("database"))
+        yield lambda: journal.blobs
+        await journal.close()
+    else:
+        yield MemoryBlobs if request.param == "memory" else partial(DirectoryBlobs, tmp_path / "blobs")
 
 
-@both
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30, deadline=None)
 @given(data=st.binary(max_size=5_000))
-def test_what_was_put_is_what_is_got(make: Make, tmp_path: Path, data: bytes) -> None:
+def test_what_was_put_is_what_is_got(make: Make, data: bytes) -> None:
     """protocols.BlobStore: the name is the SHA-256, the bytes are the same."""
-    blobs = make(tmp_path)
+    blobs = make()
     digest = blobs.put(data)
     assert digest == hashlib.sha256(data).hexdigest()
     assert blobs.put(data) == digest
     assert blobs.get(digest) == data
 
 
-@both
 @pytest.mark.parametrize("digest", ["", "0" * 64, "../../etc/passwd", "0" * 63 + "G", "A" * 64, "0" * 64 + "\n", "ab/" + "0" * 61])
-def test_an_unknown_or_impossible_name_is_nothing(make: Make, tmp_path: Path, digest: str) -> None:
-    assert make(tmp_path).get(digest) is None
+def test_an_unknown_or_impossible_name_is_nothing(make: Make, digest: str) -> None:
+    assert make().get(digest) is None
 
 
 def test_a_flipped_bit_is_never_served_and_the_next_put_repairs_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -52,7 +52,7 @@ from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, JournalFailed, RecordFailed, RunHeld, UsageError
 from callgate.events import Body, Bus, Draft
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Follower, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import BlobStore, CacheStore, Follower, HoldsBlobs, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
@@ -80,7 +80,8 @@ class Engine:
         policies: Asked in order, about every call; none: everything validated may run.
         hooks: The user's code around calls.
         journal: Where everything is recorded; None: in memory.
-        blobs: Where large results are kept; None: in memory, up to 256 MiB, the oldest going first.
+        blobs: Where large results are kept; None: in the journal, where that is on a server; else in memory, up to 256 MiB, the oldest
+            going first.
         persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
         limits: Every bound.
         runners: The host's own, by the name that tools give as `runner`.
@@ -131,7 +132,7 @@ class Engine:
         self.limits = limits
         self.clock: Clock = SystemClock() if clock is None else clock
         self.journal: Journal = MemoryJournal(self.clock) if journal is None else journal
-        self.blobs: BlobStore = MemoryBlobs(max_bytes=_BLOB_BYTES) if blobs is None else blobs
+        self.blobs: BlobStore = _blobs_of(self.journal) if blobs is None else blobs
         self.restart = restart
         self.redactor = redactor
         self.run = run or f"engine-{self.clock.new_id()}"
@@ -526,6 +527,10 @@ class Engine:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
+
+
+def _blobs_of(journal: Journal) -> BlobStore:
+    return journal.blobs if isinstance(journal, HoldsBlobs) else MemoryBlobs(max_bytes=_BLOB_BYTES)
 
 
 def _files(*parts: object) -> list[str]:

@@ -30,6 +30,7 @@ __all__ = [
     "DistantRunner",
     "Execution",
     "Follower",
+    "HoldsBlobs",
     "InstantPolicy",
     "Journal",
     "JournalStatus",
@@ -309,6 +310,16 @@ class BlobStore(Protocol):
 
     def get(self, digest: str) -> bytes | None:
         """The bytes with this hash, checked against it, or None."""
+        ...
+
+
+@runtime_checkable
+class HoldsBlobs(Protocol):
+    """A journal that keeps large results beside its events."""
+
+    @property
+    def blobs(self) -> BlobStore:
+        """What is put there is kept before any event that is appended after it."""
         ...
 
 

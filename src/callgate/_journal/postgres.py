@@ -13,12 +13,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callgate._clock import Clock, SystemClock
 from callgate._journal.commits import Commits
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
 from callgate._journal.placing import Tail
+from callgate._journal.postgres_blobs import TABLE, PostgresBlobs, kept
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Value, calls_of, causes_of, event_of, row_of
 from callgate._journal.server import Place, opening, speaking, sql, storable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresJournal", "PostgresReader", "ServerTime"]
 
+T = TypeVar("T")
 _SCHEMA: Final = "callgate"
 _LONGEST_KEY: Final = 512
 _FETCH: Final = 2_000
@@ -80,10 +82,12 @@ class PostgresJournal(StoredJournal):
             writing.close()
             raise
         self._reading = threading.Lock()
+        self.blobs = PostgresBlobs(self._kept)
+        """Large results, in the same schema: each is kept before the event that names it."""
         self._watchers = []
         leases = Leases(ServerTime(place), number, f"process {os.getpid()} on {socket.gethostname()}", lease_s)
         self._commits = Commits(
-            Writing(_Store(place, writing), Tail(*row) if row else Tail(), leases, lease_s / 3),
+            Writing(_Store(place, writing, self.blobs), Tail(*row) if row else Tail(), leases, lease_s / 3),
             clock or SystemClock(),
             lambda run: seqs.get(run, 0),
             where=place.name,
@@ -99,9 +103,16 @@ class PostgresJournal(StoredJournal):
         return super().append(draft)
 
     def _stored(self, query: EventQuery) -> list[Event]:
+        return self._asked(lambda reader: list(_found(reader, query)))
+
+    def _kept(self, digest: str) -> bytes | None:
+        return self._asked(lambda reader: kept(reader, digest))
+
+    def _asked(self, ask: Callable[[Connection], T]) -> T:
         with self._reading:
             try:
-                return self._fetched(query)
+                with speaking(self._place):
+                    return ask(self._reader)
             except JournalFailed:
                 if not self._reader.closed:
                     raise
@@ -109,11 +120,8 @@ class PostgresJournal(StoredJournal):
                 self._reader = self._place.connect()  # asking again is safe; writing again would not be
             except UsageError as error:
                 raise JournalFailed(str(error)) from error
-            return self._fetched(query)
-
-    def _fetched(self, query: EventQuery) -> list[Event]:
-        with speaking(self._place):
-            return list(_found(self._reader, query))
+            with speaking(self._place):
+                return ask(self._reader)
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
         """The first event that does not hold, or None; of the last `tail` events only, if given."""
@@ -149,14 +157,17 @@ class _Store:
 
     counter = "SELECT epoch FROM writer FOR UPDATE"
 
-    def __init__(self, place: Place, connection: Connection) -> None:
+    def __init__(self, place: Place, connection: Connection, blobs: PostgresBlobs) -> None:
         self._place = place
         self._connection = connection
+        self._blobs = blobs
 
     @contextmanager
     def commit(self) -> Iterator[Ask]:
-        with speaking(self._place), self._connection.transaction():
-            yield self._ask
+        with speaking(self._place):
+            self._blobs.write(self._connection)  # before the commit, in which all others wait for us
+            with self._connection.transaction():
+                yield self._ask
 
     def _ask(self, text: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
         cursor = self._connection.execute(sql(text), [storable(value) if isinstance(value, str) else value for value in values])
@@ -172,7 +183,11 @@ class _Store:
             return see(self._ask)
 
     def close(self) -> None:
-        self._connection.close()
+        try:
+            with speaking(self._place):
+                self._blobs.write(self._connection)
+        finally:
+            self._connection.close()
 
 
 class PostgresReader:
@@ -193,6 +208,15 @@ class PostgresReader:
         except BaseException:
             self.connection.close()
             raise
+
+    @property
+    def blobs(self) -> PostgresBlobs:
+        """Large results that are in the schema."""
+        return PostgresBlobs(self._kept)
+
+    def _kept(self, digest: str) -> bytes | None:
+        with speaking(self.place):
+            return kept(self.connection, digest)
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         with speaking(self.place):
@@ -235,6 +259,7 @@ def _prepare(connection: Connection, place: Place) -> None:
         if connection.execute("SELECT to_regnamespace(%s) IS NULL", (place.schema,)).fetchone() == (True,):
             connection.execute(sql(f"CREATE SCHEMA {place.schema}"))
         connection.execute("CREATE TABLE IF NOT EXISTS journal_version (number BIGINT PRIMARY KEY)")
+        connection.execute(TABLE)
         for number, statements in migrations(POSTGRES, _version(connection, place)):
             for statement in statements:
                 connection.execute(sql(statement))

@@ -1,8 +1,8 @@
 """Where the command line keeps its record: `.callgate/` in the current folder, unless it is told another place.
 
 Beside the work, so that `callgate log` in the same folder finds it, and two projects never wait for each other. The journal's folder also
-holds what belongs to it: large results and the persistent cache. A `postgresql://` address names a journal on a server; large results stay
-in `.callgate/` here then.
+holds what belongs to it: large results and the persistent cache. A `postgresql://` address names a journal on a server, and large results
+are there, too; those that an older callgate left in `.callgate/` here are still found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
 from callgate.protocols import BlobStore, Journal
 
-__all__ = ["MEMORY", "Record", "default_journal", "default_memory", "without_password"]
+__all__ = ["MEMORY", "OnServer", "Record", "default_journal", "default_memory", "without_password"]
 
 MEMORY = ":memory:"
 _VARIABLE = "CALLGATE_JOURNAL"
@@ -40,6 +40,22 @@ def default_memory() -> str:
 def without_password(place: str) -> str:
     """A journal's place as it may be shown: what libpq asks for else comes from `PGPASSWORD` or `.pgpass`."""
     return _PASSWORD.sub(lambda found: found[1] or "", place).rstrip("?&") if is_url(place) else place
+
+
+class OnServer:
+    """The large results of a journal on a server, and those that an older callgate kept in this folder instead."""
+
+    def __init__(self, there: BlobStore) -> None:
+        self._there = there
+        folder = Path(".callgate") / "blobs"
+        self._here = DirectoryBlobs(folder) if folder.is_dir() else None
+
+    def put(self, data: bytes) -> str:
+        return self._there.put(data)
+
+    def get(self, digest: str) -> bytes | None:
+        found = self._there.get(digest)
+        return self._here.get(digest) if found is None and self._here is not None else found
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -65,8 +81,8 @@ class Record(Struct, frozen=True, kw_only=True):
         if is_url(place):
             from callgate._journal import PostgresJournal
 
-            blobs = DirectoryBlobs(Path(".callgate") / "blobs")
-            return cls(journal=PostgresJournal(place), blobs=blobs, name=without_password(place), path=None)
+            journal = PostgresJournal(place)
+            return cls(journal=journal, blobs=OnServer(journal.blobs), name=without_password(place), path=None)
         import apsw
 
         path = Path(place)
