@@ -189,9 +189,9 @@ class CallsMachine(RuleBasedStateMachine):
         over = self.questions.pop(question) <= self.world.clock.now_ns
         if over:
             with pytest.raises(UsageError, match="open"):
-                self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+                self._do(self.world.engine.answer(question, allow=allow))
         else:
-            self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+            self._do(self.world.engine.answer(question, allow=allow))
 
     @precondition(lambda self: self.questions)
     @rule()
@@ -199,7 +199,7 @@ class CallsMachine(RuleBasedStateMachine):
         self.world.clock.now_ns = max(self.questions.values())
         for question in self.questions:
             with pytest.raises(UsageError, match="open"):
-                self._do(self._at_once(self.world.engine.answer, question, allow=True))
+                self._do(self.world.engine.answer(question, allow=True))
         self.questions.clear()
 
     @rule(hours=st.integers(-48, 48))
@@ -213,7 +213,7 @@ class CallsMachine(RuleBasedStateMachine):
         fact = self.unknown.pop(uid)
         happened = any(effect.uid == uid for effect in self.world.effects)
         try:
-            self._do(self._at_once(self.world.engine.settle, uid, happened=happened))
+            self._do(self.world.engine.settle(uid, happened=happened))
         except UsageError:
             return
         if self.hidden.get(fact) == uid:
@@ -254,9 +254,6 @@ class CallsMachine(RuleBasedStateMachine):
         assert not [uid for uid, several in keys.items() if len(several) > 1]
 
     # How a step is taken
-
-    async def _at_once(self, do: Any, *args: Any, **named: Any) -> Any:
-        return do(*args, **named)
 
     def _hand_in(self, several: Sequence[Asked], fates: Sequence[Fate], end: str, share: float, *, together: bool = False) -> None:
         world = self.world

@@ -197,9 +197,9 @@ class RunsMachine(RuleBasedStateMachine):
         over = self.asked.pop(question) <= self.world.clock.now_ns
         if over:
             with pytest.raises(UsageError, match="open"):
-                self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+                self._do(self.world.engine.answer(question, allow=allow))
         else:
-            self._do(self._at_once(self.world.engine.answer, question, allow=allow))
+            self._do(self.world.engine.answer(question, allow=allow))
 
     @precondition(lambda self: self.asked)
     @rule()
@@ -207,7 +207,7 @@ class RunsMachine(RuleBasedStateMachine):
         self.world.clock.now_ns = max(self.asked.values())
         for question in self.asked:
             with pytest.raises(UsageError, match="open"):
-                self._do(self._at_once(self.world.engine.answer, question, allow=True))
+                self._do(self.world.engine.answer(question, allow=True))
         self.asked.clear()
 
     @precondition(lambda self: self.unknown)
@@ -215,7 +215,7 @@ class RunsMachine(RuleBasedStateMachine):
     def somebody_looks_and_says(self, which: int) -> None:
         what = sorted(self.unknown)[which % len(self.unknown)]
         try:
-            self._do(self._at_once(self.world.engine.settle, self.unknown[what], happened=True))
+            self._do(self.world.engine.settle(self.unknown[what], happened=True))
         except UsageError:
             return
         del self.unknown[what]
@@ -258,9 +258,6 @@ class RunsMachine(RuleBasedStateMachine):
         assert not [effect for effect in self.world.effects if effect.what.startswith("denied")]
 
     # How a step is taken
-
-    async def _at_once(self, do: Any, *args: Any, **named: Any) -> Any:
-        return do(*args, **named)
 
     def _task(self, script: Script, conversation: str, *, follows: bool = False) -> Coroutine[Any, Any, RunResult]:
         task = len(self.scripts)
