@@ -280,7 +280,7 @@ async def test_a_refused_or_guessed_approval_is_no_approval(ledger: Ledger) -> N
         first = await engine.call(call("pay", to="ann", amount=1))
         assert isinstance(first, Suspended)
         await engine.answer(first.approval_id, allow=False)
-        with pytest.raises(UsageError, match="open"):
+        with pytest.raises(UsageError, match="answered with no already"):
             await engine.answer(first.approval_id, allow=True)
         with pytest.raises(UsageError, match="open"):
             await engine.answer("0" * 16, allow=True)
@@ -296,6 +296,21 @@ async def test_nobody_is_asked_for_what_a_limit_will_refuse() -> None:
     policy = Always(Ask(question="Drop?"))
     async with Engine([drop], policies=[policy], limits=Limits(dangerous_per_tick=0)) as engine:
         assert (await said(engine, call("drop"))).failure_class == "dangerous_limit"
+
+
+async def test_an_answer_that_is_given_again_changes_nothing_and_a_no_takes_a_yes_back(ledger: Ledger) -> None:
+    """The first name stays on record: a message may ask the same thing twice, under one question."""
+    async with Engine([paying(ledger)], policies=[Always(Ask(question="pay?"))]) as engine:
+        asked = await engine.call(call("pay", id="a", to="ann", amount=5))
+        assert isinstance(asked, Suspended)
+        for allow, names in ((True, "bob eve"), (False, "cid eve")):
+            for by in names.split():
+                await engine.answer(asked.approval_id, allow=allow, by=by)
+        with pytest.raises(UsageError, match="answered with no already, by cid"):
+            await engine.answer(asked.approval_id, allow=True, by="eve")
+        assert isinstance(await engine.call(call("pay", id="b", to="ann", amount=5)), Suspended)
+        answers = [(body["status"], body["reason"]) for body in bodies(engine, "approval.answered")]
+    assert (answers, ledger.lines()) == ([("allowed", "bob"), ("refused", "cid")], [])
 
 
 class Speak(Tool):

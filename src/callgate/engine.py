@@ -24,7 +24,8 @@ from callgate._environment import timeout_from_environment
 from callgate._journal import MemoryJournal
 from callgate._json import canonical
 from callgate._limits import Limits
-from callgate._pipeline.again import Known, Question, asked_hash, call_key, earlier_result
+from callgate._pipeline.again import Known, asked_hash, call_key, earlier_result
+from callgate._pipeline.approvals import Question
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.endings import Endings
@@ -434,6 +435,7 @@ class Engine:
         """Answer the question of a `Suspended` call. If allowed, hand the same call in again: it runs once, with these arguments only.
 
         Comes back when the answer is on disk, where the record survives. It counts from before that, also where the caller is cancelled.
+        The same said again changes nothing: who said it first stays on record. A no takes back a yes that no call has used.
 
         Raises:
             UsageError: No such question is open; or, as `RunHeld`, another engine works on its run: tell that one by `callgate.inbox`.

@@ -21,7 +21,7 @@ from callgate._journal import Reader, open_reader
 from callgate._journal.outside import outside
 from callgate._journal.rows import Unreadable
 from callgate._json import decode
-from callgate._pipeline.again import Question
+from callgate._pipeline.approvals import Question
 from callgate._pipeline.reading import Reading
 from callgate._pipeline.record import Received, decode_reason
 from callgate.errors import UsageError
@@ -127,7 +127,7 @@ def _open_ones(reader: Reader, run: str, asked: Iterable[Event], holder: str) ->
     return [
         (event.position, _told(reader, event, question, holder))
         for event in asked
-        if (question := questions.get(event.call)) is not None and question.allowed is None and question.expires_at > now
+        if (question := questions.get(event.call)) is not None and question.waits(now)
     ]
 
 
@@ -188,7 +188,10 @@ def _answer(journal: str | Path, kind: str, approval: str, by: str, reason: str)
         if not asked:
             raise UsageError(f"No question '{approval[:80]}' is on record in {_shown(journal)}. `callgate approvals` lists what waits.")
         run = asked[0].run
-        _refuse_closed(kind, approval, _questions(reader, run).get(approval))
+        question = _questions(reader, run).get(approval)
+        if question is None:
+            raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
+        question.refuse_closed(allow=kind == "approve", now_ns=SystemClock.wall_ns())
         again = None if list(reader.find(EventQuery(run=run, kinds=("run.began",), limit=1))) else _again(reader, approval)
     return _posted(journal, kind, run, approval, by, reason, again)
 
@@ -200,16 +203,6 @@ def _again(reader: Reader, call: str) -> Again | None:
         whole = "" if received.arguments_bytes else received.arguments
         return Again(tool=received.name, arguments=whole, origin=received.origin, key=received.idempotency_key, **scope)
     return None
-
-
-def _refuse_closed(kind: str, approval: str, question: Question | None) -> None:
-    if question is None:
-        raise UsageError(f"The question '{approval[:80]}' was answered, and its call has gone on. Nothing is left to say.")
-    if question.allowed is not None and not (question.allowed and kind == "deny"):
-        said = "yes" if question.allowed else "no"
-        raise UsageError(f"The question '{approval[:80]}' was answered with {said} already, by {question.by[:80] or 'somebody'}.")
-    if question.expires_at <= SystemClock.wall_ns():
-        raise UsageError(f"The question '{approval[:80]}' has expired. When its run goes on, the call asks again.")
 
 
 def _end(journal: str | Path, kind: str, run: str, by: str, reason: str) -> Posted:

@@ -14,13 +14,13 @@ from typing import Any, Final, Protocol
 from callgate._journal.rows import Value
 from callgate.errors import RunHeld, UsageError
 
-__all__ = ["Ask", "Ground", "Leases", "refuse_odd_lease"]
+__all__ = ["HOLDER", "Ask", "Ground", "Leases", "refuse_odd_lease"]
 
 Ask = Callable[[str, Sequence[Value]], list[tuple[Any, ...]]]
 """Puts one statement to the store, within the present commit."""
 
 _LONGEST_S: Final = 3_600
-_HELD: Final = "SELECT holder, who, expires_ns FROM leases WHERE run = ?"
+HOLDER: Final = "SELECT holder, who, expires_ns FROM leases WHERE run = ?"
 _COUNT: Final = "UPDATE writer SET epoch = epoch + 1 RETURNING epoch"
 _TAKE: Final = """
     INSERT INTO leases (run, epoch, holder, who, expires_ns) VALUES (?, ?, ?, ?, ?)
@@ -98,7 +98,7 @@ class Leases:
             RunHeld: Somebody does, and may be alive.
         """
         now = self._ground.now_ns(ask)
-        for holder, who, expires_ns in ask(_HELD, (run,)):
+        for holder, who, expires_ns in ask(HOLDER, (run,)):
             left_s = (expires_ns - now) / 1e9  # a lease that ends later than any can is from before the machine was started
             if holder != self.holder and 0 < left_s <= _LONGEST_S and self._ground.lives(ask, holder):
                 raise RunHeld(

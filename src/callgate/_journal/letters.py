@@ -12,12 +12,11 @@ from typing import Any, Final
 from callgate._journal.leases import Ask
 from callgate.protocols import Letter
 
-__all__ = ["ADD_LETTER", "FATE", "HOLDER", "LetterBox"]
+__all__ = ["ADD_LETTER", "FATE", "LetterBox"]
 
 _MOST_AT_ONCE: Final = 256
 ADD_LETTER: Final = "INSERT INTO inbox (run, kind, target, actor, reason, at_ns, folded) VALUES (?, ?, ?, ?, ?, ?, 0) RETURNING id"
 FATE: Final = "SELECT folded FROM inbox WHERE id = ?"
-HOLDER: Final = "SELECT holder, who, expires_ns FROM leases WHERE run = ?"
 _WAITING: Final = f"""
     SELECT inbox.id, inbox.run, inbox.kind, inbox.target, inbox.actor, inbox.reason, inbox.at_ns
     FROM inbox JOIN leases ON leases.run = inbox.run

@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from callgate._journal.leases import Ask, Ground
-from callgate._journal.letters import ADD_LETTER, FATE, HOLDER
+from callgate._journal.leases import HOLDER, Ask, Ground
+from callgate._journal.letters import ADD_LETTER, FATE
 from callgate._journal.reading import is_url
 from callgate._journal.rows import Value
 from callgate.errors import UsageError

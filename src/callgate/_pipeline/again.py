@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Doubt",
     "Known",
-    "Question",
     "RunState",
     "Uncertain",
     "asked_hash",
@@ -96,20 +95,6 @@ class Uncertain(Struct, frozen=True):
 
 Doubt = tuple[tuple[str, str], Uncertain]
 """A tool with the hash of final arguments, and the call of it whose outcome nobody knows."""
-
-
-class Question(Struct, kw_only=True):
-    """What a human was asked about one call, and what they said."""
-
-    approval_id: str
-    """The uid of the call that was suspended for it."""
-    run: str
-    binding: str
-    expires_at: int
-    """UTC nanoseconds."""
-    allowed: bool | None = None
-    """None while nobody has answered."""
-    by: str = ""
 
 
 class RunState:

@@ -9,12 +9,45 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from callgate._clock import Clock
-from callgate._pipeline.again import Question
 from callgate.errors import UsageError
 from callgate.route import ValidatedCall
 
-__all__ = ["Approvals", "binding"]
+__all__ = ["Approvals", "Question", "binding"]
+
+
+class Question(Struct, kw_only=True):
+    """What a human was asked about one call, and what they said."""
+
+    approval_id: str
+    """The uid of the call that was suspended for it."""
+    run: str
+    binding: str
+    expires_at: int
+    """UTC nanoseconds."""
+    allowed: bool | None = None
+    """None while nobody has answered."""
+    by: str = ""
+    answered_at: int = 0
+    """The position of the answer, where it was given in this process."""
+
+    def waits(self, now_ns: int) -> bool:
+        """Whether somebody has to answer."""
+        return self.allowed is None and now_ns < self.expires_at
+
+    def refuse_closed(self, *, allow: bool, now_ns: int) -> None:
+        """Let nobody say what makes no difference any more: one yes, and a no that takes it back as long as no call has used it.
+
+        Raises:
+            UsageError: It was answered, or has expired.
+        """
+        if self.allowed is not None and (allow or not self.allowed):
+            said = "yes" if self.allowed else "no"
+            raise UsageError(f"The question '{self.approval_id[:80]}' was answered with {said} already, by {self.by[:80] or 'somebody'}.")
+        if self.expires_at <= now_ns:
+            raise UsageError(f"The question '{self.approval_id[:80]}' has expired. When its run goes on, the call asks again.")
 
 
 def binding(call: ValidatedCall, encoded: bytes) -> str:
@@ -61,17 +94,19 @@ class Approvals:
         self._forget_expired()
         return self._questions.get(approval_id)
 
-    def unanswered(self, approval_id: str) -> Question:
-        """The question of this id, to be answered.
+    def to_answer(self, approval_id: str, *, allow: bool) -> Question:
+        """The question of this id, if this can be said to it.
 
         Raises:
-            UsageError: No such question is open: it never was, has expired, or was answered with no.
+            UsageError: No such question is open: it never was, has expired, was used up, or was answered.
         """
         question = self.find(approval_id)
-        if question is None or question.allowed is False:
+        if question is None:
             raise UsageError(
-                f"No approval '{approval_id!s:.80}' is open: it was answered, has expired, or never existed. Send the call again."
+                f"No approval '{approval_id!s:.80}' is open: its call has gone on, it has expired, or it never existed."
+                " Send the call again."
             )
+        question.refuse_closed(allow=allow, now_ns=self._clock.wall_ns())
         return question
 
     def spend(self, bound_to: str) -> Question | None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeGuard
 
-from callgate._pipeline.again import Question, RunState
+from callgate._pipeline.again import RunState
+from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
 from callgate._pipeline.ground import Ground
@@ -200,31 +201,34 @@ class Desk:
         """Answer a question, and record that; one that another process asked is found in its run's record.
 
         Returns:
-            The position of the event.
+            The position of the event; where the same was said before, of that one.
         """
         if isinstance(approval_id, str) and self._approvals.find(approval_id) is None:
             journal = self._writer.journal
             for event in await off_loop(journal, partial(journal.read, call=approval_id)):
                 if event.kind == "call.suspended":
                     await self.open(event.run)
-        return self.answered(self.closing(approval_id), allow=allow, by=by)
+        question = self._approvals.find(approval_id)
+        if question is not None and question.allowed is allow:
+            return question.answered_at
+        return self.answered(self.to_answer(approval_id, allow=allow), allow=allow, by=by)
 
-    def closing(self, approval_id: str) -> Question:
-        """The open question of this id.
+    def to_answer(self, approval_id: str, *, allow: bool) -> Question:
+        """The question of this id, if this can be said to it.
 
         Raises:
-            UsageError: There is none.
+            UsageError: It cannot.
         """
-        return self._approvals.unanswered(approval_id)
+        return self._approvals.to_answer(approval_id, allow=allow)
 
     def answered(self, question: Question, *, allow: bool, by: str, cause: int = 0) -> int:
         """Allow the call once, or close the question; and record that. Gives the event's position."""
         body = Reason(reason=clean(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
         parents = (cause,) if cause else ()
         draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
-        position = self._writer.write(draft)
+        question.answered_at = self._writer.write(draft)
         question.allowed, question.by = allow, clean(by)
-        return position
+        return question.answered_at
 
     def hook_failed(self, hook: Hook, why: str) -> None:
         log.warning("The hook %r failed: %s", hook.title, why)

@@ -13,8 +13,7 @@ from types import CoroutineType
 from typing import Any, Protocol
 
 from callgate._json import canonical
-from callgate._pipeline.again import Question
-from callgate._pipeline.approvals import binding
+from callgate._pipeline.approvals import Question, binding
 from callgate._pipeline.hooks import hook_arguments
 from callgate._pipeline.record import clean
 from callgate._pipeline.validate import modified

@@ -1,8 +1,5 @@
 """The runs that one engine works on: who of its own is at work on them, and what happens when another engine has taken one over.
 
-What another process wants of a run is taken in here: an answer to a question, a stop, a kill; each is recorded once, and one that makes no
-sense with the reason why it was not done. One that came while nobody worked on the run is done when somebody begins.
-
 A run that is lost ends here at once: its calls are killed, its conversation too, and nothing more of it can be recorded, because the
 journal refuses. Beside the desk, which knows what is in a run. Knows no route and no loop.
 """
@@ -16,29 +13,23 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from callgate._pipeline.again import Question
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.record import Reason, Writer, clean
+from callgate._pipeline.post import Post, Questions
+from callgate._pipeline.record import Writer
 from callgate._signals import Control
-from callgate.errors import RecordFailed, UsageError
-from callgate.events import Draft
+from callgate.errors import UsageError
 from callgate.protocols import Letter
 
 __all__ = ["Holding"]
 
 log = logging.getLogger("callgate")
 _MOST_LOST = 1_000
-_ANSWERS = ("approve", "deny")
-_ENDS = {"stop": "stopped", "kill": "killed"}
 
 
-class Known(Protocol):
+class Known(Questions, Protocol):
     """What the engine knows of its runs."""
 
-    def knows(self, run: str) -> bool: ...
     def lost(self, run: str) -> None: ...
-    def closing(self, approval_id: str) -> Question: ...
-    def answered(self, question: Question, *, allow: bool, by: str, cause: int) -> int: ...
 
 
 class _Work(Struct):
@@ -60,15 +51,13 @@ class Holding:
     """
 
     def __init__(self, writer: Writer, control: Control, own: str, running: Callable[[], Iterable[Flight]], desk: Known) -> None:
-        self._writer = writer
         self._journal = writer.journal
         self._control = control
         self._own = own
         self._running = running
         self._desk = desk
-        self._letters: dict[str, list[Letter]] = {}
-        """What waits until a run is known, or begins."""
         self._work: dict[str, _Work] = {}
+        self._post = Post(writer, control, self._work.get, running, desk)
         self._lost: dict[str, str] = {}
 
     def is_busy(self, run: str) -> bool:
@@ -95,7 +84,7 @@ class Holding:
             if not work.count:
                 del self._work[run]
                 if not self.is_busy(run):
-                    self._letters.pop(run, None)  # the next one who has it is handed them again
+                    self._post.forget(run)
                     self._journal.let_go(run)
 
     def why_lost(self, run: str) -> str:
@@ -119,8 +108,7 @@ class Holding:
     # What other processes want
 
     def came(self, letter: Letter) -> None:
-        self._letters.setdefault(letter.run, []).append(letter)
-        self.take_in(letter.run)
+        self._post.came(letter)
 
     def begin(self, run: str) -> None:
         """A run of an agent has its conversation to itself now: what was wanted of it before is wanted still."""
@@ -130,61 +118,4 @@ class Holding:
 
     def take_in(self, run: str) -> None:
         """Do what is wanted of a run, as far as it can be done by now."""
-        if run not in self._letters or not self._desk.knows(run):
-            return
-        work = self._work.get(run)
-        for letter in self._letters.pop(run):
-            if letter.kind in _ENDS and work is not None and not work.begun:
-                self._letters.setdefault(run, []).append(letter)
-            else:
-                self._do(letter)
-
-    def _do(self, letter: Letter) -> None:
-        said = f"{clean(letter.reason) or 'no reason given'} ({clean(letter.actor) or 'nobody named'})"
-        try:
-            if letter.kind in _ANSWERS:
-                if letter.target.rsplit("/", 2)[0] != letter.run:
-                    raise UsageError(f"The approval '{letter.target[:80]}' is none of this run's.")
-                question = self._desk.closing(letter.target)
-                if question.allowed and letter.kind == "approve":
-                    raise UsageError(f"It was answered with yes already, by {question.by[:80] or 'somebody'}.")
-                cause = self._record("inbox.taken", letter, said)
-                self._desk.answered(question, allow=letter.kind == "approve", by=letter.actor, cause=cause)
-                return
-            conversations, flights = self._affected(letter)
-            self._record("inbox.taken", letter, said)
-            why = f"{_ENDS[letter.kind]} from another process: {said}"
-            for conversation in conversations:
-                end = self._control.kill if letter.kind == "kill" else self._control.stop
-                end(conversation, why)
-            for flight in flights:
-                flight.stopped = why
-                if letter.kind == "kill":
-                    flight.kill.fire(why)
-        except UsageError as refused:
-            self._record("inbox.refused", letter, str(refused))
-        except RecordFailed as error:
-            log.error("%s", error)
-
-    def _affected(self, letter: Letter) -> tuple[set[str], list[Flight]]:
-        """The conversations that are the run's alone, and what else of it is under way.
-
-        Raises:
-            UsageError: There is nothing, or it is not known what is wanted.
-        """
-        if letter.kind not in _ENDS:
-            raise UsageError(f"It is not known what '{letter.kind[:40]}' asks for. Known are: {', '.join((*_ANSWERS, *_ENDS))}.")
-        work = self._work.get(letter.run)
-        running = list(self._running())
-        shared = {"", *(flight.scope.conversation for flight in running if flight.scope.run != letter.run)}
-        mine = [flight for flight in running if flight.scope.run == letter.run]
-        conversations = (work.conversations if work is not None else set()) | ({flight.scope.conversation for flight in mine} - shared)
-        if not (conversations or mine):
-            raise UsageError("Nothing of the run was at work.")
-        return conversations, [flight for flight in mine if flight.scope.conversation not in conversations]
-
-    def _record(self, kind: str, letter: Letter, reason: str) -> int:
-        details = {"wanted": clean(letter.kind)[:40], "by": clean(letter.actor), "at_ns": letter.at_ns}
-        parents = (letter.cause,) if letter.cause else ()
-        body = Reason(reason=reason, details=details)
-        return self._writer.write(Draft(kind=kind, run=letter.run, body=body, parents=parents, inbox=letter.id))
+        self._post.take_in(run)

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from callgate._pipeline.again import Known, Question, RunState, Uncertain
+from callgate._pipeline.again import Known, RunState, Uncertain
+from callgate._pipeline.approvals import Question
 from callgate._pipeline.record import Reason, Started, Verdict, decode_reason, decode_result
 from callgate.calls import ToolResult
 from callgate.events import TERMINAL, Event

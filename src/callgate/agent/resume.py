@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from callgate._pipeline.again import Question
+from callgate._pipeline.approvals import Question
 from callgate._pipeline.record import decode_result
 from callgate._pipeline.unfinished import Unfinished, why_unknown
 from callgate.agent.course import Course

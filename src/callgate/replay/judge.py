@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from callgate._json import canonical
 from callgate._limits import Limits
-from callgate._pipeline.again import Question
+from callgate._pipeline.approvals import Question
 from callgate._pipeline.desk import judges
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import HookChain
