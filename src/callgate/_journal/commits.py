@@ -18,6 +18,7 @@ from itertools import islice
 
 from callgate._clock import Clock
 from callgate._journal.placing import Ticket
+from callgate._journal.reading import with_fresh
 from callgate._journal.waiting import Waiter, tell
 from callgate._journal.writing import Work, Writing
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
@@ -179,13 +180,7 @@ class Commits:
         with self._guard:
             shown = map(self._writing.places.shown, self._pending)
             fresh = [event for event in shown if query.holds(event)]
-        if query.newest_first and query.limit is not None and len(fresh) >= query.limit:
-            return fresh[: -query.limit - 1 : -1]
-        found = stored(query)
-        if fresh:  # some may have been written meanwhile
-            there = {(event.at_ns, event.mono, event.kind, event.call) for event in found}
-            fresh = [event for event in fresh if (event.at_ns, event.mono, event.kind, event.call) not in there]
-        return ([*reversed(fresh), *found] if query.newest_first else [*found, *fresh])[: query.limit]
+        return with_fresh(query, fresh, stored)
 
     def _settle(self) -> None:
         """Wait until what waits now is written, or cannot be."""

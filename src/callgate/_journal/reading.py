@@ -12,7 +12,7 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
 
-__all__ = ["Reader", "is_url", "narrowed", "open_reader", "verified"]
+__all__ = ["Reader", "is_url", "narrowed", "open_reader", "verified", "with_fresh"]
 
 Find = Callable[[EventQuery], Iterable[Event]]
 
@@ -56,6 +56,21 @@ def narrowed(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:
     if query.field is None:
         return iter(events)
     return islice((event for event in events if query.holds(event)), query.limit)
+
+
+def with_fresh(query: EventQuery, fresh: list[Event], stored: Callable[[EventQuery], list[Event]]) -> list[Event]:
+    """What a store has, with the events that were not written yet when it was asked.
+
+    Args:
+        fresh: Those that the query asks for, the oldest first.
+    """
+    if query.newest_first and query.limit is not None and len(fresh) >= query.limit:
+        return fresh[: -query.limit - 1 : -1]
+    found = stored(query)
+    if fresh:  # some may have been written meanwhile
+        there = {(event.at_ns, event.mono, event.kind, event.call) for event in found}
+        fresh = [event for event in fresh if (event.at_ns, event.mono, event.kind, event.call) not in there]
+    return ([*reversed(fresh), *found] if query.newest_first else [*found, *fresh])[: query.limit]
 
 
 def verified(find: Find, tail: int | None) -> Broken | None:
