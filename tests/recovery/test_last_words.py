@@ -108,6 +108,17 @@ async def test_what_an_operator_said_is_on_disk_before_they_are_told(place: str,
     assert ledger.lines() == (["ann"] if what == "answer" else ["bob", "bob"])
 
 
+async def test_a_question_that_another_engine_asked_is_answered_by_its_id_alone(place: str, ledger: Ledger) -> None:
+    """By whoever has the journal, in an engine that has not met the run yet."""
+    async with engine_on(place, ledger) as first:
+        asked = await first.call(ANN)
+    assert isinstance(asked, Suspended)
+    async with engine_on(place, ledger) as second:
+        await second.answer(asked.approval_id, allow=True)
+        assert isinstance(await second.call(ANN), Answered)
+    assert ledger.lines() == ["ann"]
+
+
 async def test_an_answer_for_a_run_that_another_engine_works_on_is_refused_and_not_lost(place: str, ledger: Ledger) -> None:
     """Nobody else may write its record: whoever answers is told so, and by whom it is held."""
     async with engine_on(place, ledger) as first:

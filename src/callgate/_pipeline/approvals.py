@@ -71,10 +71,11 @@ class Approvals:
     def ask(self, approval_id: str, run: str, bound_to: str) -> Question:
         """Open a question, or give the one that is open for the very same call."""
         self._forget_expired()
+        now = self._clock.wall_ns()
         for question in self._questions.values():
-            if question.binding == bound_to and question.allowed is None:
+            if question.binding == bound_to and question.waits(now):
                 return question
-        expires_at = self._clock.wall_ns() + self._life_ns
+        expires_at = now + self._life_ns
         question = Question(approval_id=approval_id, run=run, binding=bound_to, expires_at=expires_at)
         self._questions[approval_id] = question
         return question

@@ -50,6 +50,11 @@ class OnServer:
         folder = Path(".callgate") / "blobs"
         self._here = DirectoryBlobs(folder) if folder.is_dir() else None
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `callgate.protocols.OnDisk`."""
+        return () if self._here is None else self._here.files
+
     def put(self, data: bytes) -> str:
         return self._there.put(data)
 
