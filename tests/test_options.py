@@ -195,9 +195,9 @@ async def test_what_closed_a_call_counts_as_nothing_where_the_word_is_unknown() 
 async def test_a_door_that_is_given_the_wrong_thing_says_so() -> None:
     async with Engine([seen]) as engine:
         with pytest.raises(UsageError, match="No approval 'None' is open"):
-            engine.answer(None, allow=True)  # type: ignore[arg-type]
+            await engine.answer(None, allow=True)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match="No call 'None' is in doubt"):
-            engine.settle(None, happened=True)  # type: ignore[arg-type]
+            await engine.settle(None, happened=True)  # type: ignore[arg-type]
         with pytest.raises(UsageError, match=r"There is no layer 'top'\. Take one of 'builtin'"):
             engine.register(seen, layer="top")  # type: ignore[arg-type]
 

@@ -91,7 +91,7 @@ async def test_a_large_result_that_cannot_be_kept_is_not_told_as_a_success(serve
         assert (await said(engine, call("log", lines=1))).success
         server.ask("DROP TABLE callgate.blobs", database)
         result = await said(engine, call("log", lines=100_000))
-        assert (result.status, result.code) == ("unknown", "record_failed")
+        assert (result.status, result.code) == ("error", "record_failed")
         assert "blobs" in engine.journal.status().failure
 
 

@@ -1,7 +1,7 @@
 """Any history of calls to one engine after another on one record: what is told, what was done and what is written must agree.
 
 The ledger of the tools decides, never the record of what it is about. What is promised: ACCEPTANCE, part 2 ("Decided by the owner"), and
-DESIGN, "Guarantees". Deaths, files and tools are in `world`; here are the steps and what must hold after each.
+DESIGN, "Guarantees". Deaths, files and tools are in `world`, the calls in `asked`; here are the steps and what must hold after each.
 """
 
 from __future__ import annotations
@@ -17,72 +17,22 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from msgspec import Struct
-from msgspec.structs import replace
 
-from callgate import Answered, RawCall, Scope, ToolResult
+from callgate import Answered, ToolResult
 from callgate._json import canonical
 from callgate._pipeline.record import decode_result
 from callgate.calls import Aborted, Outcome, Suspended
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
-from tests.door import call
 from tests.patience import DEADLINE_S, let_pass
-from tests.recovery.world import FATES, TOOLS, WHATS, Death, Effect, Fate, World
+from tests.recovery.asked import CALLS, HANDLES, Asked, one_message
+from tests.recovery.world import FATES, TOOLS, Death, Effect, Fate, World
 
 __all__ = ["CallsMachine"]
 
 ENDS = ("kill", "stop and kill", "cancel", "time", "close", "death")
 """What ends a call that hangs."""
-HANDLES = ("", "id:a", "id:b", "key:k", "key:l")
-"""How a call is known again: not at all, by the model's id, by the host's key."""
-RUNS = ("one", "two")
 NEVER_RAN = frozenset({"denied", "not_started", "idempotency_conflict", "invalid_parameters"})
-
-
-class Asked(Struct, frozen=True):
-    """A call that is handed in."""
-
-    tool: str
-    what: str
-    handle: str
-    run: str
-    occurrence: int = 0
-    """How many earlier calls of the same message have the same id."""
-
-    @property
-    def fact(self) -> tuple[str, str, str]:
-        return self.run, self.tool, self.what
-
-    def raw(self) -> RawCall:
-        kind, _, word = self.handle.partition(":")
-        return call(self.tool, id=word if kind == "id" else "", key=f"{word} of {self.run}" if kind == "key" else None, what=self.what)
-
-    def scope(self) -> Scope:
-        return Scope(run=self.run, conversation=self.run)
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """Under what it is known again; empty where it is not."""
-        kind = self.handle.partition(":")[0]
-        if not kind or (kind == "id" and TOOLS[self.tool] == "none"):
-            return ()
-        return (self.run, self.tool, self.handle) if kind == "key" else (self.run, self.tool, self.handle, self.what, str(self.occurrence))
-
-
-def one_message(several: Sequence[Asked]) -> list[Asked]:
-    """The calls as those of one message of the first one's run."""
-    ids: Counter[str] = Counter()
-    message = []
-    for asked in several:
-        message.append(replace(asked, run=several[0].run, occurrence=ids[asked.raw().id]))
-        ids[asked.raw().id] += 1
-    return message
-
-
-CALLS = st.builds(
-    Asked, tool=st.sampled_from(list(TOOLS)), what=st.sampled_from(WHATS), handle=st.sampled_from(HANDLES), run=st.sampled_from(RUNS)
-)
 FATE = st.sampled_from(FATES)
 SHARE = st.sampled_from([0.0, 0.3, 0.7, 1.0])
 

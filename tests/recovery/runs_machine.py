@@ -2,7 +2,7 @@
 
 The model is a function of the conversation, so that whoever resumes a run finds the same one. Each call that it makes has a name of its
 own, so that the ledger tells of each whether it was done, how often, and under how many keys. What is promised: DESIGN, "The journal"
-and "Guarantees". Deaths, files and tools are in `world`; here are the steps and what must hold after each.
+and "Guarantees". Deaths, files and tools are in `world`, the model in `played`; here are the steps and what must hold after each.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ import asyncio
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from msgspec import Struct
 
-from callgate import Agent, Scope, ToolResult
+from callgate import Agent, Scope
 from callgate._blobs import MemoryBlobs
 from callgate._json import canonical
 from callgate._pipeline.record import decode_result
@@ -28,11 +27,7 @@ from callgate.agent import RunResult
 from callgate.agent.recall import recall
 from callgate.errors import UsageError
 from callgate.events import TERMINAL
-from callgate.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from callgate.models.events import ModelEvent
-from callgate.models.model import StreamingContext
-from callgate.models.wire.request import ModelRequest
-from tests.agent.scripts import call, says
+from tests.recovery.played import SCRIPT, Player, Script, assert_valid, facts_of, names
 from tests.recovery.world import FATES, TOOLS, Death, Effect, Fate, World
 
 __all__ = ["RunsMachine"]
@@ -41,78 +36,8 @@ ENDS = ("kill", "stop", "cancel", "close", "death")
 """What comes while a tool hangs; a stop is followed by a kill."""
 TALK = "talk"
 """A conversation that several runs take part in."""
-
-
-class Wanted(Struct, frozen=True):
-    """A call that the model will make."""
-
-    tool: str
-    kind: str
-    """`plain`, `asked`, `denied`; or `again`: what the call before it was about, once more."""
-
-
-Script = tuple[tuple[Wanted, ...], ...]
-WANTED = st.builds(Wanted, tool=st.sampled_from(list(TOOLS)), kind=st.sampled_from(["plain", "plain", "plain", "asked", "denied", "again"]))
-SCRIPT = st.lists(st.lists(WANTED, min_size=1, max_size=3).map(tuple), min_size=1, max_size=2).map(tuple)
 FATE = st.lists(st.sampled_from(FATES), max_size=4)
 SHARE = st.sampled_from([0.0, 0.3, 0.7, 1.0])
-
-
-class Player:
-    """A model that plays the script which the conversation's latest task names, message after message."""
-
-    provider, name, native_tools = "scripted", "player", True
-
-    def __init__(self, scripts: Sequence[Script]) -> None:
-        self._scripts = scripts
-
-    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
-        messages = list(request.messages)
-        assert_valid(messages)
-        tasks = [(at, message.content) for at, message in enumerate(messages) if isinstance(message, UserMessage)]
-        at, said = [(at, said) for at, said in tasks if isinstance(said, str) and said.startswith("task ")][-1]
-        task = int(said.split()[1])
-        turn = sum(isinstance(message, AssistantMessage) and bool(message.calls) for message in messages[at:])
-        script = self._scripts[task]
-        if turn >= len(script):
-            steps = says("Done.")
-        else:
-            named = zip(script[turn], names(task, script)[turn], strict=True)
-            steps = says(*(call(one.tool, {"what": what}, id=f"c{at}", position=at) for at, (one, what) in enumerate(named)))
-        for step in steps:
-            yield step  # type: ignore[misc]
-
-
-def names(task: int, script: Script) -> list[list[str]]:
-    """What each call of a script is about: its own thing, or that of the call before it."""
-    named: list[list[str]] = []
-    last: dict[str, str] = {}
-    for turn, message in enumerate(script):
-        named.append([])
-        for at, wanted in enumerate(message):
-            fresh = f"{wanted.kind} {task}.{turn}.{at}"
-            what = last.get(wanted.tool, fresh) if wanted.kind == "again" else fresh
-            last[wanted.tool] = what
-            named[-1].append(what)
-    return named
-
-
-def assert_valid(messages: Sequence[Message]) -> None:
-    """Each call has exactly one result, in its place."""
-    owed: list[str] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            assert owed, messages
-            assert owed.pop(0) == message.call_id, messages
-        else:
-            assert not owed, messages
-            owed = [one.id for one in message.calls] if isinstance(message, AssistantMessage) else []
-    assert not owed, messages
-
-
-def facts_of(result: ToolResult) -> bytes:
-    """A result without what the loop may have added for the model."""
-    return canonical((result.status, result.structured, result.error, result.code, result.metadata.attempts))
 
 
 class RunsMachine(RuleBasedStateMachine):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
-from callgate._pipeline.again import Question
+from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
