@@ -456,9 +456,14 @@ class Engine:
         """Say that somebody works on a run, for as long as the block lasts; others may have it then.
 
         Raises:
-            UsageError: Somebody does already, and two at once may not be.
+            UsageError: Somebody does already, and two at once may not be; or the engine is closed, or belongs to another event loop.
         """
+        self._life.check_open()
         return self._holding.at_work(run, conversation, alone=alone)
+
+    def under_way(self, conversation: str) -> bool:
+        """Whether a turn of the conversation, or a call in it, is under way."""
+        return self.conversations.busy(conversation) or self._life.conversing(conversation)
 
     def begin(self, run: str) -> None:
         """Take in what other processes want of a run that begins its turn: a stop that came before ends it now."""

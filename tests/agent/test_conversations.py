@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from callgate import tool
+from callgate import Aborted, Engine, MemoryJournal, RawCall, Scope, tool
 from callgate.agent import Agent
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
@@ -58,6 +58,64 @@ async def test_a_stop_ends_the_turn_and_leaves_the_queue() -> None:
         agent.stop("c")
         assert (await first).turn_status == "stopped_by_user"
         assert (await second).text == "two"
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_where_nothing_is_under_way_nothing_is_stopped_and_nothing_remembered(end: str) -> None:
+    """ACCEPTANCE A11, A13 and DESIGN: a stop is for what runs; what is kept of conversations that never come back has a bound."""
+    async with Agent(Script(says("one"))) as agent:
+        told = [getattr(agent, end)(f"gone-{number}") for number in range(100)]
+        assert (any(told), agent.engine.control.stops, agent.engine.control._turns) == (False, {}, {})
+        assert (await agent.run("1", conversation="gone-7")).text == "one"
+        assert getattr(agent, end)("gone-7") is False
+        assert (agent.engine.control.stops, agent.engine.control._turns) == ({}, {})
+
+
+class SlowToOpen(MemoryJournal):
+    """A journal in which another process is busy when a run is opened."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self.gate = gate
+
+    async def hold(self, run: str) -> bool:
+        self.gate.reached.set()
+        await self.gate.open.wait()
+        return await super().hold(run)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_a_run_that_is_still_being_opened_can_be_stopped(end: str) -> None:
+    """ACCEPTANCE A12: from the moment in which a run is asked for, no stop is lost; a kill ends those that wait behind it too."""
+    gate, model = Gate(), Script(says("one"), says("two"))
+    engine = Engine(journal=SlowToOpen(gate))
+    async with engine, Agent(model, engine) as agent:
+        first = asyncio.ensure_future(agent.run("1", conversation="c", scope=Scope(run="job-1")))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        await turns_of_the_loop()
+        assert getattr(agent, end)("c") is True
+        gate.open.set()
+        assert (await first).turn_status == "stopped_by_user"
+        assert (await second).turn_status == ("completed" if end == "stop" else "stopped_by_user")
+        assert agent.engine.control.stops == {}
+
+
+async def test_an_agent_stops_the_calls_of_a_host_that_shares_its_engine() -> None:
+    """ACCEPTANCE A12: calls that run in the conversation without a turn are under way too; the host begins anew with `end_turn`."""
+    begun = asyncio.Event()
+
+    @tool(effect="none")
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Engine([wait]) as engine, Agent(Script(), engine) as agent:
+        running = asyncio.ensure_future(engine.call(RawCall(name="wait"), Scope(conversation="c")))
+        await begun.wait()
+        assert agent.kill("c") is True
+        assert isinstance(await running, Aborted)
 
 
 async def test_a_follow_up_interrupts_an_answer_and_goes_next() -> None:

@@ -86,6 +86,10 @@ class Life:
         if self.closed:
             raise UsageError("This engine is closed. Make a new one.")
 
+    def conversing(self, conversation: str) -> bool:
+        """Whether a call of the conversation is under way."""
+        return any(flight.scope.conversation == conversation for flight in self.running.values())
+
     def ended(self, flight: Flight) -> None:
         """A call is no longer under way."""
         del self.running[flight.uid]

@@ -9,23 +9,20 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from msgspec.structs import replace
-
 from callgate._environment import silence_from_environment
 from callgate._limits import Limits
-from callgate._pipeline.record import off_loop
 from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._runners.guard import Guards
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
 from callgate.agent.history import History
-from callgate.agent.parts import Mode, Start
+from callgate.agent.parts import Mode
 from callgate.agent.results import RunResult
-from callgate.agent.runs import Runs, Wish
+from callgate.agent.resuming import Resuming
+from callgate.agent.runs import Wish
 from callgate.agent.settings import PRESETS, PresetName, Settings, checked
 from callgate.agent.stuck import StuckLimits
 from callgate.calls import Scope
@@ -43,7 +40,6 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.deliberate import Deliberate, Deliberation
     from callgate.agent.episodes import Episode
     from callgate.agent.output import OutputType
-    from callgate.agent.recall import Recalled
 
 __all__ = ["Agent"]
 
@@ -51,7 +47,7 @@ _NOWHERE = Scope()
 TextCallMode = Literal["auto", "fallback", "never"]
 
 
-class Agent(Runs):
+class Agent(Resuming):
     """Lets a model use tools until its task is done.
 
     Args:
@@ -217,68 +213,9 @@ class Agent(Runs):
         Raises:
             UsageError: The run is not on record, has ended, or somebody works on it already.
         """
-        from callgate.agent.resume import GoesOn
-
-        name = run if isinstance(run, str) else run.run
-        with self.engine.at_work(name, None if isinstance(run, str) else run.conversation, alone=True):
-            await self.engine.open(_NOWHERE if not name else Scope(run=name))
-            if isinstance(run, str):
-                return await self._resume_recorded(run, extra, on_event)
-            if run.pending is None:
-                raise UsageError(f"Run '{run.run}' does not wait for anybody: it ended '{run.turn_status}'.")
-            if self._has_gone_on(run):  # what it waited for may have been done by now
-                return await self._resume_recorded(run.run, run.pending.scope.extra if extra is None else extra, on_event)
-            async with self.conversations.turn(run.conversation) as place:
-                history = self._remembered(run.conversation) or History(run.messages)
-                host = run.pending.scope.extra if extra is None else extra
-                scope = replace(run.pending.scope, run=run.run, conversation=run.conversation, extra=host)
-                exposure = self._planner().resumed(run.pending.exposed, leaves_trace=run.conversation != run.run)
-                start = Start(place=place, history=history, scope=scope, on_event=on_event, exposure=exposure, goes_on=GoesOn.of(run))
-                return await self._run(start)
-
-    def _has_gone_on(self, run: RunResult) -> bool:
-        """Whether the run was resumed after it came to this."""
-        events = self.engine.journal.read(run=run.run, after=run.recorded) if run.recorded else ()
-        return any(event.kind == "run.resumed" for event in events)
-
-    async def _resume_recorded(self, run: str, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
-        from callgate.agent.recall import recall
-        from callgate.agent.resume import GoesOn, nobody_takes_up
-
-        recalled = await off_loop(self.engine.journal, partial(recall, self.engine.journal, self.engine.blobs, run))
-        if recalled.ended not in ("", "waiting"):
-            raise UsageError(f"Run '{run[:80]}' is over: it ended '{recalled.ended}'. Start a new one.")
-        began = recalled.began
-        recalled.history.recorded = recalled.last
-        scope = replace(began.scope, extra=extra, provider=self.model.provider)
-        trace = began.phase == "deliberate" and scope.conversation != run
-        async with self.conversations.turn(scope.conversation) as place:
-            await self.engine.open(scope)
-            for unfinished in () if place.drained else nobody_takes_up(recalled):
-                self.engine.abandon(unfinished, scope, "the process that ran it ended, and its run was resumed without it")
-            history = self._later(scope.conversation, recalled) if trace else recalled.history
-            if trace and not place.drained:
-                self._remember(scope.conversation, history)
-            exposure = self._planner().resumed(began.exposed, leaves_trace=trace)
-            goes_on = GoesOn.recorded(recalled, self._exit_calls(), self.settings.prices)
-            start = Start(
-                place=place,
-                history=history,
-                scope=scope,
-                on_event=on_event,
-                exposure=exposure,
-                phase=began.phase,
-                goes_on=goes_on,
-            )
-            with self.engine.at_work(run, scope.conversation):
-                return await self._run(start)
-
-    def _later(self, conversation: str, recalled: Recalled) -> History:
-        """The conversation as this agent remembers it, if it has gone on from where the run stands; else as the record has it."""
-        remembered, own = self._remembered(conversation), recalled.history
-        if remembered is not None and remembered.recorded > recalled.last and remembered.messages[: len(own.messages)] == own.messages:
-            return remembered
-        return own
+        if isinstance(run, str):
+            return await self._take_up(run, extra, on_event)
+        return await self._take_up_result(run, extra, on_event)
 
     def run_sync(self, task: str | UserMessage, **options: Any) -> RunResult:
         """`run` for plain code, on an event loop in a thread of the agent's own; end it with `close_sync`.
@@ -313,13 +250,27 @@ class Agent(Runs):
 
     # Control
 
-    def stop(self, conversation: str, reason: str = "stopped by the user") -> None:
-        """Let the running turn end soon: a pass of the model ends now, a call that runs is the last."""
-        self.engine.control.stop(conversation, reason)
+    def stop(self, conversation: str, reason: str = "stopped by the user") -> bool:
+        """Let the running turn end soon: a pass of the model ends now, a call that runs is the last.
 
-    def kill(self, conversation: str, reason: str = "killed by the user") -> None:
-        """End the running turn now, its tools and its connection with it, and every turn that waits."""
-        self.engine.control.kill(conversation, reason)
+        Returns:
+            Whether anything of the conversation was under way. If not, nothing is stopped, now or later: the next turn begins clean.
+        """
+        under_way = self.engine.under_way(conversation)
+        if under_way:
+            self.engine.control.stop(conversation, reason)
+        return under_way
+
+    def kill(self, conversation: str, reason: str = "killed by the user") -> bool:
+        """End the running turn now, its tools and its connection with it, and every turn that waits.
+
+        Returns:
+            Whether anything of the conversation was under way, as `stop` does.
+        """
+        under_way = self.engine.under_way(conversation)
+        if under_way:
+            self.engine.control.kill(conversation, reason)
+        return under_way
 
     # Life
 

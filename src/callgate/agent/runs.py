@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._conversations import Conversations
+from callgate._conversations import Conversations, Place
 from callgate._json import decode
 from callgate._pipeline.record import off_loop
 from callgate._runners.failure import describe
@@ -75,42 +76,52 @@ class Runs(Parts):
         if not isinstance(message, UserMessage):
             raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")
         with self.engine.at_work(run, scope.conversation):
-            try:
-                await self.engine.open(scope, new=not given)
-            except RecordFailed as error:
-                return _ended(tuple(wish.history or ()), scope, Ending("error", str(error)))
-            return await self._in_conversation(message, wish, scope)
+            async with self._turn(scope.conversation, trigger=wish.trigger, first=wish.first) as place:
+                if not place.drained:
+                    try:
+                        await self.engine.open(scope, new=not given)
+                    except RecordFailed as error:
+                        return _ended(tuple(wish.history or ()), scope, Ending("error", str(error)))
+                return await self._in_conversation(message, wish, scope, place)
 
-    async def _in_conversation(self, message: UserMessage, wish: Wish, scope: Scope) -> RunResult:
+    @asynccontextmanager
+    async def _turn(self, conversation: str, *, trigger: str | None = None, first: bool = False) -> AsyncIterator[Place]:
+        """Have a conversation to itself; what was asked of it before this turn was is forgotten, and what is asked from now on counts."""
+        async with self.conversations.turn(conversation, trigger=trigger, first=first) as place:
+            if not (place.queued or place.drained):
+                self.engine.control.end_turn(conversation)
+            try:
+                yield place
+            finally:
+                if not place.drained:
+                    self.engine.control.end_turn(conversation)
+
+    async def _in_conversation(self, message: UserMessage, wish: Wish, scope: Scope, place: Place) -> RunResult:
         reflects = wish.reflect and bool(wish.conversation)  # a conversation that nobody named is forgotten anyway
         leaves_trace = bool(wish.conversation) and not reflects
-        async with self.conversations.turn(scope.conversation, trigger=wish.trigger, first=wish.first) as place:
-            kept = History(wish.history) if wish.history is not None else self._remembered(wish.conversation) or History()
-            begins = not place.drained
-            if begins:
-                scope = _next_turn(kept, scope)
-            if leaves_trace and begins:
-                self._remember(wish.conversation, kept)
-            start = Start(
-                place=place,
-                history=kept.fork() if reflects else kept,
-                scope=scope,
-                on_event=wish.on_event,
-                exposure=self._exposure(message, kept, scope, wish.mode, leaves_trace=leaves_trace) if begins else None,
-                task=message,
-                phase="reflect" if reflects else "deliberate",
-            )
-            return await self._run(start)
+        kept = History(wish.history) if wish.history is not None else self._remembered(wish.conversation) or History()
+        begins = not place.drained
+        if begins:
+            scope = _next_turn(kept, scope)
+        if leaves_trace and begins:
+            self._remember(wish.conversation, kept)
+        start = Start(
+            place=place,
+            history=kept.fork() if reflects else kept,
+            scope=scope,
+            on_event=wish.on_event,
+            exposure=self._exposure(message, kept, scope, wish.mode, leaves_trace=leaves_trace) if begins else None,
+            task=message,
+            phase="reflect" if reflects else "deliberate",
+        )
+        return await self._run(start)
 
     async def _run(self, start: Start) -> RunResult:
         """Have the turn, from its first event on record to its last; one that was drained from its queue never begins."""
         if start.place.drained:
             return _ended(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
-        control, conversation = self.engine.control, start.scope.conversation
-        if not start.place.queued:
-            control.end_turn(conversation)
         if start.goes_on is not None:
-            control.take_over_errors(conversation, start.goes_on.errors)
+            self.engine.control.take_over_errors(start.scope.conversation, start.goes_on.errors)
         self.engine.begin(start.scope.run)
         start.history.turns = max(start.history.turns, start.scope.turn)
         deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
@@ -120,7 +131,6 @@ class Runs(Parts):
         finally:
             if record.last:  # also where the run is cancelled: the next one goes on from here
                 start.history.recorded = record.last
-            control.end_turn(conversation)
             if deaf is not None:
                 deaf()
         if why := self.engine.why_lost(start.scope.run):
