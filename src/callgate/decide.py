@@ -6,13 +6,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from callgate.calls import Category, ToolResult
 
-__all__ = ["RUN_STATUS", "CallEnd", "Ending", "Failures", "LoopRules", "RunStatus", "TurnStatus", "check_loop_continuation"]
+__all__ = [
+    "REFUSED_BY_LOOP",
+    "REPEATED",
+    "RUN_STATUS",
+    "SPENT",
+    "CallEnd",
+    "Ending",
+    "Failures",
+    "LoopRules",
+    "RunStatus",
+    "TurnStatus",
+    "check_loop_continuation",
+]
 
 TurnStatus = Literal[
     "completed",
@@ -46,6 +58,11 @@ RUN_STATUS: dict[TurnStatus, RunStatus] = {
 
 Failures = Literal["recover", "strict"]
 """What a failed call means for the run. `recover`: the model is told and goes on. `strict`: failures of form or execution end the run."""
+
+SPENT: Final = "budget_exhausted"
+REPEATED: Final = "stuck_loop"
+REFUSED_BY_LOOP: Final = frozenset({SPENT, REPEATED})
+"""Codes of calls that a loop did not let run: they cost nothing, and no rule, tool or person was asked about them."""
 
 _PARSE: frozenset[str] = frozenset({"malformed_arguments", "truncated_arguments", "invalid_parameters", "unknown_tool"})
 _EXECUTION: frozenset[str] = frozenset({"timeout", "exception", "non_serializable", "invalid_result", "outcome_unknown"})

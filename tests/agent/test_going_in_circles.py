@@ -6,7 +6,7 @@ from callgate import tool
 from callgate.agent import Agent
 from callgate.agent.stuck import StuckLimits
 from tests.agent.board import Board, run
-from tests.agent.scripts import Script, call, says, tool_texts
+from tests.agent.scripts import Answer, Script, call, says, tool_texts
 
 
 async def test_a_call_is_the_same_however_its_arguments_are_written() -> None:
@@ -60,3 +60,40 @@ async def test_a_model_that_goes_round_in_circles_is_told_refused_and_stopped(bo
     board.done.clear()
     result, _ = await run(board, *again[:8], says("Done."), stuck=None)
     assert (result.status, len(board.done)) == ("completed", 8)
+
+
+async def test_the_same_call_many_times_in_one_message_runs_a_few_times_and_ends_no_turn() -> None:
+    """A model sees no result while it writes: what would end the turn is refused and explained; only if it insists, the turn ends."""
+    drawn: list[str] = []
+
+    @tool(effect="none")
+    async def draw(deck: str, count: int = 1) -> str:
+        """Draw from a deck."""
+        drawn.append(deck)
+        return "an ace" if deck == "marked" else f"card {len(drawn)}"
+
+    def many(deck: str, times: int, of: str) -> Answer:
+        spelt = [f'{{"deck":"{deck}"}}', f'{{ "count": 1, "deck": "{deck}" }}']
+        return says(*(call("draw", spelt[number % 2], id=f"{of}{number}", position=number) for number in range(times)))
+
+    async with Agent(Script(many("fair", 10, "a"), many("fair", 10, "b"), says("Done.")), tools=[draw]) as agent:
+        result = await agent.run("Go.")
+    codes = [one.code for one in result.results]
+    assert (result.text, len(drawn), codes[:10], codes[10:]) == (
+        "Done.",
+        11,
+        [None] * 6 + ["stuck_loop"] * 4,
+        [None] * 5 + ["stuck_loop"] * 5,
+    )
+    assert "6 times before it in your message" in result.results[6].text
+    drawn.clear()
+
+    model = Script(many("marked", 1_000, "a"), says("I stop."))
+    async with Agent(model, tools=[draw]) as agent:
+        result = await agent.run("Go.")
+    assert (result.text, len(drawn), [one.code for one in result.results[5:7]]) == ("I stop.", 6, [None, "stuck_loop"])
+    drawn.clear()
+
+    async with Agent(Script(many("marked", 50, "a"), many("marked", 50, "b")), tools=[draw]) as agent:
+        result = await agent.run("Go.")
+    assert (result.turn_status, "gets nowhere" in result.reason, len(drawn)) == ("error", True, 6)

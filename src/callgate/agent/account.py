@@ -5,6 +5,7 @@ from __future__ import annotations
 from callgate._clock import Clock
 from callgate.agent.results import Spent
 from callgate.agent.settings import Budget, Prices
+from callgate.decide import SPENT
 from callgate.errors import CallDenied
 from callgate.models.events import Usage
 
@@ -116,4 +117,4 @@ class Account:
 
 
 def _refusal(why: str) -> CallDenied:
-    return CallDenied(f"It was not run: {why}", code="budget_exhausted")
+    return CallDenied(f"It was not run: {why}", code=SPENT)

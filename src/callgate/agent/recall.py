@@ -24,6 +24,7 @@ from callgate.agent.restart import Added
 from callgate.agent.results import Beside, Pending, Signal, Spent
 from callgate.agent.settings import Prices
 from callgate.calls import Part, Suspended, Text, ToolResult
+from callgate.decide import REFUSED_BY_LOOP
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
@@ -305,7 +306,7 @@ class _Reading:
         _enrich(run, executed.added)
         answered = [result for result in results if result is not None]
         run.results += answered
-        run.calls += sum(result.code not in ("budget_exhausted", "stuck_loop") for result in answered)
+        run.calls += sum(result.code not in REFUSED_BY_LOOP for result in answered)
         run.rounds += not opened.again
         run.iteration = opened.body.iteration + 1
         beside = replace(opened.beside, results=(*opened.beside.results, *answered))

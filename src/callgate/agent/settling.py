@@ -155,7 +155,7 @@ class Settling:
 
 def _refusal(guard: StuckGuard | None, account: Account, call: ToolCall, place: int) -> CallFailed | None:
     """Why a call may not run; takes one that may out of the budget."""
-    refusal = guard.refusal(call) if guard is not None else None
+    refusal = guard.refusal(call, place) if guard is not None else None
     return refusal or account.reserve(place)
 
 

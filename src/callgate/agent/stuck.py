@@ -2,11 +2,14 @@
 
 First the result carries a hint, then the call is refused, then the turn ends. A call whose result changes is progress and starts anew. Two
 calls are the same where their tool gets the same arguments, however the model writes them. What was counted survives a wait for a human.
+
+While a model writes a message it has seen none of its results. So the same call again and again in one message does not end the turn: as
+many run as may, and what would have ended it is refused.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -14,6 +17,7 @@ from msgspec import Struct
 from callgate._json import canonical, decode
 from callgate.agent.results import Repeat
 from callgate.calls import ToolResult
+from callgate.decide import REPEATED
 from callgate.errors import CallDenied
 from callgate.messages import ToolCall
 
@@ -35,7 +39,6 @@ class StuckLimits(Struct, frozen=True, kw_only=True):
 
 _Asked = tuple[str, bytes]
 """A call: the tool's name, and the final arguments as canonical JSON."""
-_REFUSED = "stuck_loop"
 
 
 class StuckGuard:
@@ -52,6 +55,11 @@ class StuckGuard:
         self._asked = asked
         self._seen: OrderedDict[_Asked, Repeat] = OrderedDict(((one.tool, one.arguments), one) for one in before)
         self._most = max((one.times for one in before), default=0)
+        self._place = -1
+        self._uncounted: list[ToolCall] = []
+        """Calls of the message that is being written, as long as it has few."""
+        self._in_message: Counter[_Asked] = Counter()
+        """The same, once it has many."""
         self.gave_up = ""
         """Why the turn should end; empty while it need not."""
         for one in before:
@@ -62,18 +70,29 @@ class StuckGuard:
         """What was counted so far, the oldest first."""
         return tuple(self._seen.values())
 
-    def refusal(self, call: ToolCall) -> CallDenied | None:
-        """Why this call is not run: it has been, with the same result, too often."""
-        if self._most < self._limits.refuse - 1:
+    def refusal(self, call: ToolCall, place: int) -> CallDenied | None:
+        """Why this call, the `place`-th of its message, is not run: it has been, with the same result or in this message, too often."""
+        if place <= self._place:
+            self._new_message()
+        self._place = place
+        near, many = self._most >= self._limits.refuse - 1, self._most + place >= self._limits.stop - 1
+        if not (near or many):
+            self._uncounted.append(call)
             return None
-        seen = self._seen.get(self._of(call))
-        if seen is None or seen.times < self._limits.refuse - 1:
-            return None
-        return CallDenied(
-            f"It was not run: {seen.tool} has been called {seen.times} times with these arguments, and the result was the same each time."
-            " Use that result, call it with other arguments, or answer.",
-            code=_REFUSED,
-        )
+        asked = self._of(call)
+        seen, here = self._seen.get(asked), self._counted(asked)
+        before = seen.times if seen is not None else 0
+        if before >= self._limits.refuse - 1:
+            return _refused(
+                f"{asked[0]} has been called {before} times with these arguments, and the result was the same each time."
+                " Use that result, call it with other arguments, or answer."
+            )
+        if here and before + here >= self._limits.stop - 1:
+            return _refused(
+                f"{asked[0]} stands {_times(here)} before it in your message with the same arguments."
+                " Look at the results first, and send it again if it is still needed."
+            )
+        return None
 
     def told(self, calls: Sequence[ToolCall], results: Sequence[ToolResult | None], finals: Sequence[bytes]) -> dict[int, str]:
         """Take note of a message's results; returns the hints that are due, by the call's place.
@@ -83,16 +102,40 @@ class StuckGuard:
             results: One for each; None for one that has none.
             finals: The arguments that each tool got, as canonical JSON; empty where it got none.
         """
+        self._new_message()
         hints: dict[int, str] = {}
+        due = self._due()
         for place, result in enumerate(results):
             if result is not None:
-                seen = self._note(self._made(calls[place], result, finals[place]), result)
-                if seen.times >= self._limits.hint and result.code != _REFUSED:
+                made = self._made(calls[place], result, finals[place])
+                if result.code == REPEATED and made not in due:
+                    continue  # refused for its own message alone
+                seen = self._note(made, result)
+                if seen.times >= self._limits.hint and result.code != REPEATED:
                     hints[place] = _hint(seen)
         return hints
 
+    def _due(self) -> set[_Asked]:
+        """What is refused whatever its message has beside it."""
+        if self._most < self._limits.refuse - 1:
+            return set()
+        return {asked for asked, seen in self._seen.items() if seen.times >= self._limits.refuse - 1}
+
+    def _new_message(self) -> None:
+        self._place = -1
+        self._uncounted.clear()
+        self._in_message.clear()
+
+    def _counted(self, asked: _Asked) -> int:
+        """Count one more call of the message; returns how many of the same it has before."""
+        for earlier in self._uncounted:
+            self._in_message[self._of(earlier)] += 1
+        self._uncounted.clear()
+        self._in_message[asked] += 1
+        return self._in_message[asked] - 1
+
     def _made(self, call: ToolCall, result: ToolResult, final: bytes) -> _Asked:
-        if result.code == _REFUSED:
+        if result.code == REPEATED:
             return self._of(call)
         return (result.name, final) if final else _as_written(call)
 
@@ -102,7 +145,7 @@ class StuckGuard:
     def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
         before = self._seen.pop(asked, None)
         said: tuple[str, str | None, str] | None = (result.status, result.code, result.text)
-        if result.code == _REFUSED:
+        if result.code == REPEATED:
             said = before.said if before is not None else None
         times = before.times + 1 if before is not None and before.said == said else 1
         seen = self._seen[asked] = Repeat(tool=asked[0], arguments=asked[1], said=said, times=times)
@@ -116,6 +159,14 @@ class StuckGuard:
     def _give_up(self, seen: Repeat) -> None:
         if seen.times >= self._limits.stop:
             self.gave_up = f"{seen.tool} was called {seen.times} times with the same arguments and the same result; the turn gets nowhere."
+
+
+def _refused(why: str) -> CallDenied:
+    return CallDenied(f"It was not run: {why}", code=REPEATED)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _as_written(call: ToolCall) -> _Asked:

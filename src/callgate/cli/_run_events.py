@@ -14,6 +14,7 @@ from msgspec import Struct
 from callgate._summary import body_of
 from callgate.agent.events import AgentEvent, MessageBegan, MessageEnded, Notice
 from callgate.calls import ToolResult
+from callgate.decide import REFUSED_BY_LOOP
 from callgate.events import Bus, Event, Progress
 from callgate.models.events import CallOpened, Finished, ReasoningDelta, TextDelta
 
@@ -196,9 +197,6 @@ Told = (
 )
 
 
-_BY_THE_LOOP = frozenset({"budget_exhausted", "stuck_loop"})
-
-
 class Listening:
     """One run's events, from the agent and from the bus, told in one order.
 
@@ -277,7 +275,7 @@ class Listening:
         return None
 
     def _answered(self, result: ToolResult) -> CallAnswered:
-        if result.code in _BY_THE_LOOP:
+        if result.code in REFUSED_BY_LOOP:
             self.refused += 1
         else:
             self.failed += not result.success

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from callgate._pipeline.record import Reason, Received, Verdict
 from callgate.calls import Note, RawCall, Scope, ToolResult
+from callgate.decide import REFUSED_BY_LOOP
 from callgate.errors import UsageError
 from callgate.events import Event
 
@@ -22,8 +23,8 @@ __all__ = ["Decision", "ReplayedCall", "Word", "calls_of"]
 
 Word = Literal["allow", "ask", "deny", "refused"]
 
-_NOT_THE_ROUTES: Final = frozenset({"budget_exhausted", "stuck_loop", "human_denied"})
-"""Codes of calls that the loop around the engine did not let run."""
+_NOT_THE_ROUTES: Final = REFUSED_BY_LOOP | {"human_denied"}
+"""Codes of calls that the loop around the engine, or a human, did not let run."""
 _REFUSALS: Final = frozenset(
     {
         "malformed_arguments",
