@@ -64,13 +64,3 @@ async def test_garbage_ends_in_a_fault(junk: bytes) -> None:
         events = await ask(of := at(server))
         await of.close()
     assert finished(events).reason in ("error", "cut")
-
-
-async def test_a_page_for_people_says_to_check_the_address() -> None:
-    """A base URL that is almost right often answers 200 with a page."""
-    async with ScriptedServer([Reply(turn=[Raw(b"<html>Welcome</html>"), End("cut")], headers={"content-type": "text/html"})]) as server:
-        events = await ask(of := at(server))
-        await of.close()
-    fault = finished(events).fault
-    assert fault is not None
-    assert (fault.code, "Check base_url" in fault.message) == ("no_answer", True)

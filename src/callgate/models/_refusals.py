@@ -1,4 +1,4 @@
-"""A provider's refusal, in words that can be shown: what its error body says, without credentials.
+"""What a provider says where it gives no message, in words that can be shown: a refusal, without credentials, or no answer of an API at all.
 
 Providers write errors in a dozen shapes; what none of them fits is shown as it came, and shortened. Pure.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-__all__ = ["Hidden", "refusal"]
+__all__ = ["Hidden", "is_page", "no_answer", "refusal"]
 
 _SHOWN = 2_000
 _SECRET_NAMES = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
@@ -21,6 +21,10 @@ _HINTS = {
     413: "Send less.",
     429: "Wait, send less at a time, or ask the provider for a higher limit.",
 }
+_ANSWERS = (b"data", b"event", b"id", b"retry", b":", b"{", b"[", b"\0")
+"""How the bodies of the APIs begin."""
+_VERSION = re.compile(r"/v\d+[^/]*\Z")
+_GLIMPSE = 60
 _TAG = re.compile(r"<[^>]{0,500}>")
 
 
@@ -68,6 +72,33 @@ def refusal(provider: str, status: int, body: bytes, *, key_name: str = "", loca
     hint = _HINTS.get(status, "").format(key=f" in {key_name}" if key_name else "")
     text = f"{provider} answered {status}: {said[:_SHOWN].rstrip('. ') or 'without a word'}. {hint}"
     return code or f"http_{status}", text.rstrip()
+
+
+def is_page(first: bytes) -> bool:
+    """Whether a body that begins so is a page for people: no API's answer begins with a tag."""
+    return first.startswith(b"<")
+
+
+def no_answer(provider: str, base_url: str, api: str, status: int, content_type: str, first: bytes) -> str:
+    """What to say of a successful answer that is none of the API; empty where it may be one.
+
+    Args:
+        base_url: Where it was asked, without what must not be shown.
+        first: How the body begins, without white space.
+    """
+    if is_page(first):
+        what = "a page for people"
+    elif not first:
+        what = "an empty body"
+    elif first.startswith(_ANSWERS):
+        return ""
+    else:
+        what = f"text that is none of its API's, {first[:_GLIMPSE].decode('utf-8', 'replace')!r}"
+    version = " It should end in '/v1'." if api.startswith("openai.") and not _VERSION.search(base_url) else ""
+    return (
+        f"{provider} at {base_url} answered {status} ({content_type[:80] or 'no content type'}) with {what}, not with an answer of its API."
+        f" Is base_url right?{version} If it is, see what answers there: a proxy or a page to log in at may stand in between."
+    )
 
 
 def _said(body: bytes) -> tuple[str, str]:

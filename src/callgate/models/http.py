@@ -29,6 +29,9 @@ __all__ = ["Answer", "Outgoing", "Refused", "Retries", "Timeouts", "Transport"]
 _BODY_BYTES = 268_435_456
 """The longest answer that is read: far above any real one, so that no server can fill the memory."""
 _ERROR_BYTES = 65_536
+_FIRST_BYTES = 4_096
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+"""White space, and the byte order mark."""
 _KEEP_ALIVE_S = 30.0
 _NAMES: dict[Deadline, str] = {"connect": "connect_s", "headers": "headers_s", "idle": "idle_s", "total": "total_s"}
 
@@ -70,10 +73,13 @@ class Refused(Exception):
 class Answer:
     """A body that is coming in. Close it, whatever happens."""
 
-    __slots__ = ("_chunks", "_next", "_raw", "_response", "_size", "_watch", "broken", "content_type", "unreadable")
+    __slots__ = ("_chunks", "_next", "_raw", "_response", "_size", "_watch", "broken", "content_type", "first", "status", "unreadable")
 
     def __init__(self, response: httpx2.Response, watch: Watch) -> None:
         self.content_type = response.headers.get("content-type", "")
+        self.status = response.status_code
+        self.first = b""
+        """How the body begins, without white space; empty as long as nothing else has come."""
         self.broken = False
         """Whether the body ended before its end."""
         self.unreadable = ""
@@ -105,6 +111,8 @@ class Answer:
         except _httpx().HTTPError as error:
             return self._stop("" if isinstance(error, _httpx().TransportError) else _reason(error))
         self._size += len(data)
+        if not self.first:
+            self.first = data[:_FIRST_BYTES].lstrip(_BLANK)
         return data if self._size <= _BODY_BYTES else self._stop(f"it is larger than {_BODY_BYTES} bytes")
 
     def _stop(self, why: str) -> bytes:

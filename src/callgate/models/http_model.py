@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
 from callgate.models._deadlines import Interrupted, Watch
-from callgate.models._refusals import Hidden, refusal
+from callgate.models._refusals import Hidden, is_page, no_answer, refusal
 from callgate.models.events import Fault, Finished, ModelEvent
 from callgate.models.http import Answer, Outgoing, Refused, Transport
 from callgate.models.model import StreamingContext
@@ -106,11 +107,13 @@ class HttpModel:
             try:
                 while data := await answer.read():
                     context.beat()
+                    if is_page(answer.first):
+                        break
                     for event in decoder.feed(data):
                         yield event if type(event) is not Fault else self._clean(event)
                     if decoder.done:
                         break
-                for event in self._end(decoder, answer):
+                for event in self._end(decoder, answer, outgoing):
                     yield event
             except Interrupted as ended:
                 for event in self._given_up(ended, outgoing, decoder):
@@ -153,14 +156,18 @@ class HttpModel:
         decoder.message.fault(self._hidden.redact(code), self._hidden.redact(text), retryable=refused.passing)
         return decoder.close()
 
-    def _end(self, decoder: Decoder, answer: Answer) -> list[ModelEvent]:
+    def _end(self, decoder: Decoder, answer: Answer, outgoing: Outgoing) -> list[ModelEvent]:
         """What the end of the body tells."""
+        broken = answer.broken
         if answer.unreadable:
             decoder.message.fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({answer.unreadable}).")
-        elif "html" in answer.content_type and not decoder.done and decoder.message.bare:
-            text = f"{self.provider} answered with a page for people, not with an answer of its API. Check base_url and the proxy."
-            decoder.message.fault("no_answer", text)
-        return [self._clean(event) for event in decoder.close(broken=answer.broken)]
+        elif is_page(answer.first) or not (answer.broken or decoder.done or not decoder.message.bare):
+            address = outgoing.shown + urlsplit(self._base_url).path
+            text = no_answer(self.provider, address, self._codec.api, answer.status, answer.content_type, answer.first)
+            if text:
+                decoder.message.fault("no_answer", text)
+                broken = True
+        return [self._clean(event) for event in decoder.close(broken=broken)]
 
     def _given_up(self, ended: Interrupted, outgoing: Outgoing, decoder: Decoder) -> list[ModelEvent]:
         """The end of a pass that somebody aborted; raises where it was a deadline."""

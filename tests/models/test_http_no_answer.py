@@ -1,0 +1,81 @@
+"""What is no answer of an API at all: a page, nothing, or plain text, however the server labels it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from callgate.models.events import Fault
+from callgate.testing import Drop, Reply, ScriptedServer
+from tests.models.asking import REQUEST, ask, at
+from tests.models.reading import finished
+
+PAGE = b"\xef\xbb\xbf\n<!DOCTYPE html><html><script>data: {}\n\n</script>Welcome</html>"
+
+
+@contextlib.asynccontextmanager
+async def bare_server(status: int, kind: str, pieces: list[bytes]) -> AsyncIterator[str]:
+    """Answers every request with these bytes and nothing of an API's own; gives its address."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+        type_line = f"content-type: {kind}\r\n" if kind else ""
+        writer.write(f"HTTP/1.1 {status} Fine\r\n{type_line}connection: close\r\n\r\n".encode())
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("pieces", [1, 5], ids=["at once", "in pieces"])
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "said"),
+    [
+        (PAGE, 200, "text/html; charset=utf-8", "answered 200 (text/html; charset=utf-8) with a page for people"),
+        (PAGE, 200, "text/event-stream", "answered 200 (text/event-stream) with a page for people"),
+        (PAGE, 200, "application/json", "answered 200 (application/json) with a page for people"),
+        (b"", 200, "application/json", "answered 200 (application/json) with an empty body"),
+        (b" \n", 200, "text/event-stream", "answered 200 (text/event-stream) with an empty body"),
+        (b"", 204, "", "answered 204 (no content type) with an empty body"),
+        (b"It works!\n", 200, "text/plain", "answered 200 (text/plain) with text that is none of its API's, 'It works!"),
+    ],
+    ids=["page", "page as events", "page as JSON", "nothing", "blank", "204", "text"],
+)
+async def test_what_is_no_answer_at_all_is_one_clear_error(
+    body: bytes, status: int, kind: str, said: str, pieces: int, stream: bool
+) -> None:
+    """A base URL that is almost right often answers 200, with a page or with nothing: who answered what, and what to do."""
+    size = max(1, -(-len(body) // pieces))
+    async with bare_server(status, kind, [body[at : at + size] for at in range(0, len(body), size)]) as address:
+        events = await ask(of := at(address), replace(REQUEST, stream=stream))
+        await of.close()
+    faults = [event for event in events if isinstance(event, Fault)]
+    assert [fault.code for fault in faults] == ["no_answer"]
+    assert finished(events).fault == faults[0]
+    assert faults[0].message.startswith(f"someone at {address} {said}")
+    assert "Is base_url right? It should end in '/v1'." in faults[0].message
+
+
+async def test_an_address_that_has_its_version_is_not_told_to_have_one() -> None:
+    async with bare_server(200, "", []) as address:
+        events = await ask(of := at(f"{address}/api/v4"))
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert (f"{address}/api/v4" in fault.message, "Is base_url right? If it is" in fault.message) == (True, True)
+
+
+async def test_a_connection_that_breaks_before_the_answer_is_not_taken_for_an_empty_one() -> None:
+    async with ScriptedServer([Reply(turn=[Drop()])]) as server:
+        events = await ask(of := at(server))
+        await of.close()
+    assert (finished(events).reason, finished(events).fault) == ("cut", None)
