@@ -71,6 +71,12 @@ NO_CALLS = {
     "two examples": f"Some examples:\n{SEARCH}\n\n{SEARCH}",
     "an example over lines": 'To look for x, for instance, write:\n{\n  "name": "search",\n  "arguments": {"query": "x"}\n}',
     "an example in another language": f"Zum Beispiel:\n{SEARCH}",
+    "an example with marks": f"For example:\n\n<tool_call>{SEARCH}</tool_call>\n\nThat would look for x.",
+    "an example with marks on its line": f"For example: <tool_call>{SEARCH}</tool_call> would look for x.",
+    "an example with marks in a fence": f"Here is an example:\n```xml\n<tool_call>\n{SEARCH}\n</tool_call>\n```\nThat would look for x.",
+    "marks in a fence without a language": f"For example:\n```\n<tool_call>{SEARCH}</tool_call>\n```\n",
+    "marks between two backticks each": f"Write ``<tool_call>{SEARCH}</tool_call>`` for it.",
+    "marks between backticks that hold one": f"Write `` ` <tool_call>{SEARCH}</tool_call>`` for it.",
 }
 EXAMPLES = [dialect.example for dialect in DIALECTS.values()]
 

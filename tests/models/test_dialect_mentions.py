@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callgate.models.dialects import Reading, Shown, TextReader, Thought, gather, read_text
+from callgate.models.dialects import DIALECTS, Reading, Shown, TextReader, Thought, gather, read_text
 from tests.models.dialect_texts import NO_CALLS, SEARCH, TOOLS, calls_in
 
 NOBODY_SAID: dict[str, Any] = {}
@@ -40,6 +40,13 @@ def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one
         f'"""\nWhat is x?\n"""\n{SEARCH}',
         f"For example:\n- x\nI look.\n{SEARCH}",
         f"Example:\n<think>No.</think>{SEARCH}",
+        f"For example, x. I look:\n<tool_call>{SEARCH}</tool_call>",
+        f"That was the example:\n```\nx\n```\nNow I look.\n<tool_call>{SEARCH}</tool_call>",
+        f"```xml\n<tool_call>{SEARCH}</tool_call>\n```",
+        f"I look:\n```tool_call\n{SEARCH}\n```",
+        f"I look for ``x''. <tool_call>{SEARCH}</tool_call>",
+        f"I look for ``x``. <tool_call>{SEARCH}</tool_call>",
+        f"`a` and ``b`` <tool_call>{SEARCH}</tool_call>",
     ],
 )
 def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) -> None:
@@ -52,6 +59,20 @@ def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) ->
 def test_a_hint_makes_no_call_of_an_example(kind: str, hint: str) -> None:
     """A hint says how calls are written, not that everything written so is one."""
     assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()
+
+
+_WRITES_PROSE = ("gigachat", "harmony", "json-in-text")
+"""Their calls have words in them that end an example, as any line of prose does."""
+
+
+@pytest.mark.parametrize("frame", ["For example:\n\n{}\n", "Here is an example:\n```\n{}\n```\n", "Write ``{}`` for it."])
+@pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if "`" not in of.example and name not in _WRITES_PROSE])
+def test_no_familys_example_is_a_call_where_it_is_shown_as_one(name: str, frame: str) -> None:
+    """What a model explains it does not do, special tokens or not, with a hint and without."""
+    example = DIALECTS[name].example
+    text = frame.format(example if "\n" in frame else example.partition("\n")[0])
+    for hint in (None, name):
+        assert read_text(text, TOOLS, dialect=hint).calls == ()
 
 
 def test_a_call_may_follow_a_sentence() -> None:

@@ -1,4 +1,4 @@
-"""What a provider says where it gives no message, in words that can be shown: a refusal, without credentials, or no answer of an API at all.
+"""What a provider says where it gives no message, fit to be shown: a refusal, without credentials, or no answer of an API at all.
 
 Providers write errors in a dozen shapes; what none of them fits is shown as it came, and shortened. Pure.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.lines import Lines
+from callgate.models.dialects.lines import CodeSpans, Lines
 from callgate.models.dialects.parts import Found, Part, Shown, Thought
 
 __all__ = ["Flow"]
@@ -28,8 +28,7 @@ class Flow:
         """Whether text is nothing any more."""
         self.blank = True
         """Whether nothing but white space stands on this line yet."""
-        self.in_code = False
-        """Whether an odd number of backticks stands on this line."""
+        self._code = CodeSpans()
         self.after_mark = False
         """Whether nothing but white space has come since the last mark or call."""
         self.empty = True
@@ -40,13 +39,24 @@ class Flow:
         self._held: list[Part] = []
         self._pieces: list[str] = []
 
+    @property
+    def in_code(self) -> bool:
+        """Whether inline code is open on this line."""
+        return self._code.open
+
+    def leave_code(self) -> None:
+        """What looked like inline code was a fence."""
+        self._code = CodeSpans()
+
     def text(self, text: str) -> None:
         """Let text through."""
         if not text:
             return
         _, line, last = text.rpartition("\n")
         self.blank = (bool(line) or self.blank) and not last.strip()
-        self.in_code = (not line and self.in_code) != bool(last.count("`") % 2)
+        if line:
+            self._code = CodeSpans()
+        self._code.text(last)
         self._tail = (self._tail + text)[-2:]
         self._lines.text(text)
         if self.after_mark and not self.thinking:
@@ -56,11 +66,11 @@ class Flow:
         if not self.dropping:
             self._pieces.append(text)
 
-    def mark(self) -> None:
-        """A mark or a call stood here: what follows starts a line."""
+    def mark(self, *, silent: bool = False) -> None:
+        """A mark or a call stood here: what follows starts a line. A silent one says nothing of what follows."""
         self._join()
-        self._lines.mark()
-        self.blank, self.in_code, self.after_mark, self._tail = True, False, True, ""
+        self._lines.mark(silent=silent)
+        self.blank, self.after_mark, self._tail, self._code = True, True, "", CodeSpans()
 
     def turn(self, *, thinking: bool) -> None:
         """A thought starts or ends here. A call in a thought that ends was only a thought."""
@@ -110,8 +120,8 @@ class Flow:
         return (self._tail[-1:] in _QUOTES and not self.blank) or self._lines.quoted
 
     def shows(self) -> bool:
-        """Whether what stands here as it is would only be shown: as an example, or between lines of quotes."""
-        return self.blank and self._lines.shows
+        """Whether what stands here is only shown: as an example that is announced on this line or before it, or between lines of quotes."""
+        return self._lines.announces or self._lines.shows or (self.blank and self._lines.between_quotes)
 
     def spaced(self) -> bool:
         """Whether a space stands directly before."""

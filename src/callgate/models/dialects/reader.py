@@ -218,7 +218,7 @@ class TextReader:
         """Whether a mark says nothing; it is then passed over."""
         silent = literal in self._marks.silent and (literal != END or self._flow.after_mark)
         if silent:
-            self._skip(literal)
+            self._skip(literal, silent=True)
         return silent
 
     def _words(self, literal: str) -> Wait[bool]:
@@ -244,12 +244,12 @@ class TextReader:
         size = cursor.offset - start
         cursor.rewind()
         self._show(cursor.pos + size)
-        self._flow.in_code = False
+        self._flow.leave_code()
 
-    def _skip(self, literal: str) -> None:
+    def _skip(self, literal: str, *, silent: bool = False) -> None:
         """Pass over a mark."""
         self._cursor.pos += len(literal)
-        self._flow.mark()
+        self._flow.mark(silent=silent)
 
     # --- calls
 
@@ -264,7 +264,7 @@ class TextReader:
         """Whether a dialect may be tried here."""
         if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
             return False
-        if dialect.unmarked and self._flow.shows():
+        if self._flow.shows():
             return False
         return not dialect.bare or (self._flow.starts() and not self._answered and not self._closers)
 
