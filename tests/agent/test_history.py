@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.agent import Agent, History
 from callgate.agent.formats import fallback, from_native, native
 from callgate.agent.mend import mend
-from callgate.calls import Text, ToolResult
+from callgate.calls import Audio, Image, Text, ToolResult
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire import codec, known_apis
 from callgate.models.wire.names import WireNames
@@ -61,6 +62,28 @@ async def test_in_the_fallback_form_calls_and_results_are_text() -> None:
         head, _, body = str(message.content).partition("\n")
         assert head.startswith("[TOOL RESULT: ")
         json.loads(body)
+
+
+@pytest.mark.parametrize("api", known_apis())
+def test_a_model_that_only_reads_text_is_told_of_the_pictures_that_it_does_not_see(api: str) -> None:
+    """DESIGN, the record: nothing on the way is lost silently, whichever provider the fallback form is sent to."""
+    content = (Text(text="Here."), Image(data="QUJD", mime_type="image/png"), Audio(data="REVG", mime_type="audio/wav"))
+    history: list[Message] = [
+        UserMessage("Go."),
+        AssistantMessage(parts=(ToolCall(id="a", name="shoot"),)),
+        ToolMessage(call_id="a", name="shoot", content=content),
+    ]
+    body = codec(api).encode(ModelRequest(model="m", messages=fallback(history)), WireNames(), {}).body.decode()
+    assert ("[image/png: a picture, which is not shown here]" in body, "audio/wav" in body) == (True, True)
+
+
+def test_what_is_no_text_in_a_stored_history_is_named_in_its_place() -> None:
+    stored = [
+        {"type": "text", "text": "Look: "},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+        {"type": "text"},
+    ]
+    assert from_native([{"role": "user", "content": stored}]) == [UserMessage("Look: [image_url, which is not taken over]")]
 
 
 async def test_a_stored_native_history_comes_back() -> None:

@@ -1,7 +1,7 @@
 """A conversation in the forms that hosts keep: OpenAI's messages, calls as JSON in text, and back.
 
 `native` is for models with tool calls, `fallback` for those that only write text; `from_native` reads what other programs have stored.
-Pure. Requests are not made here: `callgate.models.wire` writes those.
+Where a picture or a file is left out, the text says so. Pure. Requests are not made here: `callgate.models.wire` writes those.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from callgate._json import decode, json_text
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, call_text, marked_result
-from callgate.models.wire.history import argument_object, part_text, result_text
+from callgate.models.wire.history import argument_object, part_text, pictures, result_text
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.openai_chat.writer import message_items
 
@@ -28,7 +28,8 @@ def native(messages: Iterable[Message]) -> list[dict[str, object]]:
 def fallback(messages: Iterable[Message]) -> list[Message]:
     """The conversation for a model that only writes text: each call a JSON object, each result a marked message of the user.
 
-    A message with several calls becomes as many exchanges, so that roles go on taking turns.
+    A message with several calls becomes as many exchanges, so that roles go on taking turns. Of a picture in a result it is said that there
+    is one: such a model may take none. Sound and files in a result are named in their place as well.
     """
     told: list[Message] = []
     waiting: dict[str, ToolCall] = {}
@@ -42,7 +43,7 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
             call = waiting.pop(message.call_id, None)
             if call is not None:
                 told.append(AssistantMessage(parts=(Text(text=call_text(call.name, argument_object(call), reasons[call.id])),)))
-            told.append(UserMessage(marked_result(message.name, _as_json(result_text(message)))))
+            told.append(UserMessage("\n".join((marked_result(message.name, _as_json(result_text(message))), *_left_out(message)))))
         else:
             told.append(message)
     return told
@@ -71,6 +72,11 @@ def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
     return messages
 
 
+def _left_out(message: ToolMessage) -> list[str]:
+    """What is said in the place of pictures, which a result as text cannot hold."""
+    return [f"[{part_text(part).strip('[]')}: a picture, which is not shown here]" for part in pictures([message])]
+
+
 class _Untouched(WireNames):
     """Names for readers that are no provider."""
 
@@ -91,7 +97,13 @@ def _content(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
-    return "".join(part_text(Text(text=str(part.get("text") or ""))) for part in parts if isinstance(part, dict))
+    return "".join(_said(part) for part in parts if isinstance(part, dict))
+
+
+def _said(part: Mapping[str, object]) -> str:
+    """A stored part's text; of one that is something else, that it was there."""
+    text, kind = part.get("text", part.get("refusal")), str(part.get("type") or "text")
+    return text if isinstance(text, str) else "" if kind in ("text", "refusal") else f"[{kind[:40]}, which is not taken over]"
 
 
 def _calls(items: object) -> list[ToolCall]:

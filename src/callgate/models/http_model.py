@@ -74,7 +74,8 @@ class HttpModel:
         self._transport = transport
         self._headers = {"user-agent": "callgate", "content-type": "application/json"}
         self._headers |= {name.lower(): value for name, value in headers.items()}
-        self._quirks = quirks
+        self._server = _server(self._base_url)
+        self._quirks = {**quirks, "server": self._server}
         self._key_name = key_name
         self._signer = signer
         self._hidden = Hidden.of_headers(headers, signer.secrets if signer is not None else ())
@@ -104,6 +105,7 @@ class HttpModel:
                     yield event
                 return
             decoder = self._codec.decoder(content_type=answer.content_type, streamed=request.stream, names=names)
+            decoder.message.server = self._server
             try:
                 while data := await answer.read():
                     context.beat()
@@ -182,3 +184,10 @@ class HttpModel:
         if isinstance(event, Finished) and event.fault is not None:
             return msgspec.structs.replace(event, fault=self._clean(event.fault))
         return event
+
+
+def _server(base_url: str) -> str:
+    """Whose server it is: a domain, over all its regions; a machine without one, with its port."""
+    at = urlsplit(base_url)
+    labels = (at.hostname or "").split(".")
+    return ".".join(labels[-2:]) if len(labels) > 1 and not labels[-1].isdigit() else at.netloc.rpartition("@")[2]

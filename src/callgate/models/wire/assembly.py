@@ -117,6 +117,8 @@ class Assembly:
         self._parts: list[_Words | OpenCall | Native] = []
         self._usage: Usage | None = None
         self._fault: Fault | None = None
+        self.server = ""
+        """Whose answer it is, where that is known: some of what is echoed is for that server alone."""
 
     @property
     def bare(self) -> bool:

@@ -131,6 +131,8 @@ class OpenAIChatDecoder(Decoder):
         extra = item.get("extra_content")
         if extra is not None:
             call.opaque["extra_content"] = extra
+            if self.message.server:
+                call.opaque["server"] = self.message.server
         self.message.arguments(call, arguments)
 
     def _call_of(self, item: Mapping[str, object], name: str, arguments: str) -> OpenCall | None:

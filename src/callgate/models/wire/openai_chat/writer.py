@@ -99,9 +99,16 @@ def _call(call: ToolCall, names: WireNames, quirks: Mapping[str, object]) -> dic
         item |= {"type": "custom", "custom": {"name": names.sent(call.name), "input": call.arguments}}
     else:
         item |= {"type": "function", "function": {"name": names.sent(call.name), "arguments": argument_text(call)}}
-    if call.opaque and "extra_content" in call.opaque:
-        item["extra_content"] = call.opaque["extra_content"]
+    extra = (call.opaque or {}).get("extra_content")
+    if extra is not None and _is_its_own(call, quirks):
+        item["extra_content"] = extra
     return item
+
+
+def _is_its_own(call: ToolCall, quirks: Mapping[str, object]) -> bool:
+    """Whether the server that is asked gave the call; where one of the two is not known, it may be."""
+    asked, gave = quirks.get("server"), (call.opaque or {}).get("server")
+    return not asked or not gave or asked == gave
 
 
 def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:

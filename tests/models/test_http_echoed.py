@@ -1,0 +1,52 @@
+"""What a server wants back with a call: it goes to that server and to no other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+from msgspec.structs import replace
+
+from callgate.calls import Text
+from callgate.messages import ToolMessage
+from tests.models.asking import REQUEST, ask, at
+from tests.models.reading import finished
+
+SIGNED = (
+    b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"look","arguments":"{}"},'
+    b'"extra_content":{"google":{"thought_signature":"c2ln"}}}]},"finish_reason":"tool_calls"}]}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("gave", "asked", "same"),
+    [
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "https://europe-west1-aiplatform.googleapis.com/v1", True),
+        ("https://openrouter.ai/api/v1", "https://api.openai.com/v1", False),
+        ("http://10.0.0.7:8000/v1", "http://10.1.0.7:8000/v1", False),
+        ("http://localhost:8000/v1", "http://localhost:8001/v1", False),
+        ("http://localhost:8000/v1", "http://localhost:8000/v1", True),
+        ("", "https://api.openai.com/v1", True),
+    ],
+)
+async def test_what_a_server_wants_back_with_a_call_goes_to_that_server_alone(gave: str, asked: str, same: bool) -> None:
+    """Gemini's signatures of thoughts travel in OpenAI's form. A provider has a host for each region; a call of which nobody recorded
+    whose it is may be any server's."""
+    bodies: list[bytes] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        bodies.append(request.content)
+        return httpx2.Response(200, content=signed(), headers={"content-type": "text/event-stream"})
+
+    async def signed() -> AsyncIterator[bytes]:
+        yield SIGNED
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        message = finished(await ask(at(gave or asked, client=client))).message
+        if not gave:
+            call = replace(message.calls[0], opaque={"extra_content": {"google": {"thought_signature": "c2ln"}}})
+            message = replace(message, parts=(call,))
+        result = ToolMessage(call_id="a", name="look", content=(Text(text="x"),))
+        await ask(at(asked, client=client), replace(REQUEST, messages=(*REQUEST.messages, message, result)))
+    assert (b'"extra_content":{"google":{"thought_signature":"c2ln"}}' in bodies[-1]) == (b"c2ln" in bodies[-1]) == same
