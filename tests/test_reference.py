@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import callgate
 from callgate import Limits, RetryPolicy, Tool, errors, testing
-from callgate.agent import PRESETS, Budget, Settings
+from callgate.agent import PRESETS, AgentEvent, Budget, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.cli import _exits
 from callgate.cli._options import RunOptions
@@ -51,6 +51,12 @@ def test_public_names() -> None:
     assert list(table("docs/reference/public-names.md", "## `callgate`")) == callgate.__all__
     modules = {f"callgate.{path.stem}" for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert set(table("docs/reference/public-names.md", "## Modules")) == {name for name in modules if "._" not in name}
+
+
+def test_the_events_of_an_agent() -> None:
+    """The table of the events has each one that `agent.stream` may yield, with all of its fields."""
+    shown = {name: row[-1].replace("`", "") for name, row in table("docs/reference/agent.md", "## Events").items()}
+    assert shown == {kind.__name__: ", ".join(kind.__struct_fields__) for kind in get_args(AgentEvent)}
 
 
 def test_limits() -> None:
