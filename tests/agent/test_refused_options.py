@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -56,3 +57,35 @@ async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task:
         with pytest.raises(UsageError, match="Give text, or a UserMessage"):
             await agent.run(task, conversation="c")
         assert (await agent.run("x", conversation="c")).text == "done"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"engine": "x"}, {"settings": {"budget": 1}}, {"settings": {}}, {"stream_limits": 5}, {"stuck": True}, {"preset": ["agent"]}],
+    ids=str,
+)
+def test_what_an_agent_cannot_be_made_of_is_refused_by_name(given: dict[str, Any]) -> None:
+    """DESIGN, errors: one sentence that names the thing and the next step, and none of it is taken for the default."""
+    with pytest.raises(UsageError, match=rf"Agent\({next(iter(given))}=.*(Give|Choose)"):
+        Agent(Script(), **given)
+
+
+@pytest.mark.parametrize("model", [None, 5, object])
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError, match=r"is no model\. Give 'provider:model'"):
+        Agent(model)
+
+
+@pytest.mark.parametrize(
+    ("ask", "named"),
+    [
+        (lambda agent: agent.run("Go.", conversation=5), r"Agent.run\(conversation=5\)"),
+        (lambda agent: agent.run("Go.", scope="here"), r"Agent.run\(scope='here'\)"),
+        (lambda agent: agent.resume(None), r"Agent.resume\(run=None\)"),
+    ],
+    ids=["conversation", "scope", "resume"],
+)
+async def test_what_cannot_be_asked_of_an_agent_is_refused_by_name(ask: Callable[[Agent], Awaitable[object]], named: str) -> None:
+    async with Agent(Script()) as agent:
+        with pytest.raises(UsageError, match=named):
+            await ask(agent)

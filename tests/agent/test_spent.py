@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from callgate import tool
 from callgate.agent import Agent, AgentEvent, Budget, Notice, RunEnded, Settings
 from callgate.agent.settings import Prices
 from callgate.decide import LoopRules
@@ -92,3 +93,18 @@ async def test_instructions_are_made_anew_for_every_pass_and_are_no_part_of_the_
 def test_a_provider_that_counts_oddly_earns_nothing() -> None:
     """A budget in money is never refilled by a report of more cached tokens than tokens."""
     assert Prices(input=3.0, cached=1.0).of(Usage(input_tokens=10, cached_tokens=1_000)) >= 0
+
+
+async def test_a_provider_gives_no_budget_back() -> None:
+    """R38: a limit is kept whatever a provider tells of what was used."""
+    counted = [says(call("look"), usage=Usage(input_tokens=tokens)) for tokens in (60, -1_000, 60)]
+
+    @tool(effect="none")
+    def look() -> str:
+        """Look."""
+        return "x"
+
+    settings = Settings(budget=Budget(input_tokens=100))
+    async with Agent(Script(*counted, says("more")), tools=[look], settings=settings) as agent:
+        result = await agent.run("Go.")
+    assert (result.turn_status, result.spent.input_tokens) == ("budget_exhausted", 120)

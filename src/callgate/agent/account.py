@@ -47,15 +47,15 @@ class Account:
         self.cost = before.cost
 
     def use(self, usage: Usage | None) -> None:
-        """Count one pass of the model."""
+        """Count one pass of the model. Less than nothing counts as nothing: no provider gives a budget back."""
         self.passes += 1
         if usage is None:
             return
-        self.input_tokens += usage.input_tokens
-        self.output_tokens += usage.output_tokens
-        self.cached_tokens += usage.cached_tokens
+        self.input_tokens += max(0, usage.input_tokens)
+        self.output_tokens += max(0, usage.output_tokens)
+        self.cached_tokens += max(0, usage.cached_tokens)
         if self._prices is not None:
-            self.cost += self._prices.of(usage)
+            self.cost += max(0.0, self._prices.of(usage))
 
     @property
     def iterations_left(self) -> int | None:

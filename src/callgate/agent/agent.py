@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from callgate._environment import silence_from_environment
 from callgate._limits import Limits
@@ -18,6 +18,7 @@ from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._runners.guard import Guards
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
+from callgate.agent.given import TextCallMode, check_choice, check_type, check_types, model_of, output_type, reading_text
 from callgate.agent.history import History
 from callgate.agent.parts import Mode
 from callgate.agent.results import RunResult
@@ -39,12 +40,10 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
     from callgate.agent.deliberate import Deliberate, Deliberation
     from callgate.agent.episodes import Episode
-    from callgate.agent.output import OutputType
 
 __all__ = ["Agent"]
 
 _NOWHERE = Scope()
-TextCallMode = Literal["auto", "fallback", "never"]
 
 
 class Agent(Resuming):
@@ -103,10 +102,13 @@ class Agent(Resuming):
         dialect: str | None = None,
         bios: bool | None = None,
     ) -> None:
-        _check_choice("preset", preset, PRESETS)
-        _check_choice("text_calls", text_calls, get_args(TextCallMode))
-        given = _model(model)
-        self.model = _reading_text(given, text_calls, dialect)
+        check_choice("preset", preset, PRESETS)
+        check_choice("text_calls", text_calls, get_args(TextCallMode))
+        check_types(
+            engine=(engine, Engine), settings=(settings, Settings), stream_limits=(stream_limits, StreamLimits), stuck=(stuck, StuckLimits)
+        )
+        given = model_of(model)
+        self.model = reading_text(given, text_calls, dialect)
         self.settings = checked(settings or PRESETS[preset])
         self._own_engine = engine is None
         if engine is not None and (*tools, *policies, *(one for one in (restart, undo) if one is not None)):
@@ -121,7 +123,7 @@ class Agent(Resuming):
         self._check_exits()
         self._limits = stream_limits or StreamLimits(idle_s=silence_from_environment())
         self._stuck = stuck
-        self._output = None if output is None or output is str else _output_type(output)
+        self._output = None if output is None or output is str else output_type(output)
         self._deliberation: Deliberation | None = None
         if deliberate is not None or any(bound.tool.triggers for bound in self.engine.tools):
             self._planner(deliberate)
@@ -172,6 +174,8 @@ class Agent(Resuming):
             UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task
                 or the history is none.
         """
+        check_type("Agent.run(conversation", conversation, str, "its name; an empty one for a conversation of its own")
+        check_type("Agent.run(scope", scope, Scope, "a Scope")
         wish = Wish(
             conversation=conversation,
             history=history,
@@ -213,6 +217,7 @@ class Agent(Resuming):
         Raises:
             UsageError: The run is not on record, has ended, or somebody works on it already.
         """
+        check_type("Agent.resume(run", run, (str, RunResult), "a RunResult, or the id of a run")
         if isinstance(run, str):
             return await self._take_up(run, extra, on_event)
         return await self._take_up_result(run, extra, on_event)
@@ -292,30 +297,3 @@ class Agent(Resuming):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-
-def _model(model: Model | str) -> Model:
-    if not isinstance(model, str):
-        return model
-    from callgate.models.providers import model as from_name
-
-    return from_name(model)
-
-
-def _check_choice(name: str, given: str, known: Iterable[str]) -> None:
-    if given not in known:
-        raise UsageError(f"Agent({name}={given!r}) is not known. Choose one of: {', '.join(known)}.")
-
-
-def _output_type(kind: Any) -> OutputType:
-    from callgate.agent.output import OutputType
-
-    return OutputType(kind)
-
-
-def _reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model:
-    if mode == "never" or (mode == "auto" and model.native_tools):
-        return model
-    from callgate.agent.text_calls import TextCalls
-
-    return TextCalls(model, teach=not model.native_tools, dialect=dialect)

@@ -6,116 +6,31 @@ where another one of its conversation ended begins with what that one had. Must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import msgspec
-from msgspec import Struct, field
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode
-from callgate._pipeline.record import clean, decode_reason, decode_result
-from callgate._pipeline.unfinished import Unfinished, unfinished_calls
+from callgate._pipeline.record import decode_reason
+from callgate._pipeline.unfinished import unfinished_calls
+from callgate.agent.ends import broken_off, final_of, interrupted, pending_at, question_of, result_at
 from callgate.agent.exits import Exits, as_signal
 from callgate.agent.history import History
-from callgate.agent.intake import BROKEN_OFF
+from callgate.agent.recalled import OpenMessage, Recalled, Record
 from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
 from callgate.agent.restart import Added
-from callgate.agent.results import Beside, Pending, Signal, Spent
-from callgate.agent.settings import Prices
-from callgate.calls import Part, Suspended, Text, ToolResult
+from callgate.agent.results import Beside
+from callgate.calls import ToolResult
 from callgate.decide import REFUSED_BY_LOOP
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
-from callgate.messages import AssistantMessage, ToolCall, UserMessage
-from callgate.models.events import Usage
+from callgate.messages import UserMessage
 
 __all__ = ["OpenMessage", "Recalled", "Record", "broken_off", "interrupted", "question_of", "recall"]
 
 _began = msgspec.json.Decoder(Began).decode
 _answered = msgspec.json.Decoder(Answered).decode
 _executed = msgspec.json.Decoder(Executed).decode
-
-
-class Record(Protocol):
-    """Where events are read from."""
-
-    def read(self, *, run: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]: ...
-
-
-class OpenMessage(Struct, kw_only=True):
-    """A message whose calls have not all ended, or not been committed."""
-
-    body: Answered
-    calls: list[str]
-    """The uid of each of its calls that the engine was handed, in order; a later call has none."""
-    beside: Beside
-    """What the message had before its calls waited."""
-
-    @property
-    def message(self) -> AssistantMessage:
-        assert self.body.message is not None
-        return self.body.message
-
-    @property
-    def again(self) -> bool:
-        """Whether its calls had waited for a human, so that the message was counted before."""
-        return self.body.status == "waiting"
-
-
-Round = tuple[Sequence[ToolCall], Sequence[ToolResult | None], Sequence[bytes]]
-"""The calls of one message, their results before the loop added anything, and their final arguments as canonical JSON."""
-
-
-class Recalled(Struct, kw_only=True):
-    """One run, up to its last event."""
-
-    run: str
-    began: Began
-    history: History
-    iteration: int = 0
-    """Of the next pass."""
-    passes: list[Usage | None] = field(default_factory=list)
-    rounds: int = 0
-    """Messages with calls."""
-    calls: int = 0
-    signals: list[Signal] = field(default_factory=list)
-    results: list[ToolResult] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    open: OpenMessage | None = None
-    pending: Pending | None = None
-    """What waits for a human."""
-    ended: str = ""
-    """How it ended; empty where it did not."""
-    ends: dict[str, Event] = field(default_factory=dict)
-    """The end of each call, by uid."""
-    unfinished: dict[str, Unfinished] = field(default_factory=dict)
-    finals: dict[str, bytes] = field(default_factory=dict)
-    """The final arguments of each call that was approved, by uid."""
-    told: list[Round] = field(default_factory=list)
-    errors: int = 0
-    """Failed calls since the last success or restart."""
-    added: list[Part] = field(default_factory=list)
-    """What calls have added to the context of the turn."""
-    restarted: set[str] = field(default_factory=set)
-    """Which kinds of context have been added."""
-    last: int = 0
-    """The position of its latest event of the loop."""
-    wall_ns: int = 0
-
-    def spent(self, prices: Prices | None) -> Spent:
-        """What the run has used."""
-        used = [usage for usage in self.passes if usage is not None]
-        return Spent(
-            iterations=self.rounds,
-            calls=self.calls,
-            passes=len(self.passes),
-            input_tokens=sum(usage.input_tokens for usage in used),
-            output_tokens=sum(usage.output_tokens for usage in used),
-            cached_tokens=sum(usage.cached_tokens for usage in used),
-            cost=sum(prices.of(usage) for usage in used) if prices is not None else 0.0,
-            wall_s=self.wall_ns / 1e9,
-        )
 
 
 def recall(journal: Record, blobs: Blobs, run: str, *, see: Callable[[Event, Recalled], None] | None = None) -> Recalled:
@@ -140,16 +55,6 @@ def recall(journal: Record, blobs: Blobs, run: str, *, see: Callable[[Event, Rec
             " that does not hold."
         ) from error
     return recalled
-
-
-def interrupted(event: Event) -> str:
-    """What to tell a model of a call that was broken off with its engine; empty where its end left no trace in the conversation."""
-    reason = decode_reason(event.body)
-    if reason.status == "not_started":
-        return f"It was not started: {reason.reason}. Nothing happened; it may be sent again."
-    if reason.status == "unknown":
-        return f"It was broken off: {reason.reason}. It may have taken effect; check the real state before you repeat it."
-    return ""
 
 
 def _segments(journal: Record, blobs: Blobs, run: str) -> list[list[Event]]:
@@ -261,7 +166,7 @@ class _Reading:
         if event.kind in TERMINAL:
             run.ends[event.call] = event
         elif event.kind == "call.verdict":
-            run.finals[event.call] = _final(event)
+            run.finals[event.call] = final_of(event)
         elif event.kind == "call.received" and event.parents and event.parents[0] in self._causes:
             self._handed_in.append(event.call)
 
@@ -298,8 +203,8 @@ class _Reading:
         for place, (call, uid) in enumerate(zip(calls, executed.calls, strict=False)):
             if not uid:
                 run.signals.append(as_signal(call, opened.body.iteration, exits.meant(call.name) or ""))
-            given.append(_result(call, run.ends.get(uid), ""))
-            results.append(_result(call, run.ends.get(uid), executed.hints.get(str(place), "")))
+            given.append(result_at(call, run.ends.get(uid), ""))
+            results.append(result_at(call, run.ends.get(uid), executed.hints.get(str(place), "")))
         run.history.commit(opened.message, results)
         run.told.append((calls[: len(given)], given, [run.finals.get(uid, b"") for uid in executed.calls]))
         _count(run, [run.ends.get(uid) for uid in executed.calls], results)
@@ -310,16 +215,11 @@ class _Reading:
         run.rounds += not opened.again
         run.iteration = opened.body.iteration + 1
         beside = replace(opened.beside, results=(*opened.beside.results, *answered))
-        run.pending = _pending(opened.body, calls, [run.ends.get(uid) for uid in executed.calls], run.began, beside)
+        run.pending = pending_at(opened.body, calls, [run.ends.get(uid) for uid in executed.calls], run.began, beside)
 
 
 def _exits(run: Recalled) -> Exits:
     return Exits((tool.name for tool in run.began.exits), run.began.tools)
-
-
-def _final(event: Event) -> bytes:
-    arguments = decode(event.body).get("arguments")
-    return canonical(arguments) if isinstance(arguments, dict) else b""
 
 
 def _count(run: Recalled, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
@@ -340,51 +240,3 @@ def _enrich(run: Recalled, added: Added | None) -> None:
 def _listed(event: Event) -> Sequence[object]:
     listed = (decode_reason(event.body).details or {}).get("calls")
     return listed if isinstance(listed, list) else ()
-
-
-def _result(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None:
-    """What the conversation has of a call's end, with what the loop added."""
-    if end is None:
-        return None
-    if end.kind == "call.completed":
-        result = decode_result(end.body)
-        return replace(result, content=(*result.content, Text(text=hint))) if hint else result
-    return broken_off(call, end, hint) if end.kind == "call.aborted" and hint else None
-
-
-def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
-    """The result that stands for a call which was broken off with its engine."""
-    unknown = decode_reason(end.body).status == "unknown"
-    return ToolResult(
-        id=call.id,
-        uid=end.call,
-        name=call.name,
-        status="unknown" if unknown else "error",
-        content=(Text(text=told),),
-        error=told,
-        failure_class="outcome_unknown" if unknown else "not_started",
-        code=BROKEN_OFF,
-    )
-
-
-def _pending(body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: Began, beside: Beside) -> Pending | None:
-    waiting = [index for index, end in enumerate(ends) if end is not None and end.kind == "call.suspended"]
-    if not waiting or body.message is None:
-        return None
-    return Pending(
-        message=AssistantMessage(parts=tuple(calls[index] for index in waiting), api=body.message.api),
-        closed=tuple(body.closed[index] for index in waiting),
-        iteration=body.iteration,
-        approvals=tuple(question_of(end) for end in ends if end is not None and end.kind == "call.suspended"),
-        exposed=began.exposed,
-        lost=tuple(place for place, index in enumerate(waiting) if index in body.lost),
-        beside=beside,
-    )
-
-
-def question_of(end: Event) -> Suspended:
-    """The question of a suspended call."""
-    reason = decode_reason(end.body)
-    details = reason.details or {}
-    expires_at = details.get("expires_at")
-    return Suspended(str(details.get("approval", "")), expires_at if isinstance(expires_at, int) else 0, clean(reason.reason), end.call)

@@ -14,9 +14,10 @@ from callgate._pipeline.approvals import Question
 from callgate._pipeline.record import decode_result
 from callgate._pipeline.unfinished import Unfinished, why_unknown
 from callgate.agent.course import Course
+from callgate.agent.ends import broken_off, interrupted, question_of
 from callgate.agent.exits import Exits
 from callgate.agent.intake import LeftOpen
-from callgate.agent.recall import OpenMessage, Recalled, Round, broken_off, interrupted, question_of
+from callgate.agent.recalled import OpenMessage, Recalled, Round
 from callgate.agent.results import Pending, Repeat, RunResult, Signal, Spent
 from callgate.agent.settings import Prices
 from callgate.calls import Answered, Outcome, Part, Restarted, ToolResult

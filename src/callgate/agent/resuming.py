@@ -23,7 +23,7 @@ from callgate.calls import Scope
 from callgate.errors import UsageError
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
-    from callgate.agent.recall import Recalled
+    from callgate.agent.recalled import Recalled
 
 __all__ = ["Resuming"]
 

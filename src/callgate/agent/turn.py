@@ -21,7 +21,7 @@ from callgate.messages import AssistantMessage
 from callgate.stream import StreamResult
 
 if TYPE_CHECKING:
-    from callgate.agent.recall import OpenMessage
+    from callgate.agent.recalled import OpenMessage
 
 __all__ = ["Turn"]
 

@@ -1,0 +1,81 @@
+"""What the events of one call on record mean to a conversation: its result, its question, that it was broken off. Reads no journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from callgate._json import canonical, decode
+from callgate._pipeline.record import clean, decode_reason, decode_result
+from callgate.agent.intake import BROKEN_OFF
+from callgate.agent.record import Answered, Began
+from callgate.agent.results import Beside, Pending
+from callgate.calls import Suspended, Text, ToolResult
+from callgate.events import Event
+from callgate.messages import AssistantMessage, ToolCall
+
+__all__ = ["broken_off", "final_of", "interrupted", "pending_at", "question_of", "result_at"]
+
+
+def interrupted(event: Event) -> str:
+    """What to tell a model of a call that was broken off with its engine; empty where its end left no trace in the conversation."""
+    reason = decode_reason(event.body)
+    if reason.status == "not_started":
+        return f"It was not started: {reason.reason}. Nothing happened; it may be sent again."
+    if reason.status == "unknown":
+        return f"It was broken off: {reason.reason}. It may have taken effect; check the real state before you repeat it."
+    return ""
+
+
+def result_at(call: ToolCall, end: Event | None, hint: str) -> ToolResult | None:
+    """What the conversation has of a call's end, with what the loop added."""
+    if end is None:
+        return None
+    if end.kind == "call.completed":
+        result = decode_result(end.body)
+        return replace(result, content=(*result.content, Text(text=hint))) if hint else result
+    return broken_off(call, end, hint) if end.kind == "call.aborted" and hint else None
+
+
+def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
+    """The result that stands for a call which was broken off with its engine."""
+    unknown = decode_reason(end.body).status == "unknown"
+    return ToolResult(
+        id=call.id,
+        uid=end.call,
+        name=call.name,
+        status="unknown" if unknown else "error",
+        content=(Text(text=told),),
+        error=told,
+        failure_class="outcome_unknown" if unknown else "not_started",
+        code=BROKEN_OFF,
+    )
+
+
+def pending_at(body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: Began, beside: Beside) -> Pending | None:
+    waiting = [index for index, end in enumerate(ends) if end is not None and end.kind == "call.suspended"]
+    if not waiting or body.message is None:
+        return None
+    return Pending(
+        message=AssistantMessage(parts=tuple(calls[index] for index in waiting), api=body.message.api),
+        closed=tuple(body.closed[index] for index in waiting),
+        iteration=body.iteration,
+        approvals=tuple(question_of(end) for end in ends if end is not None and end.kind == "call.suspended"),
+        exposed=began.exposed,
+        lost=tuple(place for place, index in enumerate(waiting) if index in body.lost),
+        beside=beside,
+    )
+
+
+def question_of(end: Event) -> Suspended:
+    """The question of a suspended call."""
+    reason = decode_reason(end.body)
+    details = reason.details or {}
+    expires_at = details.get("expires_at")
+    return Suspended(str(details.get("approval", "")), expires_at if isinstance(expires_at, int) else 0, clean(reason.reason), end.call)
+
+
+def final_of(event: Event) -> bytes:
+    arguments = decode(event.body).get("arguments")
+    return canonical(arguments) if isinstance(arguments, dict) else b""
