@@ -217,6 +217,23 @@ async def test_a_turn_that_is_cancelled_while_it_waits_hands_the_conversation_on
     assert second.cancelled()
 
 
+async def test_a_turn_that_waits_while_the_engine_closes_ends_and_asks_no_model() -> None:
+    gate = Gate()
+    model = Script([gate, *says("one")], says("two"))
+    async with Engine() as engine:
+        agent = Agent(model, engine)
+        first = asyncio.ensure_future(agent.run("1", conversation="c"))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(agent.run("2", conversation="c"))
+        await turns_of_the_loop()
+        await engine.close()
+        gate.open.set()
+        await first
+        result = await second
+    assert (result.status, result.turn_status, result.reason) == ("failed", "error", "This engine is closed. Make a new one.")
+    assert len(model.requests) == 1
+
+
 async def test_a_turn_that_leaves_the_queue_lets_nobody_in() -> None:
     """A11: one turn at a time. Whoever gives up waiting has no turn to hand on."""
     gate = Gate()

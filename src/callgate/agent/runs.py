@@ -80,7 +80,7 @@ class Runs(Parts):
                 if not place.drained:
                     try:
                         await self.engine.open(scope, new=not given)
-                    except RecordFailed as error:
+                    except (RecordFailed, UsageError) as error:  # the engine may have been closed while the turn waited
                         return _ended(tuple(wish.history or ()), scope, Ending("error", str(error)))
                 return await self._in_conversation(message, wish, scope, place)
 
