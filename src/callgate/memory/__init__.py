@@ -1,11 +1,13 @@
 """Memory: what calls came to, notes, and the files that calls wrote, to be found again.
 
 `Memory` goes into an engine and follows its record; its tools give it to a model, and its index makes searches in files faster. Stands
-above the tools that come along, because it uses theirs; nothing below knows it. `PassageStore` is what others may plug in.
+above the tools that come along, because it uses theirs; nothing below knows it. `PassageStore` and `Embedder` are what others may plug in.
 """
 
 from __future__ import annotations
 
+from callgate.memory.embedding import Embedder, EmbedderFailed
+from callgate.memory.endpoint import EmbeddingsEndpoint
 from callgate.memory.heap import MemoryPassages
 from callgate.memory.limits import MemoryLimits
 from callgate.memory.memory import Memory, MemoryStatus
@@ -13,6 +15,9 @@ from callgate.memory.passages import Found, Passage, PassageKind, PassageQuery, 
 from callgate.memory.table import TablePassages
 
 __all__ = [
+    "Embedder",
+    "EmbedderFailed",
+    "EmbeddingsEndpoint",
     "Found",
     "Memory",
     "MemoryLimits",

@@ -21,10 +21,14 @@ class Background:
 
     Args:
         chore: Does what there is to do; asked again until it returns True. Looks at `stopping` between its steps.
+        failing: What did not happen where it fails, for the log.
+        interrupt: Ends what the chore waits for; called once it is to stop.
     """
 
-    def __init__(self, chore: Callable[[], bool]) -> None:
+    def __init__(self, chore: Callable[[], bool], *, failing: str, interrupt: Callable[[], None] = lambda: None) -> None:
         self._chore = chore
+        self._failing = failing
+        self._interrupt = interrupt
         self._thread: threading.Thread | None = None
         self._guard = threading.Condition()
         self._woken = 0
@@ -62,6 +66,7 @@ class Background:
         with self._guard:
             self._stopping = True
             self._guard.notify_all()
+        self._interrupt()
         if self._thread is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
             return done and not self._thread.is_alive()
@@ -87,5 +92,5 @@ class Background:
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             if why != self.failure and not self._stopping:
-                log.error("Memory: what calls came to could not be taken in; it is tried again after the next call: %s", why)
+                log.error("Memory: %s; it is tried again after the next call: %s", self._failing, why)
             self.failure = why

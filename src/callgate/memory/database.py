@@ -1,7 +1,8 @@
 """The SQLite file of a memory: opened with care, brought to our version, one connection for writing and one for reading.
 
 Everything in it can be made again, from the journal and from the files themselves, so a damaged or outdated file may be deleted. What the
-tables mean is the business of `table`, `ledger` and `index`. A migration is never changed once it was published; a new one comes behind it.
+tables mean is the business of `table`, `vectors`, `ledger` and `index`. A migration is never changed once it was published; a new one comes
+behind it.
 """
 
 from __future__ import annotations
@@ -89,6 +90,32 @@ _MIGRATIONS: Final = (
     INSERT INTO passage_words (passage_words, rank) VALUES ('secure-delete', 1);
     INSERT INTO passage_words (passage_words) VALUES ('rebuild');
     """,
+    """
+    CREATE TABLE embedders (
+        only_one  INTEGER PRIMARY KEY CHECK (only_one = 1),
+        name      TEXT NOT NULL,
+        dimension INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE vectors (
+        number INTEGER PRIMARY KEY,
+        vector BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE unembedded (
+        number   INTEGER PRIMARY KEY,
+        failures INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO unembedded (number, failures) SELECT number, 0 FROM passages;
+    CREATE TRIGGER passage_unembedded AFTER INSERT ON passages BEGIN
+        INSERT INTO unembedded (number, failures) VALUES (new.number, 0);
+    END;
+    CREATE TRIGGER passage_embedded AFTER INSERT ON vectors BEGIN
+        DELETE FROM unembedded WHERE number = new.number;
+    END;
+    CREATE TRIGGER vector_dropped AFTER DELETE ON passages BEGIN
+        DELETE FROM vectors WHERE number = old.number;
+        DELETE FROM unembedded WHERE number = old.number;
+    END;
+    """,
 )
 _FIRST_THAT_WIPES: Final = 2
 """Files from before it have the words of what was forgotten in pages that are free."""
@@ -100,17 +127,18 @@ class Database:
 
     Args:
         path: Made if it does not exist, its folder too, for its owner only. `:memory:` keeps nothing.
+        extension: A loadable extension of SQLite whose functions are wanted; its path.
 
     Raises:
-        UsageError: It cannot be opened, is something else, or was written by a newer callgate.
+        UsageError: It cannot be opened, is something else, or was written by a newer callgate; or the extension cannot be loaded.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, extension: str = "") -> None:
         self.path = os.fspath(path)
         self._guard = threading.RLock()
         self._reading = threading.Lock()
-        self._writer = _opened(self.path)
-        self._reader = self._writer if self.path == ":memory:" else _opened(self.path)
+        self._writer = _opened(self.path, extension)
+        self._reader = self._writer if self.path == ":memory:" else _opened(self.path, extension)
         self._closed = False
 
     @contextmanager
@@ -163,7 +191,7 @@ class Database:
                 self._writer.close()
 
 
-def _opened(path: str) -> apsw.Connection:
+def _opened(path: str, extension: str) -> apsw.Connection:
     import apsw
 
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
@@ -184,7 +212,21 @@ def _opened(path: str) -> apsw.Connection:
             f"{path} cannot be used as a memory: {why}. Give another file. A damaged memory may be deleted: it is made again from the"
             " journal."
         ) from error
+    if extension:
+        _extend(connection, extension)
     return connection
+
+
+def _extend(connection: apsw.Connection, extension: str) -> None:
+    import apsw
+
+    try:
+        connection.enable_load_extension(True)
+        connection.load_extension(extension)
+        connection.enable_load_extension(False)
+    except apsw.Error as error:
+        connection.close()
+        raise UsageError(f"SQLite cannot load {extension}: {error}. Install it again, or do without an embedder.") from error
 
 
 def _make_private(path: str) -> None:

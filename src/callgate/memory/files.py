@@ -8,7 +8,7 @@ a file is forgotten. Knows nothing of journals.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -17,11 +17,11 @@ from callgate._workspace import Entry, PathRefused, Workspace, stamp_of
 from callgate.builtins._text import decoded, is_binary
 from callgate.errors import UsageError
 from callgate.memory.chunks import chunks
-from callgate.memory.ledger import Mark
+from callgate.memory.ledger import Cause, Mark
 from callgate.memory.limits import MemoryLimits
 from callgate.memory.passages import Passage, PassageStore
 
-__all__ = ["Files", "file_origin", "without_secrets"]
+__all__ = ["Files", "file_origin", "marks_again", "without_secrets"]
 
 log = logging.getLogger("callgate")
 _TICK_NS = 50_000_000
@@ -142,6 +142,28 @@ class Files:
                 return stamp_of(workspace.stat(passage.path)) == passage.stamp
         except (PathRefused, UsageError):
             return False
+
+
+def marks_again(passages: Iterable[Passage]) -> list[Mark]:
+    """Somebody else changed these files: what is there now still counts as the work of the call that wrote them last."""
+    files = {(one.workspace, one.path): one for one in passages}
+    return [
+        Mark(
+            workspace=one.workspace,
+            path=one.path,
+            since_ns=one.at_ns,
+            cause=Cause(
+                call=one.call,
+                run=one.run,
+                tool=one.tool,
+                principal=one.principal,
+                actor=one.actor,
+                conversation=one.conversation,
+                redacted=one.redacted,
+            ),
+        )
+        for one in files.values()
+    ]
 
 
 def _is_new(entry: Entry, mark: Mark) -> bool:

@@ -23,10 +23,11 @@ from callgate.memory.ended import changes_of, ended_calls, marks_of
 from callgate.memory.ledger import Ledger, Mark
 from callgate.memory.limits import MemoryLimits
 from callgate.memory.passages import Passage, PassageStore
+from callgate.protocols import Journal
 from callgate.queries import EventQuery
 from callgate.tools import ToolRegistry
 
-__all__ = ["Find", "Following", "Progress"]
+__all__ = ["Find", "Following", "Progress", "finder"]
 
 _PAGE = 500
 _MOST_OPEN = 10_000
@@ -145,3 +146,17 @@ class Following:
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
         return done
+
+
+def finder(journal: Journal) -> Find:
+    """The journal, one page at a time."""
+
+    def find(query: EventQuery) -> list[Event]:
+        for _ in range(2):
+            try:
+                return list(journal.read(run=query.run, call=query.call, after=query.after, limit=query.limit))
+            except IndexError:  # one in memory forgot its oldest events meanwhile
+                continue
+        return []
+
+    return find

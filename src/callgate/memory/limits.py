@@ -33,8 +33,16 @@ class MemoryLimits(Struct, frozen=True, kw_only=True):
     waiting: int = 64
     """Workspaces whose index waits to be refreshed; one more has to wait for its next search."""
     attempts: int = 3
-    """How often a file is tried that cannot be taken in."""
+    """How often a file is tried that cannot be taken in, and a text that cannot be embedded."""
     events_per_question: int = 20_000
     """Events that a question reads from the journal before it is answered."""
+    embed_at_once: int = 32
+    """Texts that an embedder is given in one call."""
+    embed_s: float = 30.0
+    """Seconds that it has for one call."""
+    embed_question_s: float = 2.0
+    """Seconds that it has for a question; then words alone find."""
+    farthest: float = 1.0
+    """Cosine distance, from 0 to 2, from which on a passage is too far from a question to answer it; 1 has nothing to do with it."""
     close_s: float = 2.0
     """Seconds that closing waits for what is being taken in; the rest is done when the memory is opened again."""

@@ -21,20 +21,22 @@ from msgspec.structs import replace
 from callgate._redact import Redactor
 from callgate.calls import Scope
 from callgate.errors import UsageError
-from callgate.events import Bus, Event
+from callgate.events import Bus
 from callgate.memory.background import Background
 from callgate.memory.chores import Chores
 from callgate.memory.database import Database
-from callgate.memory.files import Files
-from callgate.memory.following import Find, Following
-from callgate.memory.ledger import Cause, Ledger, Mark
+from callgate.memory.embedding import Embedder, check
+from callgate.memory.files import Files, marks_again, without_secrets
+from callgate.memory.following import Find, Following, finder
+from callgate.memory.ledger import Ledger
 from callgate.memory.limits import MemoryLimits
+from callgate.memory.meaning import Meaning
 from callgate.memory.notes import Notes
-from callgate.memory.passages import Found, Passage, PassageQuery, PassageStore
+from callgate.memory.passages import Found, PassageQuery, PassageStore
 from callgate.memory.table import TablePassages
 from callgate.memory.tools import MemoryTools
+from callgate.memory.vectors import counted, extension
 from callgate.protocols import Journal
-from callgate.queries import EventQuery
 from callgate.tools import Tool, ToolRegistry
 
 __all__ = ["Memory", "MemoryStatus"]
@@ -43,6 +45,8 @@ log = logging.getLogger("callgate")
 _DEFAULTS = MemoryLimits()
 _QUESTION_S = 2.0
 """How long a question waits for files that were written a moment ago."""
+_EMBEDDING_ENDS_S = 0.25
+"""What embedding has to end at least, however long the rest took."""
 _DURABLE_S = 0.02
 _DURABLE_TIMES = 100
 _MOST = 1_000_000_000
@@ -60,6 +64,12 @@ class MemoryStatus(Struct, frozen=True, kw_only=True):
     """Files that searches know."""
     marked: int
     """Files and folders that have still to be looked at."""
+    embedder: str = ""
+    """Whose vectors there are; empty where there never was an embedder."""
+    embedded: int = 0
+    """Passages that are found by meaning, too."""
+    waiting: int = 0
+    """Passages that are found by words only, because they have not been embedded yet or cannot be."""
     failure: str = ""
     """What went wrong last; empty where nothing did."""
 
@@ -71,19 +81,35 @@ class Memory:
         path: Made if it does not exist, its folder too.
         store: Where passages are kept; None: in the same file, found by full-text search.
         limits: Every bound.
+        embedder: Finds by meaning, beside words; needs the extra `memory`. It stays yours: close it after the memory.
+        re_embed: Drop the vectors of another embedder and embed everything anew, in the background.
 
     Raises:
-        UsageError: The file cannot be used.
+        UsageError: The file cannot be used, or its vectors are of another embedder.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, store: PassageStore | None = None, limits: MemoryLimits = _DEFAULTS) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        store: PassageStore | None = None,
+        limits: MemoryLimits = _DEFAULTS,
+        embedder: Embedder | None = None,
+        re_embed: bool = False,
+    ) -> None:
         self.limits = limits
-        self._database = Database(path)
+        if embedder is not None:
+            check(embedder)
+            if store is not None:
+                raise UsageError("A memory with a store of its own takes no embedder: that store finds. Give the one or the other.")
+        self._database = Database(path, extension=extension() if embedder is not None else "")
         self._ledger = Ledger(self._database)
-        self._store: PassageStore = store or TablePassages(self._database)
+        table = TablePassages(self._database)
+        self._store: PassageStore = store or table
         self._files = Files(self._store, limits)
+        self._meaning = self._meant(table, embedder, anew=re_embed) if embedder is not None else None
         self._notes = Notes(self._store, limits, self._files)
-        self._background = Background(self._chore)
+        self._background = Background(self._chore, failing="what calls came to could not be taken in")
         self._chores = Chores(
             self._database,
             self._ledger,
@@ -108,6 +134,16 @@ class Memory:
         """`remember`, `recall` and `forget`, for an engine."""
         return MemoryTools(self).tools()
 
+    def _meant(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> Meaning:
+        def hide(text: str) -> str:
+            return without_secrets(self._files.redactor, text)
+
+        try:
+            return Meaning(self._database, table, embedder, self.limits, hide, anew=anew)
+        except UsageError:
+            self._database.close()
+            raise
+
     # Following an engine
 
     def follow(self, journal: Journal, bus: Bus, tools: ToolRegistry, redactor: Redactor | None) -> None:
@@ -118,17 +154,24 @@ class Memory:
         self._durable = lambda: journal.status().written
         lasting = journal.strength != "memory"
         self._following = Following(
-            _finder(journal), self._ledger, self._store, self.limits, tools=tools, lasting=lasting, redacted=redactor is not None
+            finder(journal), self._ledger, self._store, self.limits, tools=tools, lasting=lasting, redacted=redactor is not None
         )
         bus.subscribe(lambda topic, item: self._background.wake(), "tool.completed", "call.aborted", "call.restarted")
 
     async def settled(self, timeout_s: float = 30.0) -> bool:
-        """Wait until everything that ended by now is taken in; False where the time was not enough."""
-        return await asyncio.to_thread(self._background.settled, timeout_s)
+        """Wait until everything that ended by now is taken in, and embedded; False where the time was not enough."""
+        return await asyncio.to_thread(self._settled, timeout_s)
+
+    def _settled(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        done = self._background.settled(timeout_s)
+        return done and (self._meaning is None or self._meaning.settled(max(0.0, deadline - time.monotonic())))
 
     def _chore(self) -> bool:
         """One round of what there is to do; whether that was all."""
         all_done = self._read_on() and self._chores.look_at_files()
+        if self._meaning is not None:
+            self._meaning.wake()
         if all_done:
             self._chores.refresh_indexes()
         return all_done
@@ -155,7 +198,10 @@ class Memory:
         Raises:
             CallgateError: It is empty or too large, or there are too many.
         """
-        return self._notes.keep(text, list(tags), scope or Scope(principal=principal), call)
+        identity = self._notes.keep(text, list(tags), scope or Scope(principal=principal), call)
+        if self._meaning is not None:
+            self._meaning.wake()
+        return identity
 
     def forget(self, identity: str, *, principal: str = "") -> None:
         """Delete a note.
@@ -168,12 +214,16 @@ class Memory:
     # Questions
 
     def search(self, query: PassageQuery) -> list[Found]:
-        """The passages that answer best; those of files that have changed since are left out, and looked at again."""
+        """The passages that answer best; those of files that have changed since are left out, and looked at again.
+
+        By words; with an embedder by meaning too, and by words alone where that does not answer in time.
+        """
         text, limit = query.text[: self.limits.query_chars], max(1, min(query.limit, self.limits.found))
-        found = self._store.search(replace(query, text=text, limit=limit))
+        question = replace(query, text=text, limit=limit)
+        found = self._store.search(question) if self._meaning is None else self._meaning.search(question)
         stale = [one.passage for one in found if one.passage.kind == "file" and not self._files.is_current(one.passage)]
         if stale:
-            self._ledger.mark(_marks_again(stale))
+            self._ledger.mark(marks_again(stale))
             self._background.wake()
         return [one for one in found if one.passage not in stale]
 
@@ -205,8 +255,21 @@ class Memory:
         while files and not self._chores.look_at_files():
             pass
 
+    def embed(self, timeout_s: float = 600.0) -> int:
+        """Wait until everything is embedded that can be, what was left to words included; returns how many passages have no vector still.
+
+        Raises:
+            EmbedderFailed: The embedder failed, or the time was not enough: the rest goes on in the background.
+            UsageError: This memory has no embedder.
+        """
+        if self._meaning is None:
+            raise UsageError("This memory has no embedder. Give it one: Memory(path, embedder=...).")
+        self._meaning.complete(timeout_s)
+        return self.status().waiting
+
     def status(self) -> MemoryStatus:
         """What there is, and what is still to be done."""
+        embedder, embedded, waiting = counted(self._database)
         return MemoryStatus(
             where=self._database.path,
             notes=self._store.count("note"),
@@ -214,7 +277,10 @@ class Memory:
             pieces=self._store.count("file"),
             indexed=self.index.count(),
             marked=self._ledger.count(),
-            failure=self._background.failure or self._chores.failure,
+            embedder=embedder,
+            embedded=embedded,
+            waiting=waiting,
+            failure=self._background.failure or self._chores.failure or (self._meaning.failure if self._meaning is not None else ""),
         )
 
     # Life
@@ -225,7 +291,11 @@ class Memory:
 
     def close_sync(self) -> None:
         """`close` for plain code."""
-        if self._background.stop(self.limits.close_s):
+        deadline = time.monotonic() + self.limits.close_s
+        done = self._background.stop(self.limits.close_s)
+        if self._meaning is not None:
+            done = self._meaning.stop(max(_EMBEDDING_ENDS_S, deadline - time.monotonic())) and done
+        if done:
             self._store.close()
             self._database.close()
 
@@ -234,39 +304,3 @@ class Memory:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close_sync()
-
-
-def _marks_again(passages: Iterable[Passage]) -> list[Mark]:
-    """Somebody else changed these files: what is there now still counts as the work of the call that wrote them last."""
-    files = {(one.workspace, one.path): one for one in passages}
-    return [
-        Mark(
-            workspace=one.workspace,
-            path=one.path,
-            since_ns=one.at_ns,
-            cause=Cause(
-                call=one.call,
-                run=one.run,
-                tool=one.tool,
-                principal=one.principal,
-                actor=one.actor,
-                conversation=one.conversation,
-                redacted=one.redacted,
-            ),
-        )
-        for one in files.values()
-    ]
-
-
-def _finder(journal: Journal) -> Find:
-    """The journal, one page at a time."""
-
-    def find(query: EventQuery) -> list[Event]:
-        for _ in range(2):
-            try:
-                return list(journal.read(run=query.run, call=query.call, after=query.after, limit=query.limit))
-            except IndexError:  # one in memory forgot its oldest events meanwhile
-                continue
-        return []
-
-    return find

@@ -8,26 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from callgate.memory.database import Database
 from callgate.memory.passages import Found, Passage, PassageKind, PassageQuery
-from callgate.memory.words import MARK, match_expression, plain, spaced
+from callgate.memory.rows import COLUMNS, SHOWN, narrowing, passage_of, row_of
+from callgate.memory.words import MARK, match_expression, plain
 
 if TYPE_CHECKING:
     import apsw
 
 __all__ = ["TablePassages"]
 
-_TEXTS: Final = ("kind", "principal", "actor", "conversation", "run", "call", "tool", "workspace", "path", "stamp")
-_COLUMNS: Final = ("origin", "place", "at_ns", "line", "redacted", "tags", "words", *_TEXTS)
-_ADD: Final = f"INSERT INTO passages ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-_SHOWN: Final = ", ".join(f"passages.{name}" for name in _COLUMNS)
+_ADD: Final = f"INSERT INTO passages ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_EMBEDDED: Final = "SELECT vector, origin, words, tags FROM passages JOIN vectors USING (number) WHERE origin = ?"
+_EMBEDDED_STILL: Final = """INSERT OR IGNORE INTO vectors (number, vector)
+    SELECT number, ? FROM passages WHERE origin = ? AND words = ? AND tags = ?"""
+"""What says the same as before keeps its vector."""
 _SNIPPET_TOKENS: Final = 48
-_tags = msgspec.json.Decoder(tuple[str, ...]).decode
-
-Value = str | int
-Row = tuple[Value, ...]
 
 
 class TablePassages:
@@ -41,32 +37,39 @@ class TablePassages:
         self._database = database if isinstance(database, Database) else Database(database)
 
     def keep(self, changes: Mapping[str, Sequence[Passage]]) -> None:
-        rows = [_row(place, passage) for passages in changes.values() for place, passage in enumerate(passages)]
+        rows = [row_of(place, passage) for passages in changes.values() for place, passage in enumerate(passages)]
+        origins = [(plain(origin),) for origin in changes]
         with self._database.writing() as connection:
-            connection.executemany("DELETE FROM passages WHERE origin = ?", [(plain(origin),) for origin in changes])
+            vectors = list(connection.executemany(_EMBEDDED, origins))
+            connection.executemany("DELETE FROM passages WHERE origin = ?", origins)
             connection.executemany(_ADD, rows)
+            connection.executemany(_EMBEDDED_STILL, vectors)
         if not all(changes.values()):
             self._database.wipe()
 
     def of(self, origin: str) -> list[Passage]:
         with self._database.reading() as connection:
-            rows = connection.execute(f"SELECT {_SHOWN} FROM passages WHERE origin = ? ORDER BY place", (plain(origin),))
-            return [_passage(row) for row in rows]
+            rows = connection.execute(f"SELECT {SHOWN} FROM passages WHERE origin = ? ORDER BY place", (plain(origin),))
+            return [passage_of(row) for row in rows]
 
     def search(self, query: PassageQuery) -> list[Found]:
+        return list(self.ranked(query).values())
+
+    def ranked(self, query: PassageQuery) -> dict[int, Found]:
+        """What `search` finds, in its order, by the numbers of the rows."""
         words = match_expression(query.text)
         if not words or query.limit < 1:
-            return []
-        wheres, values = _narrowing(query)
+            return {}
+        wheres, values = narrowing(query)
         sql = f"""
-            SELECT {_SHOWN}, snippet(passage_words, 0, '', '', '…', {_SNIPPET_TOKENS}),
+            SELECT {SHOWN}, passages.number, snippet(passage_words, 0, '', '', '…', {_SNIPPET_TOKENS}),
                 bm25(passage_words, 1.0, 2.0) * CASE kind WHEN 'note' THEN 1.5 ELSE 1.0 END AS rank
             FROM passage_words JOIN passages ON passages.number = passage_words.rowid
             WHERE passage_words MATCH ? AND {wheres}
-            ORDER BY rank, at_ns DESC, number LIMIT ?"""
+            ORDER BY rank, at_ns DESC, passages.number LIMIT ?"""
         with self._database.reading() as connection:
             rows = list(connection.execute(sql, (words, *values, query.limit)))
-        return [Found(passage=_passage(row), snippet=str(row[-2]).replace(MARK, ""), score=-float(row[-1])) for row in rows]
+        return {int(row[-3]): Found(passage=passage_of(row), snippet=str(row[-2]).replace(MARK, ""), score=-float(row[-1])) for row in rows}
 
     def files(self, workspace: str) -> dict[str, str]:
         with self._database.reading() as connection:
@@ -91,38 +94,3 @@ def _trim(connection: apsw.Connection, kind: PassageKind, principal: str, most: 
         SELECT number FROM passages WHERE kind = ? AND principal = ? ORDER BY at_ns DESC, number DESC LIMIT -1 OFFSET ?)"""
     connection.execute(sql, (kind, principal, most))
     return connection.changes()
-
-
-def _narrowing(query: PassageQuery) -> tuple[str, list[Value]]:
-    """The question's filters in SQL: what `admits` says."""
-    wheres, values = ["principal = ?"], list[Value]([query.principal])
-    if query.kinds:
-        wheres.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
-        values += query.kinds
-    named = {"actor": query.actor, "conversation": query.conversation, "run": query.run, "tool": query.tool}
-    asked: list[tuple[str, Value | None]] = [(f"{name} = ?", value) for name, value in named.items()]
-    asked += [("(kind <> 'file' OR workspace = ?)", query.workspace), ("at_ns >= ?", query.since_ns), ("at_ns < ?", query.until_ns)]
-    for where, value in asked:
-        if value is not None:
-            wheres.append(where)
-            values.append(value)
-    return " AND ".join(wheres), [plain(value) if isinstance(value, str) else value for value in values]
-
-
-def _row(place: int, passage: Passage) -> Row:
-    tags = msgspec.json.encode([spaced(tag) for tag in passage.tags]).decode()
-    texts = [plain(getattr(passage, name)) for name in _TEXTS]
-    return (plain(passage.origin), place, passage.at_ns, passage.line, int(passage.redacted), tags, spaced(passage.text), *texts)
-
-
-def _passage(row: Sequence[Value]) -> Passage:
-    origin, _, at_ns, line, redacted, tags, words, *texts = row[: len(_COLUMNS)]
-    return Passage(
-        origin=str(origin),
-        text=str(words).replace(MARK, ""),
-        at_ns=int(at_ns),
-        line=int(line),
-        redacted=bool(redacted),
-        tags=tuple(tag.replace(MARK, "") for tag in _tags(str(tags))),
-        **dict(zip(_TEXTS, texts, strict=True)),  # type: ignore[arg-type]  # the columns of these names
-    )

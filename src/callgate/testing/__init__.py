@@ -13,6 +13,7 @@ from callgate.testing.models import Recording, ReplayModel, ScriptedModel
 from callgate.testing.script import Beat, Call, End, Fail, Item, Pause, Raise, Thought
 
 if TYPE_CHECKING:
+    from callgate.testing.embedder import HashedEmbedder
     from callgate.testing.recorded import PlayedAgain, RecordedRun, load_tools
     from callgate.testing.server import Drop, Piece, Raw, Received, Reply, ScriptedServer
 
@@ -22,6 +23,7 @@ __all__ = [
     "Drop",
     "End",
     "Fail",
+    "HashedEmbedder",
     "Item",
     "ManualClock",
     "Pause",
@@ -42,6 +44,7 @@ __all__ = [
 
 _LATER = {
     **dict.fromkeys(("Drop", "Piece", "Raw", "Received", "Reply", "ScriptedServer"), "server"),
+    "HashedEmbedder": "embedder",
     **dict.fromkeys(("PlayedAgain", "RecordedRun", "load_tools"), "recorded"),
 }
 """What not every test needs, by the module that has it."""

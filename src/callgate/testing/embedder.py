@@ -1,0 +1,42 @@
+"""An embedder without a model: texts that share pieces of words are near each other.
+
+Deterministic on every machine. It knows nothing of meaning, but finds `reimbursed` where somebody asks for `reimbursement`, which words
+alone do not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+__all__ = ["HashedEmbedder"]
+
+_PIECE = 4
+
+
+class HashedEmbedder:
+    """Counts the runs of four characters in each word of a text, in so many counters.
+
+    Args:
+        name: See `callgate.memory.Embedder`.
+        dimension: How many counters; more keep more runs apart.
+    """
+
+    def __init__(self, name: str = "hashed", dimension: int = 512) -> None:
+        self.name = name
+        self.dimension = dimension
+        self.asked: list[str] = []
+        """Every text that it was given, in order."""
+
+    def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
+        self.asked += texts
+        return [self._counted(text) for text in texts]
+
+    def _counted(self, text: str) -> list[float]:
+        counters = [0.0] * self.dimension
+        for word in text.lower().split():
+            padded = f" {word} "
+            for at in range(max(1, len(padded) - _PIECE + 1)):
+                piece = padded[at : at + _PIECE].encode("utf-8", "replace")
+                counters[int.from_bytes(hashlib.sha256(piece).digest()[:4], "big") % self.dimension] += 1.0
+        return counters
