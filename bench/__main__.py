@@ -16,7 +16,7 @@ from bench.imports import Imports
 from bench.journals import LongJournal
 from bench.loop import FirstRun, Iterations, StreamedTurns
 from bench.measure import QUICK, Bench, Counts, Row, run_rounds
-from bench.memory import IndexedSearch, Recall
+from bench.memory import IndexedSearch, Near, Recall
 from bench.peers import PEER_NAMES, Peer
 from bench.processes import Processes
 from bench.record import Chain, Redaction
@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "journals": (LongJournal,),
     "streams": (Streams, Arguments),
     "undo": (Keeping,),
-    "memory": (IndexedSearch, Recall),
+    "memory": (IndexedSearch, Recall, Near),
     "loop": (Iterations, StreamedTurns),
 }
 _README = Path(__file__).with_name("README.md")

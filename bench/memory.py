@@ -1,10 +1,13 @@
-"""What a memory costs and saves: searches in a tree of thousands of files, making their index, questions, and calls beside it."""
+"""What a memory costs and saves: searches in a tree of thousands of files, making their index, questions by words and by meaning, and calls
+beside it.
+"""
 
 from __future__ import annotations
 
 import random
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.measure import Counts, Row, wall
@@ -13,10 +16,12 @@ from callgate._workspace import Workspace
 from callgate.builtins._search import Search
 from callgate.memory import Memory, Passage, PassageQuery, TablePassages
 
-__all__ = ["IndexedSearch", "Recall"]
+__all__ = ["IndexedSearch", "Near", "Recall"]
 
 _FILES = 10_000
 _PASSAGES = 100_000
+_VECTORS = 10_000
+_NUMBERS = 384
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -110,6 +115,50 @@ class Recall:
     async def close(self) -> None:
         self.store.close()
         self.folder.cleanup()
+
+
+class Near:
+    """A question by words and by meaning, to passages that have vectors."""
+
+    def __init__(self) -> None:
+        self.question = Row(
+            "a question by words and by meaning to 10,000 passages, wall", unit="ms", note="vectors of 384 numbers, all compared"
+        )
+        self.rows = (self.question,)
+
+    async def open(self, counts: Counts) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="callgate-bench-")
+        path = Path(self.folder.name) / "near.db"
+        store = TablePassages(str(path))
+        self.words, chance = _words(3_000), random.Random(4)
+        texts = [" ".join(chance.choices(self.words, k=25)) for _ in range(min(_VECTORS, counts.long_journal))]
+        store.keep({f"note:{at}": [Passage(origin=f"note:{at}", kind="note", text=text, at_ns=at)] for at, text in enumerate(texts)})
+        store.close()
+        self.memory = Memory(path, embedder=_Chance())
+        self.memory.embed()
+        self.number = 0
+
+    async def round(self, counts: Counts) -> None:
+        self.number += 1
+        chance = random.Random(self.number)
+        began = time.perf_counter()
+        for _ in range(5):
+            self.memory.search(PassageQuery(text=" ".join(chance.choices(self.words, k=4)), principal=""))
+        self.question.samples.append((time.perf_counter() - began) * 1e3 / 5)
+
+    async def close(self) -> None:
+        self.memory.close_sync()
+        self.folder.cleanup()
+
+
+class _Chance:
+    """An embedder that costs nothing: any direction for any text."""
+
+    name = "chance"
+    dimension = _NUMBERS
+
+    def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
+        return [[chance.gauss(0, 1) for _ in range(_NUMBERS)] for chance in map(random.Random, texts)]
 
 
 @tool(name="noop", effect="idempotent")
