@@ -1,4 +1,4 @@
-"""Tools that come with callgate: files, commands, pages, and the rest of a large result.
+"""Tools that come with callgate: files, definitions, commands, pages, and the rest of a large result.
 
 Each function makes the tools of one kind, ready for a registry; nothing is loaded before it is called. They are ordinary tools: the
 same route, the same rules. Knows nothing of engines.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from callgate.protocols import BlobStore
     from callgate.tools import Tool
 
-__all__ = ["command_tools", "fetch_tool", "result_tools", "workspace_tools"]
+__all__ = ["command_tools", "fetch_tool", "result_tools", "symbol_tools", "workspace_tools"]
 
 
 def workspace_tools(*, index: TextIndex | None = None) -> list[Tool]:
@@ -27,6 +27,17 @@ def workspace_tools(*, index: TextIndex | None = None) -> list[Tool]:
     from callgate.builtins.files import FileTools
 
     return FileTools(index).tools()
+
+
+def symbol_tools(*, index: TextIndex | None = None) -> list[Tool]:
+    """Find where something is defined in the Python files of `scope.workspace`.
+
+    Args:
+        index: Makes it faster and changes nothing else (`callgate.memory.Memory.index`).
+    """
+    from callgate.builtins.symbols import SymbolTools
+
+    return SymbolTools(index).tools()
 
 
 def command_tools() -> list[Tool]:

@@ -85,30 +85,37 @@ class Search:
         size = 0
         with ExitStack() as stack:
             find = finder(pattern, regex=regex, ignore_case=ignore_case, stack=stack)
-            if self._index is not None and not regex:
-                self._look = self._index.look(self._workspace, pattern)
-                if self._look is not None:
-                    stack.callback(self._look.close)
-            for name, text in self._texts(path, glob):
+            wanted = Glob(glob).matches if glob else _any
+            for name, text in self.texts(None if regex else pattern, path, wanted, stack):
                 for number, line in _lines(text, find(text, most * 4)):
                     size += len(name) + len(line.encode("utf-8", "replace"))
                     if len(matches) == most or size > PAGE_BYTES:
-                        return self._result(matches, truncated=True)
+                        return {"matches": matches, **self.counted(truncated=True)}
                     matches.append({"path": name, "line": number, "text": line})
-        return self._result(matches, truncated=self._cut)
+        return {"matches": matches, **self.counted(truncated=False)}
 
-    def _result(self, matches: list[Result], *, truncated: bool) -> Result:
-        return {"matches": matches, "truncated": truncated, "files_searched": self._searched, "files_skipped": self._skipped}
+    def counted(self, *, truncated: bool) -> Result:
+        """What every answer says: whether there may be more, and how many files were searched or skipped."""
+        return {"truncated": truncated or self._cut, "files_searched": self._searched, "files_skipped": self._skipped}
 
-    def _texts(self, path: str, glob: str | None) -> Iterator[tuple[str, str]]:
-        """The files to search, as text, in order of path; what is binary, too large or unreadable is skipped and counted."""
-        wanted = Glob(glob) if glob else None
+    def texts(self, pattern: str | None, path: str, wanted: Callable[[str], bool], stack: ExitStack) -> Iterator[tuple[str, str]]:
+        """The files that may have this text, as text, in order of path; what is binary, too large or unreadable is skipped and counted.
+
+        Args:
+            pattern: As it is or with other capitals; None where it is no plain text.
+            wanted: Whether a file of this path is searched.
+            stack: Ends with the search.
+        """
+        if self._index is not None and pattern is not None:
+            self._look = self._index.look(self._workspace, pattern)
+            if self._look is not None:
+                stack.callback(self._look.close)
         total = 0
         for name, entry in self._names(path):
             if self._stopped() or total > _MAX_TOTAL:
                 self._cut = True
                 return
-            if wanted is not None and not wanted.matches(name):
+            if not wanted(name):
                 continue
             known = self._look.judge(entry) if self._look is not None and entry is not None else "read"
             if known == "skip":
@@ -140,6 +147,10 @@ class Search:
                     self._cut = True
                 elif entry.kind == "file":
                     yield entry.path, entry
+
+
+def _any(path: str) -> bool:
+    return True
 
 
 def _lines(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, str]]:

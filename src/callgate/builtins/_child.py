@@ -1,0 +1,123 @@
+"""A process of its own for work that cannot be stopped in this one: asked in bytes, answered in bytes, ended whenever that is enough.
+
+It runs Python's standard library alone, sees no environment, opens nothing, and has a budget of processor time and of memory that hold
+even if this process is gone. What may take for ever, or more memory than there is, belongs there: a model's regular expression, somebody's
+source.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+__all__ = ["BUDGET_S", "Child", "ChildEnded", "ChildLate"]
+
+BUDGET_S = 10.0
+"""Of work, for all questions of one call together."""
+_MEMORY = 536_870_912
+_SETUP = """
+import json, struct, sys
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[1]) + 1,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+except (ImportError, ValueError, OSError):
+    pass
+given, gives = sys.stdin.buffer, sys.stdout.buffer
+def answer(value):
+    body = json.dumps(value).encode()
+    gives.write(struct.pack(">I", len(body)) + body)
+    gives.flush()
+def read():
+    head = given.read(4)
+    if len(head) < 4:
+        sys.exit()
+    return given.read(struct.unpack(">I", head)[0])
+"""
+_ENVIRONMENT = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
+
+
+class ChildEnded(Exception):
+    """It took too much memory or processor time."""
+
+
+class ChildLate(Exception):
+    """The time for all questions is used up."""
+
+
+class Child:
+    """The process. A context manager: it ends with the block.
+
+    Args:
+        code: What it runs, with `read()` for the next question and `answer(value)` for its answer as JSON.
+        words: What it finds in `sys.argv[3:]`.
+        budget_s: For all questions together.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+
+    def __init__(self, code: str, words: Sequence[str] = (), *, budget_s: float = BUDGET_S) -> None:
+        self.left_s = budget_s
+        command = [sys.executable, "-I", "-S", "-W", "ignore", "-c", _SETUP + code, str(max(1, int(budget_s))), str(_MEMORY), *words]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_ENVIRONMENT, bufsize=0
+        )
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process. Idempotent."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def ask(self, question: bytes) -> bytes:
+        """Its answer.
+
+        Raises:
+            ChildEnded: There will be none.
+            ChildLate: There is none within the time that is left.
+        """
+        started = time.monotonic()
+        try:
+            self._send(struct.pack(">I", len(question)) + question)
+            (size,) = struct.unpack(">I", self._receive(4, started))
+            return self._receive(size, started)
+        except BrokenPipeError as error:
+            raise ChildEnded from error
+        finally:
+            self.left_s -= time.monotonic() - started
+
+    def _send(self, data: bytes) -> None:
+        # The child reads a whole question before it works, so this cannot wait for its work.
+        assert self._process.stdin is not None
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._process.stdin.fileno(), rest) :]
+
+    def _receive(self, size: int, started: float) -> bytes:
+        assert self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        data = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(fd, selectors.EVENT_READ)
+            while len(data) < size:
+                if not selector.select(max(0.0, self.left_s - (time.monotonic() - started))):
+                    raise ChildLate
+                piece = os.read(fd, size - len(data))
+                if not piece:
+                    raise ChildEnded
+                data += piece
+        return data

@@ -1,0 +1,98 @@
+"""What a Python source defines: classes, functions, methods and names that are assigned, each with its line and signature.
+
+Python's own parser reads it. Where it cannot, the pieces that begin at the margin are read each for itself, so that one mistake hides what
+is near it and no more. This module's text is run in a child (`_symbols`), because a parser's time and memory depend on what it is given and
+its warnings are the whole process's; so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+__all__ = ["outline"]
+
+_MOST = 20_000
+"""Symbols of one file."""
+_SIGNATURE_CHARS = 300
+_BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)
+_BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.TryStar, ast.ExceptHandler)
+_BEGINS = re.compile(r"[^\s#)\]}]")
+_FOLLOWS = re.compile(r"(?:else|elif|except|finally)\b")
+
+Symbol = tuple[str, str, str, int, str]
+
+
+def outline(text: str) -> tuple[list[Symbol], bool]:
+    """Its symbols as `(name, kind, inside, line, signature)`, in order, and whether all of it could be read."""
+    try:
+        return list(_symbols(ast.parse(text), 0))[:_MOST], True
+    except _BROKEN:
+        found: list[Symbol] = []
+        for before, piece in _pieces(text):
+            try:
+                found += _symbols(ast.parse(piece), before)
+            except _BROKEN:
+                continue
+        return found[:_MOST], False
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """What begins at the margin, with how many lines are before it."""
+    lines = text.split("\n")
+    start = 0
+    for number, line in enumerate(lines):
+        if number > start and _BEGINS.match(line) and not _FOLLOWS.match(line):
+            yield start, "\n".join(lines[start:number])
+            start = number
+    yield start, "\n".join(lines[start:])
+
+
+def _symbols(tree: ast.Module, before: int) -> Iterator[Symbol]:
+    waiting: list[tuple[ast.AST, str, bool]] = [(node, "", False) for node in reversed(tree.body)]
+    while waiting:
+        node, inside, in_class = waiting.pop()
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            kind = "class" if isinstance(node, ast.ClassDef) else "method" if in_class else "function"
+            yield node.name, kind, inside, node.lineno + before, _signature(node)
+            if isinstance(node, ast.ClassDef):
+                within = f"{inside}.{node.name}" if inside else node.name
+                waiting += [(child, within, True) for child in reversed(node.body)]
+        elif isinstance(node, _BLOCKS):
+            waiting += [(child, inside, in_class) for child in reversed(list(ast.iter_child_nodes(node)))]
+        else:
+            for name in _assigned(node):
+                yield name.id, "constant" if name.id.isupper() else "variable", inside, name.lineno + before, _declared(node, name.id)
+
+
+def _assigned(node: ast.AST) -> list[ast.Name]:
+    if isinstance(node, ast.AnnAssign):
+        targets: list[ast.expr] = [node.target]
+    elif isinstance(node, ast.Assign):
+        targets = [one for target in node.targets for one in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])]
+    else:
+        alias = getattr(node, "name", None) if type(node).__name__ == "TypeAlias" else None
+        targets = [alias] if isinstance(alias, ast.Name) else []
+    return [target for target in targets if isinstance(target, ast.Name)]
+
+
+def _declared(node: ast.AST, name: str) -> str:
+    """Without its value, which may be long, or secret."""
+    return _cut(f"{name}: {ast.unparse(node.annotation)}") if isinstance(node, ast.AnnAssign) else name
+
+
+def _signature(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    try:
+        if isinstance(node, ast.ClassDef):
+            bases = ", ".join(ast.unparse(base) for base in [*node.bases, *node.keywords])
+            return _cut(f"class {node.name}({bases})" if bases else f"class {node.name}")
+        returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+        word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+        return _cut(f"{word} {node.name}({ast.unparse(node.args)}){returns}")
+    except RecursionError:
+        return node.name
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SIGNATURE_CHARS else text[:_SIGNATURE_CHARS] + "…"

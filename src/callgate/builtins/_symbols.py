@@ -1,0 +1,125 @@
+"""Find where something is defined in the Python files of a workspace, within bounds.
+
+An index narrows it to the files that have the name at all, the same one and in the same way as for a search of text, and so with the same
+answers as without. Those that may define it are parsed, in a process that can be ended.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Literal
+
+from callgate.builtins import _outline
+from callgate.builtins._child import BUDGET_S, Child, ChildEnded, ChildLate
+from callgate.builtins._failures import Result
+from callgate.builtins._search import Search
+from callgate.builtins._text import PAGE_BYTES
+
+__all__ = ["Match", "SymbolSearch"]
+
+Match = Literal["exact", "prefix", "substring"]
+_SUFFIXES = (".py", ".pyi")
+_DEFINED = re.compile(r"(?:def|class|type)[\s\\]++(\w++)|\b(\w++)[\s\\)]*+[:=,\])]")
+"""Every name that is defined, and some that are not: time grows with the text's length and no faster."""
+_CODE = (
+    inspect.getsource(_outline)
+    + """
+while True:
+    answer(outline(read().decode("utf-8", "replace").removeprefix("\\ufeff")))
+"""
+).replace("from __future__ import annotations\n", "")
+
+
+class SymbolSearch:
+    """One search for definitions.
+
+    Args:
+        files: Reads the files.
+        budget_s: Of parsing, for all files together.
+    """
+
+    def __init__(self, files: Search, *, budget_s: float = BUDGET_S) -> None:
+        self._files = files
+        self._budget_s = budget_s
+        self._child: Child | None = None
+        self._broken: list[str] = []
+        self._late = False
+
+    def run(self, name: str, path: str, *, match: Match, ignore_case: bool, most: int) -> Result:
+        inside, _, last = name.rpartition(".")
+        found: list[Result] = []
+        size = 0
+        with ExitStack() as stack:
+            stack.callback(self._end)
+            fits = _fitting(last, match, ignore_case=ignore_case)
+            for file, text in self._files.texts(last, path, lambda file: file.endswith(_SUFFIXES), stack):
+                for symbol in self._outlined(file, text) if _may_define(text, fits) else ():
+                    if not fits(str(symbol[0])) or not _is_within(str(symbol[2]), inside, ignore_case=ignore_case):
+                        continue
+                    one = _shown(symbol, file)
+                    size += len(json.dumps(one))
+                    if len(found) == most or size > PAGE_BYTES:
+                        return self._result(found, truncated=True)
+                    found.append(one)
+                if self._late:
+                    break
+        return self._result(found, truncated=self._late)
+
+    def _result(self, found: list[Result], *, truncated: bool) -> Result:
+        counted = self._files.counted(truncated=truncated)
+        note = {"note": "Some files have mistakes; what could be read of them counts."} if self._broken else {}
+        return {"symbols": found, **counted, "files_with_mistakes": self._broken[:10], **note}
+
+    def _outlined(self, file: str, text: str) -> list[list[object]]:
+        try:
+            if self._child is None:
+                self._child = Child(_CODE, budget_s=self._budget_s)
+            symbols, whole = json.loads(self._child.ask(text.encode("utf-8", "replace")))
+        except ChildEnded:
+            self._end()
+            symbols, whole = [], False
+        except ChildLate:
+            self._late = True
+            return []
+        if not whole:
+            self._broken.append(file)
+        return list(symbols)
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._budget_s = max(0.0, self._child.left_s)
+            self._child.close()
+            self._child = None
+
+
+def _fitting(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
+    """Whether a name is one that is asked for."""
+    asked = name.lower() if ignore_case else name
+
+    def fits(other: str) -> bool:
+        given = other.lower() if ignore_case else other
+        return given == asked if match == "exact" else given.startswith(asked) if match == "prefix" else asked in given
+
+    return fits
+
+
+def _may_define(text: str, fits: Callable[[str], bool]) -> bool:
+    """False where no such name is defined; true where one is, and sometimes where one is only used."""
+    return any(fits(found[1] or found[2]) for found in _DEFINED.finditer(text))
+
+
+def _is_within(within: str, inside: str, *, ignore_case: bool) -> bool:
+    """Whether the classes around a symbol are those that are asked for, or end with them."""
+    if ignore_case:
+        within, inside = within.lower(), inside.lower()
+    return not inside or within == inside or within.endswith(f".{inside}")
+
+
+def _shown(symbol: list[object], file: str) -> Result:
+    name, kind, inside, line, signature = symbol
+    shown: Result = {"name": f"{inside}.{name}" if inside else name, "kind": kind, "at": f"{file}:{line}", "signature": signature}
+    return shown

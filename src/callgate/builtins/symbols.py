@@ -1,0 +1,66 @@
+"""`find_symbol`: where a class, function, method or constant is defined. A plain function, run in a thread; reads and writes nothing else.
+
+Python's own; of other languages it knows nothing, and `grep_files` finds their text.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._search import Search, TextIndex
+from callgate.builtins._symbols import Match, SymbolSearch
+from callgate.builtins._workspaces import Workspaces
+from callgate.calls import Scope
+from callgate.tools import Tool, ToolContext, tool
+
+__all__ = ["SymbolTools"]
+
+_MOST_CHARS = 200
+
+
+class SymbolTools:
+    """The tool, with the workspaces that it holds open between calls.
+
+    Args:
+        index: Makes it faster; None: every Python file is read.
+    """
+
+    def __init__(self, index: TextIndex | None = None) -> None:
+        self._workspaces = Workspaces()
+        self._index = index
+
+    def tools(self) -> list[Tool]:
+        return [tool(category="safe_chain", effect="none", reads=self._key)(self.find_symbol)]
+
+    def _key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
+        return (f"file:{self._workspaces.of(scope.workspace).normalise(str(arguments.get('path', '.')))}",)
+
+    @told
+    def find_symbol(
+        self,
+        context: ToolContext,
+        name: str,
+        path: str = ".",
+        match: Match = "exact",
+        ignore_case: bool = False,
+        max_symbols: int = 50,
+    ) -> Result:
+        """Find where something is defined in Python files: classes, functions, methods, constants and other assigned names.
+
+        Args:
+            name: Its name, as in `close`, or with the class around it, as in `Desk.close`.
+            path: The file or folder to search, relative to the workspace.
+            match: Whether `name` is all of the name, its beginning, or any part of it.
+            ignore_case: Whether capitals and small letters are the same.
+            max_symbols: How many to return at most, up to 200.
+        """
+        last = name.rpartition(".")[2]
+        if not last.isidentifier() or len(name) > _MOST_CHARS:
+            raise CannotDo(f"`name` has to be a name, or a class and a name with a dot between, of at most {_MOST_CHARS} characters.")
+        if not sys.executable:
+            raise CannotDo("Sources cannot be parsed here. Search for the text of the definition (grep_files).")
+        files = Search(self._workspaces.of(context.workspace), stopped=lambda: context.signal.aborted, index=self._index)
+        most = max(1, min(max_symbols, 200))
+        return SymbolSearch(files).run(name, path, match=match, ignore_case=ignore_case, most=most)
