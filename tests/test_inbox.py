@@ -253,7 +253,7 @@ async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_u
     inbox.approve(where, question, by="carol")
     inbox.approve(where, question, by="mallory")
     async with Engine([], journal=(journal := opened(where))) as engine:
-        await engine.open(IN_RUN)
+        await engine.runs.open(IN_RUN)
         taken, refused = await folded(journal, 2)
         assert (taken.kind, refused.kind) == ("inbox.taken", "inbox.refused")
         assert "yes already, by carol" in json.loads(refused.body)["reason"]
@@ -263,7 +263,7 @@ async def test_a_question_has_one_yes_and_a_no_takes_it_back_while_no_call_has_u
         inbox.approve(where, question, by="mallory")
     inbox.deny(where, question, by="dave")
     async with Engine([paying(ledger)], policies=[ASKS], journal=(journal := opened(where))) as engine:
-        await engine.open(IN_RUN)
+        await engine.runs.open(IN_RUN)
         await folded(journal, 3)
         assert isinstance(await engine.call(raw_call("pay", id="1", to="ann"), IN_RUN), Suspended)
     with pytest.raises(UsageError, match="answered with no already, by dave"):

@@ -21,6 +21,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump, Soon
 from callgate._pipeline.unfinished import Unfinished
+from callgate._pipeline.unrouted import Unrouted
 from callgate._signals import AbortController, AbortSignal, settled
 from callgate.calls import Aborted, Outcome, RawCall, Scope
 from callgate.errors import CallFailed, UsageError
@@ -38,18 +39,13 @@ _FREE = Footprint(reads_only=True, touched=None)
 
 
 class Route(Protocol):
-    """What an emission needs from the engine: the route in two halves."""
+    """What an emission needs from the engine: a place in the run, and the route in two halves."""
 
     def admit(
         self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int, cause: int, unfinished: Unfinished | None
     ) -> Flight: ...
     def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
-    def not_started(self, flight: Flight, why: str) -> Outcome: ...
-    def refused(self, flight: Flight, error: CallFailed) -> Outcome: ...
-    def note(self, kind: str, uids: list[str], reason: str) -> None: ...
-    async def kept(self, position: int) -> None: ...
-    def forgotten(self, flights: list[Flight], why: str) -> None: ...
 
 
 class _Slot(Struct, eq=False):
@@ -90,16 +86,18 @@ class Emission:
 
     Args:
         route: The engine.
+        unrouted: Ends the calls that do not take it.
         scope: Of the turn; `iteration` is this message's number.
         signal: Ends every call when it fires.
         soon: Begins what can start before the message is complete.
         early: Whether calls without effect may start before the message is complete.
     """
 
-    def __init__(self, route: Route, scope: Scope, signal: AbortSignal, soon: Soon, *, early: bool = True) -> None:
+    def __init__(self, route: Route, unrouted: Unrouted, scope: Scope, signal: AbortSignal, soon: Soon, *, early: bool = True) -> None:
         self.cause = 0
         """The position of the event that causes the calls which are added next; 0: none of this run's own."""
         self._route = route
+        self._unrouted = unrouted
         self._scope = scope
         self._early = early
         kill = self._kill = AbortController()
@@ -154,7 +152,7 @@ class Emission:
             if slot.call is None and slot.outcome is None:
                 self._prepare(slot)
         if len(self._slots) > 1:
-            self._route.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
+            self._unrouted.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
         for slot in self._slots:
             if isinstance(slot.outcome, Aborted):
                 return await self._abort(f"its message was ended by another call ({slot.outcome.reason})")
@@ -175,7 +173,7 @@ class Emission:
             await self._end_all(reason)
         finally:
             if self._slots:
-                self._route.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
+                self._unrouted.note("emission.discarded", [slot.flight.uid for slot in self._slots], reason)
 
     def end(self, reason: str) -> None:
         """End every call, now: what has not begun will not, what runs is killed. The outcomes can still be had from `seal`."""
@@ -187,7 +185,7 @@ class Emission:
         if getattr(self, "_over", True) or not self._slots:
             return
         self._unlink()
-        self._route.forgotten([slot.flight for slot in self._slots], "its message was dropped by the host")
+        self._unrouted.forgotten([slot.flight for slot in self._slots], "its message was dropped by the host")
         what = f"A message of {len(self._slots)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
 
@@ -196,7 +194,7 @@ class Emission:
             raise UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, slot: _Slot) -> None:
-        prepared = self._route.prepare(slot.flight) if slot.refusal is None else self._route.refused(slot.flight, slot.refusal)
+        prepared = self._route.prepare(slot.flight) if slot.refusal is None else self._unrouted.refused(slot.flight, slot.refusal)
         if isinstance(prepared, ValidatedCall):
             slot.call = prepared
             slot.footprint = _footprint(prepared)
@@ -232,7 +230,7 @@ class Emission:
                 slot.entered = True
                 slot.outcome = await self._route.complete(slot.flight, slot.call)
             elif slot.outcome is None:
-                slot.outcome = self._route.not_started(slot.flight, "the message was stopped before this call")
+                slot.outcome = self._unrouted.not_started(slot.flight, "the message was stopped before this call")
             self._stopped = self._stopped or isinstance(slot.outcome, Aborted)
         finally:
             slot.flight.before_start = None  # or slot and flight would keep each other until the garbage is collected
@@ -282,11 +280,11 @@ class Emission:
         """Give each of these that has not come to an end of its own one that says so."""
         for slot in slots:
             if slot.outcome is None and not slot.flight.ended:
-                slot.outcome = self._route.not_started(slot.flight, why)
+                slot.outcome = self._unrouted.not_started(slot.flight, why)
 
     async def _told(self, outcomes: list[Outcome]) -> list[Outcome]:
         """The outcomes, once all of them are on disk: results are by now, refusals and questions need not be."""
-        await self._route.kept(max((slot.flight.last for slot in self._slots), default=0))
+        await self._unrouted.kept(max((slot.flight.last for slot in self._slots), default=0))
         return outcomes
 
     def _outcomes(self) -> list[Outcome]:

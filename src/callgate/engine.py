@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
-from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -26,6 +24,7 @@ from callgate._json import canonical
 from callgate._limits import Limits
 from callgate._pipeline.again import Known, asked_hash, call_key, earlier_result
 from callgate._pipeline.approvals import Question
+from callgate._pipeline.at_work import RunsAtWork
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.endings import Endings
@@ -37,21 +36,22 @@ from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.life import Life
-from callgate._pipeline.options import check_flags, check_limits, check_parts, check_run, check_seconds, hooks_of, policies_of, runners_of
+from callgate._pipeline.options import check_parts, check_settings, hooks_of, policies_of, runners_of
 from callgate._pipeline.parse import parse
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.record import Reason, clean
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import SyncDoor
 from callgate._pipeline.unfinished import Unfinished, refuse_other_arguments, rule_out_second_start
+from callgate._pipeline.unrouted import Unrouted
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
 from callgate._signals import AbortSignal, Control, linked
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, CallNotStarted, JournalFailed, RecordFailed, RunHeld, UsageError
-from callgate.events import Body, Bus, Draft
+from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
+from callgate.events import Bus
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Follower, HoldsBlobs, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
@@ -68,7 +68,6 @@ _NOWHERE = Scope()
 _DEFAULTS = Limits()
 _BLOB_BYTES = 268_435_456
 _MEMORY_END_S = 5.0
-_WORDS = attrgetter("run", "conversation", "tick", "principal", "actor", "workspace", "locale", "provider")
 
 
 class Engine:
@@ -119,13 +118,9 @@ class Engine:
         clock: Clock | None = None,
         run: str = "",
     ) -> None:
-        check_limits(limits)
-        check_flags(coerce=coerce, repair=repair)
+        check_settings(limits=limits, timeout_s=timeout_s, run=run, coerce=coerce, repair=repair)
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
-        check_run(run)
-        if timeout_s is not None:
-            check_seconds("Engine(timeout_s=...)", timeout_s)
         self.tools = ToolRegistry()
         self.conversations = Conversations()
         self.control = Control(on_kill=self.conversations.drain)
@@ -162,6 +157,9 @@ class Engine:
         self._holding = Holding(self._ground.writer, self.control, self.run, self._life.running.values, self._desk)
         self._desk.is_busy = self._holding.is_busy
         self._entrance = Entrance(self._desk, self._life, self._holding, self.run, is_new=not run)
+        self._unrouted = Unrouted(self._ground.writer, self._endings, self._life)
+        self.runs = RunsAtWork(self._ground, self._entrance, self._holding, self._endings, self._life, self.conversations)
+        """The other side of the engine: for whoever works on whole runs, as an agent does."""
         self._door = SyncDoor()
         self._memory = memory
         if undo is not None:
@@ -196,7 +194,7 @@ class Engine:
             call = self.prepare(flight)
             outcome = await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
             if self._survives:
-                await self.kept(flight.last)
+                await self._endings.kept(flight.last)
             return outcome
         finally:
             if unlink is not None:
@@ -244,26 +242,12 @@ class Engine:
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
         """The second half: a valid call to its outcome, at most once."""
         if self._life.ending:
-            return self.not_started(flight, "the engine was closed")
+            return self._unrouted.not_started(flight, "the engine was closed")
         self._life.running[flight.uid] = flight
         try:
             if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
                 return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
-            asked = asked_hash(call)
-            key = call_key(call, asked, flight.occurrence)
-            if flight.doubtful and flight.unfinished is not None and flight.unfinished.started is not None:
-                key = flight.unfinished.started.key
-                checked = await rule_out_second_start(flight, call, self._desk)
-                if checked is not None:
-                    result = self._normaliser.result(call, "", checked)
-                    flight.state.known[key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
-                    return await self._endings.answered(flight, result)
-            known = flight.state.find(call, key, asked)
-            if known is not None:
-                return await self._replay(flight, known)
-            with flight.state.taking_on(call, key, asked, flight) as known:
-                known.result = await self._result(flight, call, key)
-                return await self._endings.answered(flight, known.result)
+            return await self._once(flight, call)
         except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, call.tool.name, harmless=call.tool.effect == "none")
         except BaseException as error:
@@ -271,6 +255,24 @@ class Engine:
             raise
         finally:
             self._life.ended(flight)
+
+    async def _once(self, flight: Flight, call: ValidatedCall) -> Outcome:
+        """A call that is known again by its key: its stored result, that of the same call where it runs, or a run of its own."""
+        asked = asked_hash(call)
+        key = call_key(call, asked, flight.occurrence)
+        if flight.doubtful and flight.unfinished is not None and flight.unfinished.started is not None:
+            key = flight.unfinished.started.key
+            checked = await rule_out_second_start(flight, call, self._desk)
+            if checked is not None:
+                result = self._normaliser.result(call, "", checked)
+                flight.state.known[key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
+                return await self._endings.answered(flight, result)
+        known = flight.state.find(call, key, asked)
+        if known is not None:
+            return await self._replay(flight, known)
+        with flight.state.taking_on(call, key, asked, flight) as known:
+            known.result = await self._result(flight, call, key)
+            return await self._endings.answered(flight, known.result)
 
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
@@ -310,7 +312,7 @@ class Engine:
     def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
         """Begin a message's calls; see `Emission`."""
         self._entrance.check(scope)
-        emission = Emission(self, scope, signal or self.control.signal(scope.conversation), self._soon, early=early)
+        emission = Emission(self, self._unrouted, scope, signal or self.control.signal(scope.conversation), self._soon, early=early)
         self._life.messages.add(emission)
         return emission
 
@@ -338,86 +340,6 @@ class Engine:
     ) -> Flight:
         """Give a call its place in its run, or the one it had before its run was cut off."""
         return self._entrance.admit(raw, scope, signal, occurrence, cause, unfinished)
-
-    async def open(self, scope: Scope, *, new: bool = False) -> None:
-        """Have a scope's run to this engine, and read what the record has of it, so that its calls can be taken up. Starts nothing.
-
-        Args:
-            scope: Whose run.
-            new: The run's id was made just now, so that nobody can know it.
-
-        Raises:
-            RunHeld: Another engine works on it.
-            RecordFailed: The record cannot be read.
-        """
-        await self._entrance.open(scope, new=new)
-
-    async def placed(self, position: int) -> int:
-        """Where an event came to stand, by the position that `write` returned; 0 where it was not kept."""
-        try:
-            await self.journal.durable(position)
-        except JournalFailed:
-            return 0
-        return self.journal.place(position)
-
-    def not_started(self, flight: Flight, why: str) -> Outcome:
-        """The end of a call of a message that ended before it."""
-        self._receive(flight)
-        return self._endings.ended(
-            flight, CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again."), flight.raw.name
-        )
-
-    def refused(self, flight: Flight, error: CallFailed) -> Outcome:
-        """The end of a call that the loop around the engine does not let run."""
-        self._receive(flight)
-        return self._endings.ended(flight, error, flight.raw.name)
-
-    def forgotten(self, flights: list[Flight], why: str) -> None:
-        """End the calls of a message that nobody has any more, as soon as the event loop comes round. From any thread."""
-        if self._life.loop is not None:
-            with suppress(RuntimeError):  # the loop is closed, and nothing can be written any more
-                self._life.loop.call_soon_threadsafe(self._forget, flights, why)
-
-    def _forget(self, flights: list[Flight], why: str) -> None:
-        left = [flight for flight in flights if not flight.ended]
-        if self._life.closed and not left:  # closing has ended them
-            return
-        for flight in left:
-            self.not_started(flight, why)
-        self.note("emission.discarded", [flight.uid for flight in flights], why)
-
-    def _receive(self, flight: Flight) -> None:
-        """Have a call on record before its end; where that fails, the end meets the same fault and says so."""
-        if not flight.on_record:
-            with suppress(RecordFailed):
-                flight.received()
-
-    def write(self, kind: str, run: str, body: Body, parents: tuple[int, ...] = ()) -> int:
-        """Record an event that is no call's, and return its position.
-
-        Raises:
-            RecordFailed: The journal did not take it.
-        """
-        return self._ground.writer.write(Draft(kind=kind, run=run, body=body, parents=parents))
-
-    async def kept(self, position: int) -> None:
-        """Wait until what is told next is on disk, where the record survives; what cannot be kept any more is told all the same."""
-        if self._survives:
-            with suppress(RecordFailed):
-                await self._ground.writer.durable(position)
-
-    def abandon(self, unfinished: Unfinished, scope: Scope, why: str) -> None:
-        """End a call that a run left open and that nobody will take up again. Runs nothing."""
-        flight = self.admit(RawCall(name=unfinished.name), scope, AbortSignal(), unfinished=unfinished)
-        flight.started = unfinished.claimed
-        self._endings.cancelled(flight, why)
-
-    def note(self, kind: str, uids: list[str], reason: str) -> None:
-        """Record what happened to a message as a whole."""
-        try:
-            self._ground.writer.write(Draft(kind=kind, run=uids[0].rsplit("/", 2)[0], body=Reason(reason=reason, details={"calls": uids})))
-        except RecordFailed as error:  # each call meets the same fault on its own way, and says so
-            log.error("%s", error)
 
     # What an operator does
 
@@ -451,27 +373,6 @@ class Engine:
     def approval(self, approval_id: str) -> Question | None:
         """What a human was asked under this id and said, as far as it is neither used up nor expired."""
         return self._ground.approvals.find(approval_id)
-
-    def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[None]:
-        """Say that somebody works on a run, for as long as the block lasts; others may have it then.
-
-        Raises:
-            UsageError: Somebody does already, and two at once may not be; or the engine is closed, or belongs to another event loop.
-        """
-        self._life.check_open()
-        return self._holding.at_work(run, conversation, alone=alone)
-
-    def under_way(self, conversation: str) -> bool:
-        """Whether a turn of the conversation, or a call in it, is under way."""
-        return self.conversations.busy(conversation) or self._life.conversing(conversation)
-
-    def begin(self, run: str) -> None:
-        """Take in what other processes want of a run that begins its turn: a stop that came before ends it now."""
-        self._holding.begin(run)
-
-    def why_lost(self, run: str) -> str:
-        """Why nothing more can be done in a run, where another engine has taken it over; empty where none has."""
-        return self._holding.why_lost(run)
 
     async def settle(self, uid: str, *, happened: bool) -> None:
         """Say what became of a call that ended `unknown`, so that the same call may be sent again in its run.

@@ -70,7 +70,7 @@ async def taken_up(place: str, ledger: Ledger, *, waits: bool) -> dict[str, Any]
 
         async def is_free() -> bool:
             try:
-                await agent.engine.open(Scope(run=RUN))
+                await agent.engine.runs.open(Scope(run=RUN))
             except RunHeld:
                 return False
             return True

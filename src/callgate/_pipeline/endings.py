@@ -32,6 +32,7 @@ class Endings:
     def __init__(self, ground: Ground, restart: RestartHandler | None) -> None:
         self._journal = ground.journal
         self._survives = ground.journal.strength != "memory"
+        self._writer = ground.writer
         self._bus = ground.bus
         self._control = ground.control
         self._clock = ground.clock
@@ -59,6 +60,12 @@ class Endings:
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
+
+    async def kept(self, position: int) -> None:
+        """Wait until what is told next is on disk, where the record survives; what cannot be kept any more is told all the same."""
+        if self._survives:
+            with suppress(RecordFailed):
+                await self._writer.durable(position)
 
     def latest(self, conversation: str) -> ToolResult | None:
         """The conversation's `current_tool_call`."""

@@ -46,7 +46,7 @@ class Entrance:
         self._placed = Scope()
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
-        """Have a scope's run to this engine, and know it, without holding up the event loop. See `Engine.open`."""
+        """Have a scope's run to this engine, and know it, without holding up the event loop. See `RunsAtWork.open`."""
         self._life.check_open()
         placed = self._place(scope)
         try:

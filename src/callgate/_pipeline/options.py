@@ -16,7 +16,7 @@ from callgate.errors import UsageError
 from callgate.hooks import Hook
 from callgate.protocols import Policy, Runner
 
-__all__ = ["check_flags", "check_limits", "check_parts", "check_run", "check_seconds", "hooks_of", "policies_of", "runners_of"]
+__all__ = ["check_limits", "check_parts", "check_seconds", "check_settings", "hooks_of", "policies_of", "runners_of"]
 
 T = TypeVar("T")
 
@@ -72,22 +72,20 @@ def check_seconds(name: str, value: object, *, zero: bool = False) -> None:
         raise UsageError(f"{name} is {value!r}; it must be a finite number of seconds {'from' if zero else 'above'} 0.")
 
 
-def check_run(run: object) -> None:
-    """Refuse a run's id that is no text.
+def check_settings(*, limits: object, timeout_s: object, run: object, **flags: object) -> None:
+    """Refuse settings that mean nothing. None is left out.
+
+    Args:
+        flags: Words in the place of yes and no are refused, because each of them would count as yes.
 
     Raises:
-        UsageError: It is none.
+        UsageError: One of them is not of its kind.
     """
+    check_limits(limits)
+    if timeout_s is not None:
+        check_seconds("Engine(timeout_s=...)", timeout_s)
     if not isinstance(run, str):
         raise UsageError(f"Engine(run={run!r:.80}): it must be text, or left out for a run of the engine's own.")
-
-
-def check_flags(**flags: object) -> None:
-    """Refuse words in the place of yes and no, because each of them would count as yes.
-
-    Raises:
-        UsageError: One of them is no bool.
-    """
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise UsageError(f"Engine({name}={value!r}): it must be True or False.")

@@ -261,7 +261,7 @@ class Agent(Resuming):
         Returns:
             Whether anything of the conversation was under way. If not, nothing is stopped, now or later: the next turn begins clean.
         """
-        under_way = self.engine.under_way(conversation)
+        under_way = self.engine.runs.under_way(conversation)
         if under_way:
             self.engine.control.stop(conversation, reason)
         return under_way
@@ -272,7 +272,7 @@ class Agent(Resuming):
         Returns:
             Whether anything of the conversation was under way, as `stop` does.
         """
-        under_way = self.engine.under_way(conversation)
+        under_way = self.engine.runs.under_way(conversation)
         if under_way:
             self.engine.control.kill(conversation, reason)
         return under_way

@@ -223,7 +223,7 @@ class RunRecord:
 
     def __init__(self, engine: Engine, run: str, phase: Phase = "deliberate") -> None:
         self._pen = Pen(engine.redactor, engine.blobs, engine.limits.result_inline_bytes)
-        self._write = engine.write
+        self._write = engine.runs.write
         self._run = run
         self._phase: Phase = phase
         self._system = ""

@@ -33,8 +33,8 @@ class Resuming(Runs):
 
     async def _take_up(self, run: str, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         """Go on with a run that the record has."""
-        with self.engine.at_work(run, alone=True):
-            await self.engine.open(Scope(run=run))
+        with self.engine.runs.at_work(run, alone=True):
+            await self.engine.runs.open(Scope(run=run))
             recalled = await self._recalled(run)
             async with self._turn(recalled.began.scope.conversation) as place:
                 return await self._go_on(recalled, place, extra, on_event)
@@ -45,9 +45,9 @@ class Resuming(Runs):
         if pending is None:
             raise UsageError(f"Run '{run.run}' does not wait for anybody: it ended '{run.turn_status}'.")
         extra = pending.scope.extra if extra is None else extra
-        with self.engine.at_work(run.run, run.conversation, alone=True):
+        with self.engine.runs.at_work(run.run, run.conversation, alone=True):
             async with self._turn(run.conversation) as place:
-                await self.engine.open(Scope(run=run.run))
+                await self.engine.runs.open(Scope(run=run.run))
                 if self._has_gone_on(run):  # what it waited for may have been done by now
                     return await self._go_on(await self._recalled(run.run), place, extra, on_event)
                 return await self._hand_in_again(run, pending, place, extra, on_event)
@@ -89,9 +89,9 @@ class Resuming(Runs):
         began = run.began
         scope = replace(began.scope, extra=extra, provider=self.model.provider)
         trace = began.phase == "deliberate" and scope.conversation != run.run
-        await self.engine.open(scope)
+        await self.engine.runs.open(scope)
         for unfinished in () if place.drained else nobody_takes_up(run):
-            self.engine.abandon(unfinished, scope, "the process that ran it ended, and its run was resumed without it")
+            self.engine.runs.abandon(unfinished, scope, "the process that ran it ended, and its run was resumed without it")
         history = self._later(scope.conversation, run) if trace else run.history
         if trace and not place.drained:
             self._remember(scope.conversation, history)
@@ -104,7 +104,7 @@ class Resuming(Runs):
             phase=began.phase,
             goes_on=GoesOn.recorded(run, self._exit_calls(), self.settings.prices),
         )
-        with self.engine.at_work(run.run, scope.conversation):
+        with self.engine.runs.at_work(run.run, scope.conversation):
             return await self._run(start)
 
     def _later(self, conversation: str, recalled: Recalled) -> History:

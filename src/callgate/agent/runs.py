@@ -75,11 +75,11 @@ class Runs(Parts):
         message = UserMessage(task) if isinstance(task, str) else task
         if not isinstance(message, UserMessage):
             raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")
-        with self.engine.at_work(run, scope.conversation):
+        with self.engine.runs.at_work(run, scope.conversation):
             async with self._turn(scope.conversation, trigger=wish.trigger, first=wish.first) as place:
                 if not place.drained:
                     try:
-                        await self.engine.open(scope, new=not given)
+                        await self.engine.runs.open(scope, new=not given)
                     except (RecordFailed, UsageError) as error:  # the engine may have been closed while the turn waited
                         return _ended(tuple(wish.history or ()), scope, Ending("error", str(error)))
                 return await self._in_conversation(message, wish, scope, place)
@@ -122,7 +122,7 @@ class Runs(Parts):
             return _ended(start.history.messages, start.scope, Ending("stopped_by_user", start.place.drained))
         if start.goes_on is not None:
             self.engine.control.take_over_errors(start.scope.conversation, start.goes_on.errors)
-        self.engine.begin(start.scope.run)
+        self.engine.runs.begin(start.scope.run)
         start.history.turns = max(start.history.turns, start.scope.turn)
         deaf = self._listen(start.scope, start.on_event) if start.on_event is not None else None
         record = RunRecord(self.engine, start.scope.run, start.phase)
@@ -133,7 +133,7 @@ class Runs(Parts):
                 start.history.recorded = record.last
             if deaf is not None:
                 deaf()
-        if why := self.engine.why_lost(start.scope.run):
+        if why := self.engine.runs.why_lost(start.scope.run):
             result = replace(result, status="failed", turn_status="error", reason=why)
         result = await self._end(record, start.history, result)
         if start.on_event is not None:
@@ -161,7 +161,7 @@ class Runs(Parts):
         """Put on record that the run begins, or goes on, and add its task to the conversation."""
         history, scope, goes_on, exposure = start.history, start.scope, start.goes_on, start.exposure
         if history.recorded:
-            history.recorded = await self.engine.placed(history.recorded)
+            history.recorded = await self.engine.runs.placed(history.recorded)
         known, begun = (history.recorded, False) if goes_on is None else await self._on_record(history, scope.run, goes_on)
         body = Began(
             task=start.task,
@@ -210,7 +210,7 @@ class Runs(Parts):
             record.ended(result)
         except RecordFailed as error:
             log.error("%s", error)
-        history.recorded = await self.engine.placed(record.last) if record.last else 0
+        history.recorded = await self.engine.runs.placed(record.last) if record.last else 0
         return replace(result, recorded=history.recorded)
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:

@@ -57,7 +57,7 @@ class _Resumed(TerminalRun):
         """Give the answers, then go on; the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
         try:
-            await self._engine.open(Scope(run=run.run))
+            await self._engine.runs.open(Scope(run=run.run))
             for approval_id in allow:
                 await self._engine.answer(approval_id, allow=True, by="the person at the terminal")
             for approval_id in deny:

@@ -1,0 +1,67 @@
+"""Calls of a message that never take the route, or leave it untaken: each gets onto the record, and has its end.
+
+Because their message ended before them, the loop around the engine does not let them run, or nobody has the message any more. Starts
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from callgate._pipeline.endings import Endings
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.life import Life
+from callgate._pipeline.record import Reason, Writer
+from callgate.calls import Outcome
+from callgate.errors import CallFailed, CallNotStarted, RecordFailed
+from callgate.events import Draft
+
+__all__ = ["Unrouted"]
+
+log = logging.getLogger("callgate")
+
+
+class Unrouted:
+    """What one engine does for calls that it does not take along the route."""
+
+    def __init__(self, writer: Writer, endings: Endings, life: Life) -> None:
+        self._writer = writer
+        self._endings = endings
+        self._life = life
+
+    def not_started(self, flight: Flight, why: str) -> Outcome:
+        """The end of a call of a message that ended before it."""
+        return self.refused(flight, CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again."))
+
+    def refused(self, flight: Flight, error: CallFailed) -> Outcome:
+        """The end of a call that the loop around the engine does not let run."""
+        if not flight.on_record:
+            with suppress(RecordFailed):  # the end meets the same fault, and says so
+                flight.received()
+        return self._endings.ended(flight, error, flight.raw.name)
+
+    def forgotten(self, flights: list[Flight], why: str) -> None:
+        """End the calls of a message that nobody has any more, as soon as the event loop comes round. From any thread."""
+        if self._life.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and nothing can be written any more
+                self._life.loop.call_soon_threadsafe(self._forget, flights, why)
+
+    def _forget(self, flights: list[Flight], why: str) -> None:
+        left = [flight for flight in flights if not flight.ended]
+        if self._life.closed and not left:  # closing has ended them
+            return
+        for flight in left:
+            self.not_started(flight, why)
+        self.note("emission.discarded", [flight.uid for flight in flights], why)
+
+    def note(self, kind: str, uids: list[str], reason: str) -> None:
+        """Record what happened to a message as a whole."""
+        try:
+            self._writer.write(Draft(kind=kind, run=uids[0].rsplit("/", 2)[0], body=Reason(reason=reason, details={"calls": uids})))
+        except RecordFailed as error:  # each call meets the same fault on its own way, and says so
+            log.error("%s", error)
+
+    async def kept(self, position: int) -> None:
+        """See `Endings.kept`."""
+        await self._endings.kept(position)
