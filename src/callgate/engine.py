@@ -14,12 +14,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from callgate._blobs import MemoryBlobs
 from callgate._cache import MemoryCache
-from callgate._clock import Clock, SystemClock
-from callgate._conversations import Conversations
+from callgate._clock import Clock
 from callgate._environment import timeout_from_environment
-from callgate._journal import MemoryJournal
 from callgate._json import canonical
 from callgate._limits import Limits
 from callgate._pipeline.again import Known, asked_hash, call_key, earlier_result
@@ -47,13 +44,12 @@ from callgate._pipeline.unrouted import Unrouted
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
-from callgate._signals import AbortSignal, Control, linked
+from callgate._signals import AbortSignal, linked
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
-from callgate.events import Bus
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Follower, HoldsBlobs, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import BlobStore, CacheStore, Follower, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
@@ -66,7 +62,6 @@ __all__ = ["Engine"]
 log = logging.getLogger("callgate")
 _NOWHERE = Scope()
 _DEFAULTS = Limits()
-_BLOB_BYTES = 268_435_456
 _MEMORY_END_S = 5.0
 
 
@@ -121,14 +116,10 @@ class Engine:
         check_settings(limits=limits, timeout_s=timeout_s, run=run, coerce=coerce, repair=repair)
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
+        ground = self._ground = Ground.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)
         self.tools = ToolRegistry()
-        self.conversations = Conversations()
-        self.control = Control(on_kill=self.conversations.drain)
-        self.bus = Bus()
-        self.limits = limits
-        self.clock: Clock = SystemClock() if clock is None else clock
-        self.journal: Journal = MemoryJournal(self.clock) if journal is None else journal
-        self.blobs: BlobStore = _blobs_of(self.journal) if blobs is None else blobs
+        self.clock, self.limits, self.journal, self.blobs = ground.clock, limits, ground.journal, ground.blobs
+        self.bus, self.control, self.conversations = ground.bus, ground.control, ground.conversations
         self.restart = restart
         self.redactor = redactor
         self.run = run or f"engine-{self.clock.new_id()}"
@@ -138,27 +129,18 @@ class Engine:
         self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
         self._coerce = coerce
         self._repair = repair
-        self._ground = Ground.of(
-            journal=self.journal,
-            blobs=self.blobs,
-            bus=self.bus,
-            control=self.control,
-            clock=self.clock,
-            limits=limits,
-            redactor=redactor,
-        )
-        self._desk = Desk(self._ground, policies_of(policies), hooks_of(hooks), route=self)
-        self._endings = Endings(self._ground, restart)
-        self._normaliser = self._ground.normaliser
+        self._desk = Desk(ground, policies_of(policies), hooks_of(hooks), route=self)
+        self._endings = Endings(ground, restart)
+        self._normaliser = ground.normaliser
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
         self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
-        self._executor = Executor(self._ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
+        self._executor = Executor(ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
         self._life = Life(lambda: self.journal.watch(self._holding), self._endings.cancelled, self._let_go, limits.grace_s)
-        self._holding = Holding(self._ground.writer, self.control, self.run, self._life.running.values, self._desk)
+        self._holding = Holding(ground.writer, self.control, self.run, self._life.running.values, self._desk)
         self._desk.is_busy = self._holding.is_busy
         self._entrance = Entrance(self._desk, self._life, self._holding, self.run, is_new=not run)
-        self._unrouted = Unrouted(self._ground.writer, self._endings, self._life)
-        self.runs = RunsAtWork(self._ground, self._entrance, self._holding, self._endings, self._life, self.conversations)
+        self._unrouted = Unrouted(ground.writer, self._endings, self._life)
+        self.runs = RunsAtWork(ground, self._entrance, self._holding, self._endings, self._life)
         """The other side of the engine: for whoever works on whole runs, as an agent does."""
         self._door = SyncDoor()
         self._memory = memory
@@ -435,10 +417,6 @@ class Engine:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
-
-
-def _blobs_of(journal: Journal) -> BlobStore:
-    return journal.blobs if isinstance(journal, HoldsBlobs) else MemoryBlobs(max_bytes=_BLOB_BYTES)
 
 
 def _files(*parts: object) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from callgate._conversations import Conversations
 from callgate._pipeline.endings import Endings
 from callgate._pipeline.entrance import Entrance
 from callgate._pipeline.ground import Ground
@@ -25,16 +24,14 @@ __all__ = ["RunsAtWork"]
 class RunsAtWork:
     """The runs of one engine."""
 
-    def __init__(
-        self, ground: Ground, entrance: Entrance, holding: Holding, endings: Endings, life: Life, conversations: Conversations
-    ) -> None:
+    def __init__(self, ground: Ground, entrance: Entrance, holding: Holding, endings: Endings, life: Life) -> None:
         self._journal = ground.journal
         self._writer = ground.writer
         self._entrance = entrance
         self._holding = holding
         self._endings = endings
         self._life = life
-        self._conversations = conversations
+        self._conversations = ground.conversations
 
     async def open(self, scope: Scope, *, new: bool = False) -> None:
         """Have a scope's run to this engine, and read what the record has of it, so that its calls can be taken up. Starts nothing.
