@@ -341,3 +341,32 @@ def test_git_reads_the_store(bench: Bench) -> None:
 def test_nothing_that_was_meant_is_said_so(bench: Bench) -> None:
     with pytest.raises(UsageError, match="Nothing is kept"):
         bench.shadow.undo("nope")
+
+
+@pytest.mark.parametrize("words", ["", "@0"])
+def test_no_words_mean_no_call(bench: Bench, words: str) -> None:
+    """A script's variable that was empty names nothing, not every call that was made in no conversation."""
+    bench.write("in.txt", "one", run="r1")
+    bench.write("new.txt", "two", run="r2")
+    written = facts(bench.root)
+    for act in (bench.shadow.undo, bench.shadow.redo, bench.shadow.diff):
+        with pytest.raises(UsageError, match="does not say what is meant"):
+            act(words)
+    assert facts(bench.root) == written
+
+
+def test_where_nothing_is_left_to_undo_or_redo_it_is_said(bench: Bench) -> None:
+    """`last` of nothing is no misspelt name."""
+    bench.write("in.txt", "one")
+    with pytest.raises(UsageError, match="No call is undone here: there is nothing to redo"):
+        bench.shadow.redo("last")
+    bench.shadow.undo("last")
+    with pytest.raises(UsageError, match="Every kept call is undone already"):
+        bench.shadow.undo("last")
+
+
+def test_a_workspace_that_is_gone_is_said_so(bench: Bench) -> None:
+    uid = bench.write("in.txt", "one")
+    bench.root.rename(bench.root.parent / "elsewhere")
+    with pytest.raises(UsageError, match="There is no folder"):
+        bench.shadow.undo(uid)

@@ -103,8 +103,8 @@ class Shadow:
         tries = (
             [one for one in calls if words in (one.call.uid, one.id)],
             [one for one in calls if one.call.run == words],
-            [one for one in calls if one.call.conversation == words],
-            [one for one in calls if run in (one.call.run, one.call.conversation) and str(one.call.turn) == turn],
+            [one for one in calls if words and one.call.conversation == words],
+            [one for one in calls if run and run in (one.call.run, one.call.conversation) and str(one.call.turn) == turn],
             self._since(words, changes),
             (fitting[-1:] if direction == "undo" else self._last_undone(changes)) if words == "last" else [],
         )
@@ -120,6 +120,9 @@ class Shadow:
             raise UsageError(
                 f"Nothing is kept of {self.workspace}. Changes are found by their folder's path: stand in the one that was worked in."
             )
+        if words == "last":
+            nothing = "Every kept call is undone already." if direction == "undo" else "No call is undone here: there is nothing to redo."
+            raise UsageError(f"{nothing} `callgate undo` without words lists what was kept.")
         latest = ", ".join(one.call.uid for one in calls[-3:])
         why = f"{len(ending)} calls end so" if ending else "no call, run, conversation, turn or checkpoint here is called so"
         raise UsageError(f"'{words[:80]}' does not say what is meant: {why}. The latest calls that changed files: {latest}.")
@@ -225,7 +228,10 @@ class Shadow:
 
     @contextmanager
     def _root(self) -> Iterator[int]:
-        fd = os.open(self.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fd = os.open(self.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise UsageError(f"There is no folder {self.workspace} any more. Put it back where it was, and try again.") from error
         try:
             yield fd
         finally:
