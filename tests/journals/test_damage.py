@@ -197,6 +197,35 @@ def test_at_the_terminal_a_damaged_row_is_named_and_not_a_traceback(
     assert "at event 6: it cannot be read" in capsys.readouterr().err.replace("\n", " ")
 
 
+def test_a_journal_that_lost_its_counter_of_writers_is_refused_and_says_so(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it no writer can be told from another; what is on record can still be read."""
+    path = tmp_path / "journal.db"
+    path.write_bytes(whole.read_bytes())
+    connection = apsw.Connection(str(path))
+    connection.execute("DELETE FROM writer")
+    connection.close()
+    with pytest.raises(UsageError, match="cannot be used as a journal: its counter of writers is gone"):
+        SqliteJournal(path)
+    assert main(["log", "list", "--journal", str(path)]) == 0
+    capsys.readouterr()
+
+
+def test_a_database_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever gives the wrong file finds not a byte of it changed, and is not told that it is empty."""
+    path = tmp_path / "other.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE notes (text)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="is a database, but no journal"):
+        SqliteJournal(path)
+    assert path.read_bytes() == before
+    assert main(["log", "list", "--journal", str(path)]) == 2
+    assert "is a database, but no journal" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_a_lookup_that_lost_an_event_is_found(whole: Path, tmp_path: Path) -> None:
     """The events hold, but what finds a run's events would not find one: a call might start twice."""
     path = tmp_path / "journal.db"

@@ -215,6 +215,7 @@ def _connected(path: Path, synchronous: str) -> apsw.Connection:
         )
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(BUSY_MS)
+    _refuse_other_databases(connection, path)
     for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement that gives a row ends the call
         connection.execute(f"PRAGMA {pragma}")
     return connection
@@ -226,19 +227,21 @@ def _prepared(path: Path, synchronous: str) -> apsw.Connection:
 
     try:
         connection = _connected(path, synchronous)
-        version = known_version(connection, path)
-        if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").get:
-            version = known_version(connection, path)  # another engine may have made it just now
-            if version == 0:
-                raise UsageError(f"{path} is a database, but no journal. Give another file.")
-        if version < VERSION:
+        if known_version(connection, path) < VERSION:
             _migrate(connection, path)
     except apsw.Error as error:
         raise _unusable(path, error) from error
     return connection
 
 
-def _unusable(path: Path, error: Exception) -> UsageError:
+def _refuse_other_databases(connection: apsw.Connection, path: Path) -> None:
+    """Before anything is set that the file keeps."""
+    unmarked = known_version(connection, path) == 0 and connection.execute("SELECT count(*) FROM sqlite_master").get
+    if unmarked and known_version(connection, path) == 0:  # another engine may have made it just now
+        raise UsageError(f"{path} is a database, but no journal. Give another file.")
+
+
+def _unusable(path: Path, error: Exception | str) -> UsageError:
     return UsageError(f"{path} cannot be used as a journal: {error}. Give another file.")
 
 
@@ -282,11 +285,14 @@ def _next_number(connection: apsw.Connection, path: Path) -> int:
     import apsw
 
     try:
-        return int(connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).get)
+        row = connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).fetchone()
     except apsw.BusyError as error:
         raise UsageError(_held_up(path, BUSY_MS)) from error
     except apsw.Error as error:
         raise _unusable(path, error) from error
+    if row is None:
+        raise _unusable(path, "its counter of writers is gone")
+    return int(row[0])
 
 
 def _held_up(path: Path, waited_ms: int) -> str:

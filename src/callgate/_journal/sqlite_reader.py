@@ -43,7 +43,9 @@ class SqliteReader:
         try:
             self._connection, self._version = beside_writers(Path(path))
             if self._version == 0:
-                raise UsageError(f"{path} is no journal: it is an empty database. Give the file that a run wrote, with --journal.")
+                tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
+                what = "is a database, but no journal." if tables else "is no journal: it is an empty database."
+                raise UsageError(f"{path} {what} Give the file that a run wrote, with --journal.")
         except apsw.Error as error:
             raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
 
