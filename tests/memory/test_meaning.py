@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -301,6 +302,21 @@ def test_a_vector_without_direction_is_not_kept_and_costs_no_other(tmp_path: Pat
         assert embedder.asked.count("odd one out") <= 2 * memory.limits.attempts
 
 
+@pytest.mark.parametrize("number", [math.nan, math.inf, 0.0], ids=str)
+def test_an_embedder_whose_every_vector_is_without_direction_has_failed(tmp_path: Path, number: float) -> None:
+    """A broken model is told from an odd text: its failure is said, and no text is given up for it."""
+    broken = True
+    embedder = Odd(lambda vectors: [[number] * len(vector) for vector in vectors] if broken else vectors)
+    with Memory(tmp_path / "m.db", embedder=embedder) as memory:
+        remembered(memory, NOTE, "another note")
+        with pytest.raises(EmbedderFailed, match="no direction"):
+            memory.embed()
+        assert "no direction" in memory.status().failure
+        assert texts(memory, "reimbursed") == [NOTE]
+        broken = False
+        assert memory.embed() == 0
+
+
 @pytest.mark.parametrize("size", [1e-30, 1e-300, 1e30, 1e300], ids=str)
 def test_only_the_direction_of_a_vector_counts(tmp_path: Path, size: float) -> None:
     """However large or small its numbers are: 32 bits would have lost them."""
@@ -412,6 +428,13 @@ def test_an_embedder_has_to_say_what_it_is(tmp_path: Path, name: str, dimension:
         Memory(tmp_path / "m.db", store=MemoryPassages(), embedder=HashedEmbedder())
     with Memory(tmp_path / "m.db") as memory, pytest.raises(UsageError, match="has no embedder"):
         memory.embed()
+
+
+@pytest.mark.parametrize("what", [lambda texts: [[1.0] for _ in texts], object(), "all-minilm"], ids=["function", "object", "text"])
+def test_what_is_no_embedder_is_refused_and_says_what_is_missing(tmp_path: Path, what: Any) -> None:
+    """Most models are a bare function: the sentence says what to put around it."""
+    with pytest.raises(UsageError, match=r"is no embedder.*`name`.*`dimension`"):
+        Memory(tmp_path / "m.db", embedder=what)
 
 
 def test_what_is_forgotten_or_goes_takes_its_vector_with_it(tmp_path: Path) -> None:

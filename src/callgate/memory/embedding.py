@@ -58,8 +58,14 @@ def check(embedder: Embedder) -> None:
     """Refuse one that does not say what it is.
 
     Raises:
-        UsageError: It has no name, or a dimension that cannot be.
+        UsageError: It cannot be called, has no name, or a dimension that cannot be.
     """
+    missing = [f"`{one}`" for one in ("name", "dimension") if not hasattr(embedder, one)] + ["`__call__`"] * (not callable(embedder))
+    if missing:
+        raise UsageError(
+            f"{type(embedder).__name__} is no embedder: it has no {' and no '.join(missing)}. Give an object with a `name`, a `dimension`"
+            " and a `__call__` that takes texts and gives a vector for each."
+        )
     if not isinstance(embedder.name, str) or not embedder.name.strip():
         raise UsageError("The embedder has no name. Give it one that changes whenever its vectors do: the model's name and version.")
     if type(embedder.dimension) is not int or not 1 <= embedder.dimension <= _MOST_NUMBERS:

@@ -131,17 +131,26 @@ class Meaning:
         Raises:
             EmbedderFailed: It can embed nothing.
         """
+        made, failure = self._tried(batch)
+        if not any(vector for _, vector in made):
+            self._probe()
+        if failure is not None:
+            log.warning("Memory: a text could not be embedded, and is found by words: %s", failure)
+        return made
+
+    def _tried(self, batch: Sequence[Pending]) -> tuple[Made, EmbedderFailed | None]:
         try:
-            return self._asked(batch)
+            return self._asked(batch), None
         except EmbedderFailed as failure:
             if failure.late and len(batch) > 1:
                 self._one_at_a_time = True
                 raise
-            made = self._one_by_one(batch) if len(batch) > 1 else [(batch[0], b"")]
-            if not any(vector for _, vector in made):
-                self._asked([Pending(0, _PROBE, "[]")])
-            log.warning("Memory: a text could not be embedded, and is found by words: %s", failure)
-            return made
+            return self._one_by_one(batch) if len(batch) > 1 else [(batch[0], b"")], failure
+
+    def _probe(self) -> None:
+        ((_, vector),) = self._asked([Pending(0, _PROBE, "[]")])
+        if not vector:
+            raise EmbedderFailed("The embedder gives vectors that have no direction: all zeros, or not finite. See what it computes.")
 
     def _one_by_one(self, batch: Sequence[Pending]) -> Made:
         made: Made = []
