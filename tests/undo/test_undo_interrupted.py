@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from callgate._workspace.replace import put
 from callgate.errors import CallgateError
-from callgate.undo import Call, Shadow, UndoLimits, UndoRefused
+from callgate.undo import Call, Shadow, UndoFailed, UndoLimits, UndoRefused
 from tests.patience import COMMAND_S
 from tests.undo.bench import Bench, facts
 
@@ -245,3 +248,62 @@ def test_an_undo_while_a_command_runs_is_not_the_commands_work(tmp_path: Path) -
     assert one.undo("c").paths == ("new.txt",)
     assert (root / "in.txt").read_text() == "mine"
     assert two.redo("a").paths == ("in.txt",)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, at: str, act: Callable[[], object]) -> None:
+    """Let somebody else act when the undo has looked at everything and is about to write the file `at`."""
+
+    def put_later(folder: int, name: str, *rest: Any, **how: Any) -> int:
+        if name == at:
+            act()
+        return put(folder, name, *rest, **how)
+
+    monkeypatch.setattr("callgate._undo.apply.put", put_later)
+
+
+def test_an_edit_in_the_moment_of_an_undo_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the undo did not put there is not its to take away."""
+    bench = Bench(tmp_path / "work")
+    (bench.root / "in.txt").write_text("inside")
+    uid = bench.write("in.txt", "written")
+    meanwhile(monkeypatch, "in.txt", lambda: (bench.root / "in.txt").write_text("mine"))
+    with pytest.raises(UndoFailed, match="changed meanwhile"):
+        bench.shadow.undo(uid)
+    assert (bench.root / "in.txt").read_text() == "mine"
+
+
+def test_an_edit_of_what_was_put_back_outlives_an_undo_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later step fails: of the steps before it, those are taken back that nobody has touched since; the others are named."""
+    bench = Bench(tmp_path / "work")
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (bench.root / name).write_text("inside")
+        bench.write(name, "written")
+
+    def edit() -> None:
+        (bench.root / "a.txt").write_text("mine")
+        (bench.root / "c.txt").write_text("mine too")
+
+    meanwhile(monkeypatch, "c.txt", edit)
+    with pytest.raises(UndoFailed, match=r"not as they were: a\.txt, c\.txt") as failed:
+        bench.shadow.undo("run")
+    assert failed.value.left == ("a.txt", "c.txt")
+    assert [(bench.root / name).read_text() for name in ("a.txt", "b.txt", "c.txt")] == ["mine", "written", "mine too"]
+
+
+def test_a_file_that_took_the_place_of_a_folder_is_taken_back_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the undo fails after it, each is again what the command had made it."""
+    bench = Bench(tmp_path / "work")
+    (bench.root / "a").write_text("a file")
+    (bench.root / "b").mkdir()
+    (bench.root / "b/inner").write_text("in a folder")
+    (bench.root / "z").write_text("last")
+    bench.command("rm -r a b && mkdir a && echo x > a/x && echo y > b && echo more > z && chmod 2750 a")
+    written = facts(bench.root)
+
+    def full() -> None:
+        raise OSError(28, os.strerror(28))
+
+    meanwhile(monkeypatch, "z", full)
+    with pytest.raises(UndoFailed, match="Everything is as it was before"):
+        bench.shadow.undo("last")
+    assert facts(bench.root) == written

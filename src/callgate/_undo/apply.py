@@ -121,21 +121,41 @@ def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> No
 
 
 def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int) -> tuple[str, ...]:
-    """Undo what was done of an undo; the paths that could not be taken back."""
-    left: list[str] = []
-    back: dict[str, Ready] = {}
-    for one in done:
-        state = sees(root, one.move.path, lambda data: objects.put("blob", data), limit)[1]
-        if not same(state, one.now):
-            back[one.move.path] = Ready(move=Move(path=one.move.path, expected=state, target=one.now), now=state)
-    for one in _in_order(list(back.values())):
+    """Undo what was done of an undo.
+
+    Returns:
+        The paths that are not as they were: what could not be taken back, and what somebody else has changed meanwhile, which stays.
+    """
+    back, left = list[Ready](), list[str]()
+    for path, steps in _by_path(done).items():
+        was, state = steps[0].now, sees(root, path, lambda data: objects.put("blob", data), limit)[1]
+        if same(state, was):
+            continue
+        if any(_is_put(state, one.move.target) for one in steps):
+            back.append(Ready(move=Move(path=path, expected=state, target=was), now=state))
+        else:
+            left.append(path)
+    for one in _in_order(back):
         try:
             _carry_out(root, one, objects, limit)
         except (OSError, StoreDamaged):
             left.append(one.move.path)
     with suppress(OSError):
-        _set_folders(root, list(back.values()))
-    return tuple(left)
+        _set_folders(root, back)
+    return tuple(dict.fromkeys(left))
+
+
+def _by_path(done: Sequence[Ready]) -> dict[str, list[Ready]]:
+    """The steps of each path: two where a folder and a file replace each other."""
+    steps: dict[str, list[Ready]] = {}
+    for one in done:
+        steps.setdefault(one.move.path, []).append(one)
+    return steps
+
+
+def _is_put(state: State, target: State) -> bool:
+    """Whether this is what a step put there; a folder gets its mode at the very end."""
+    return same(state, target) or state.kind == target.kind == "directory"
 
 
 def _in_order(ready: Sequence[Ready]) -> Iterator[Ready]:
