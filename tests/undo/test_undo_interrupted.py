@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from callgate._workspace.replace import put
-from callgate.errors import CallgateError
+from callgate.errors import CallgateError, UsageError
 from callgate.undo import Call, Shadow, UndoFailed, UndoLimits, UndoRefused
 from tests.patience import COMMAND_S
 from tests.undo.bench import Bench, facts
@@ -307,3 +307,58 @@ def test_a_file_that_took_the_place_of_a_folder_is_taken_back_too(tmp_path: Path
     with pytest.raises(UndoFailed, match="Everything is as it was before"):
         bench.shadow.undo("last")
     assert facts(bench.root) == written
+
+
+_KILLED_UNDO = """
+import os, signal, sys
+from callgate._undo import apply
+from callgate.undo import Shadow
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+work, kept, step, direction = sys.argv[1:]
+shadow = Shadow(work, place=kept)
+name = {"before a file": "put", "before its time": "_dress", "before the modes of folders": "_set_folders"}[step]
+setattr(apply, name, die)
+getattr(shadow, direction)("last")
+"""
+
+
+def killed(bench: Bench, step: str, direction: str) -> None:
+    """An undo or redo of the last call, in a process of its own that is killed at this step."""
+    words = [sys.executable, "-c", _KILLED_UNDO, str(bench.root), str(bench.root.parent / "kept"), step, direction]
+    assert subprocess.run(words, timeout=COMMAND_S, check=False).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("last", ["undo", "redo"])
+@pytest.mark.parametrize("first", ["undo", "redo"])
+@pytest.mark.parametrize("step", ["before a file", "before its time", "before the modes of folders"])
+def test_an_undo_that_was_killed_is_carried_through_or_taken_back(tmp_path: Path, step: str, first: str, last: str) -> None:
+    """Exactly, also where a folder had gone and the file in its place had not come yet."""
+    bench = Bench(tmp_path / "work")
+    (bench.root / "swap").write_text("a file")
+    (bench.root / "gone").mkdir(mode=0o750)
+    (bench.root / "gone/inner").write_text("deep")
+    before = facts(bench.root)
+    bench.command("rm -r swap gone && mkdir -m 2750 swap && echo x > swap/x && echo y > gone")
+    after = facts(bench.root)
+    if first == "redo":
+        bench.shadow.undo("last")
+    killed(bench, step, first)
+    assert facts(bench.root) not in (before, after)
+    getattr(bench.shadow, last)("run")
+    drafts = [name for name in os.listdir(bench.root) if name.startswith(".callgate-")]
+    assert facts(bench.root) == (before if last == "undo" else after), drafts
+
+
+def test_what_somebody_wrote_after_an_undo_was_killed_is_not_taken_for_its_work(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "work")
+    (bench.root / "swap").write_text("a file")
+    bench.command("rm swap && mkdir swap")
+    killed(bench, "before a file", "undo")
+    (bench.root / "swap").write_text("mine")
+    for act in (bench.shadow.undo, bench.shadow.redo):
+        with pytest.raises((UndoRefused, UsageError)):
+            act("last")
+        assert (bench.root / "swap").read_text() == "mine"

@@ -65,6 +65,8 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_ns: int = 0
     steps: tuple[Step, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    halfway: tuple[str, ...] = ()
+    """Of an undo or redo that was killed, the paths that are neither as they were nor as they should be."""
     interrupted: bool = False
     """Nobody saw the call end: `after` is what was there when it was noticed, whoever made it."""
     commit: str = ""

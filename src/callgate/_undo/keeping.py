@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from callgate._undo.beside import EVERYTHING, whose
 from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
+from callgate._undo.halfway import own_steps
 from callgate._undo.looks import Looked, folders_above, has_moved, is_unkept_and_same, merged, state_at, without_hidden
 from callgate._undo.notes import Held, Notes, Pending
 from callgate._undo.objects import Objects
@@ -206,6 +207,7 @@ class Keeping:
         before: dict[str, State],
         unseen: frozenset[str] = frozenset(),
         fresh: Iterable[str] = (),
+        targets: dict[str, State] | None = None,
     ) -> Held:
         """Have everything on disk that takes the files back, whatever happens next."""
         blobs: tuple[bytes, ...] = ()
@@ -217,12 +219,16 @@ class Keeping:
             self.objects.flush()
         else:
             blobs = tuple(self.objects.get(state.blob) for state in before.values() if state.blob)
-        return self._notes.write(Pending(change=change, roots=roots, before=before, unseen=unseen, blobs=blobs, own=self._own))
+        pending = Pending(
+            change=change, roots=roots, before=before, unseen=unseen, blobs=blobs, own=self._own, targets=targets if targets else {}
+        )
+        return self._notes.write(pending)
 
-    def hold(self, change: Change, before: dict[str, State]) -> Open:
+    def hold(self, change: Change, before: dict[str, State], targets: dict[str, State]) -> Open:
         """A note for an undo or redo, which changes exactly these paths."""
         roots = tuple(before)
-        return Open(change=change, roots=roots, before=Looked(), note=self._note(change, roots, before), head="", beside=[])
+        note = self._note(change, roots, before, targets=targets)
+        return Open(change=change, roots=roots, before=Looked(), note=note, head="", beside=[])
 
     @property
     def busy(self) -> bool:
@@ -246,10 +252,12 @@ class Keeping:
         paths = sorted(pending.before.keys() | seen.keys())
         steps = [Step(path=path, before=pending.before.get(path, ABSENT), after=state_at(seen, path)) for path in paths]
         moved = tuple(step for step in steps if not same(step.before, step.after) and not is_unkept_and_same(step))
-        if not moved:
-            return []
-        ended = replace(pending.change, steps=moved, gaps=(*hidden, *after.gaps), interrupted=pending.change.kind == "call")
-        return [self.commit(ended)]
+        if pending.targets:
+            own, halfway = own_steps(moved, pending.targets)
+            ended = replace(pending.change, steps=own, halfway=halfway)
+        else:
+            ended = replace(pending.change, steps=moved, gaps=(*hidden, *after.gaps), interrupted=pending.change.kind == "call")
+        return [self.commit(ended)] if ended.steps else []
 
 
 def _real(workspace: Workspace, keys: Iterable[str]) -> Iterable[str]:

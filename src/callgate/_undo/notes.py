@@ -38,6 +38,8 @@ class Pending(Struct, frozen=True, kw_only=True):
     """Content that a power cut could still take from the store."""
     own: tuple[str, ...] = ()
     """What was left out as the host's own; whoever comes after a kill does not know it."""
+    targets: dict[str, State] = {}
+    """What an undo or redo makes of its paths."""
 
 
 class _Roots(Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate._undo.changes import Change, Step
+from callgate._undo.halfway import left_halfway
 from callgate._undo.refusals import Conflict
 from callgate._undo.state import State, described, same
 
@@ -48,7 +49,8 @@ def undone_paths(changes: Iterable[Change]) -> dict[str, set[str]]:
     for change in changes:
         for of in change.of:
             paths = undone.setdefault(of, set())
-            (paths.update if change.kind == "undo" else paths.difference_update)(step.path for step in change.steps)
+            done = {step.path for step in change.steps}.difference(change.halfway)
+            (paths.update if change.kind == "undo" else paths.difference_update)(done)
     return undone
 
 
@@ -64,12 +66,13 @@ def plan(
         whole: Whether that scope is everything: then what was not kept at all is a conflict.
         interrupted: Whether a call whose end nobody saw may be undone.
     """
-    undone = undone_paths(changes)
+    undone, between = undone_paths(changes), left_halfway(changes)
     rows: dict[str, list[tuple[Change, Step]]] = {}
     for change in changes:
         for step in change.steps:
             gone = step.path in undone.get(change.id, ())
-            if change.kind == "call" and wanted(step.path) and gone == (direction == "redo"):
+            fits = gone == (direction == "redo") or step.path in between.get(change.id, ())
+            if change.kind == "call" and wanted(step.path) and fits:
                 rows.setdefault(step.path, []).append((change, step))
     later = _live_later(changes, selected, undone) if direction == "redo" else {}
     moves, conflicts, used = [], [], set[str]()
@@ -84,7 +87,8 @@ def plan(
         steps = [step for _, step in row[first:]]
         used.update(change.id for change, _ in row[first:] if change.id in selected)
         ends = (steps[-1].after, steps[0].before)
-        moves.append(Move(path=path, expected=ends[direction == "redo"], target=ends[direction == "undo"]))
+        left = next((between[change.id][path] for change, _ in row[first:] if path in between.get(change.id, ())), None)
+        moves.append(Move(path=path, expected=left or ends[direction == "redo"], target=ends[direction == "undo"]))
         conflicts += [found] if found else []
     chosen = tuple(change for change in changes if change.id in selected)
     conflicts += [one for change in chosen if whole for one in _gaps(change)]

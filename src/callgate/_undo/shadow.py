@@ -208,7 +208,7 @@ class Shadow:
         of = tuple(change.id for change in planned.changes)
         change = Change(id=secrets.token_hex(8), kind=planned.direction, call=call, of=of, at_ns=time.time_ns())
         now = {one.move.path: one.now for one in ready}
-        opened = self.keeping.hold(change, now)
+        opened = self.keeping.hold(change, now, {one.move.path: one.move.target for one in ready})
         limit = self.keeping.limits.declared_file_bytes
         try:
             apply(root, ready, self._objects, limit)

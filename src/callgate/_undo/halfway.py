@@ -1,0 +1,52 @@
+"""What an undo or redo leaves that is killed in the middle of a step. Pure.
+
+A file takes a file's place in one step. Where one of them is a folder there are two, and times, owners and the modes of folders come last:
+so a path may be neither what it was nor what it should be. That is told from what somebody else made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from callgate._undo.changes import Change, Step
+from callgate._undo.state import State, same
+
+__all__ = ["left_halfway", "own_steps"]
+
+
+def own_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+    """Of what has moved, what the undo moved that was to make `targets` of it; and the paths that it left between the two."""
+    own, halfway = list[Step](), list[str]()
+    for step in steps:
+        target = targets.get(step.path)
+        if target is None:
+            continue
+        if _is_done(step.after, target):
+            own.append(step)
+        elif _is_between(step, target):
+            own.append(step)
+            halfway.append(step.path)
+    return tuple(own), tuple(halfway)
+
+
+def left_halfway(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
+    """By a change's id, the paths that are between before and after now, and what is there. `changes`: all, the oldest first."""
+    found: dict[str, dict[str, State]] = {}
+    for change in changes:
+        for of in change.of:
+            left = found.setdefault(of, {})
+            for step in change.steps:
+                left.pop(step.path, None)
+                if step.path in change.halfway:
+                    left[step.path] = step.after
+    return found
+
+
+def _is_done(state: State, target: State) -> bool:
+    return same(state, target) and (state.kind == "directory" or state == target)
+
+
+def _is_between(step: Step, target: State) -> bool:
+    if step.after.kind == "absent":
+        return step.before.kind != target.kind and "directory" in (step.before.kind, target.kind)
+    return same(step.after, target) or step.after.kind == target.kind == "directory"
