@@ -8,9 +8,8 @@ name, never through a link, and looks again just before a name is taken.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from msgspec import Struct
@@ -21,7 +20,7 @@ from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed
 from callgate._undo.state import State, described, look, opened_parent, same, sees
 from callgate._workspace.replace import put
 
-__all__ = ["Ready", "apply", "check", "take_back"]
+__all__ = ["Ready", "apply", "check", "drop_drafts", "take_back"]
 
 
 class Ready(Struct, frozen=True, kw_only=True):
@@ -103,8 +102,11 @@ def _has_folder(root: int, path: str, targets: dict[str, State]) -> bool:
         return False
 
 
-def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> None:
+def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int, draft: str) -> None:
     """Make every move.
+
+    Args:
+        draft: What a file or link is called until it takes its name.
 
     Raises:
         UndoFailed: One could not be made; those before it were taken back.
@@ -113,14 +115,14 @@ def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> No
     try:
         for one in _in_order(ready):
             done.append(one)
-            _carry_out(root, one, objects, limit)
+            _carry_out(root, one, objects, limit, draft)
         _set_folders(root, ready)
     except (OSError, StoreDamaged) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise UndoFailed(done[-1].move.path, why, take_back(root, done, objects, limit)) from error
+        raise UndoFailed(done[-1].move.path, why, take_back(root, done, objects, limit, draft)) from error
 
 
-def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int) -> tuple[str, ...]:
+def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int, draft: str) -> tuple[str, ...]:
     """Undo what was done of an undo.
 
     Returns:
@@ -137,12 +139,19 @@ def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int) ->
             left.append(path)
     for one in _in_order(back):
         try:
-            _carry_out(root, one, objects, limit)
+            _carry_out(root, one, objects, limit, draft)
         except (OSError, StoreDamaged):
             left.append(one.move.path)
     with suppress(OSError):
         _set_folders(root, back)
     return tuple(dict.fromkeys(left))
+
+
+def drop_drafts(root: int, paths: Iterable[str], draft: str) -> None:
+    """Remove what an undo of these paths that was killed had not given its name yet."""
+    for folder in {path.rpartition("/")[0] for path in paths}:
+        with suppress(OSError), opened_parent(root, f"{folder}/{draft}".lstrip("/")) as (fd, name):
+            os.unlink(name, dir_fd=fd)
 
 
 def _by_path(done: Sequence[Ready]) -> dict[str, list[Ready]]:
@@ -174,15 +183,16 @@ def _goes(one: Ready) -> bool:
     return one.now.kind != "absent" and (target == "absent" or "directory" in (one.now.kind, target)) and one.now.kind != target
 
 
-def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
+def _carry_out(root: int, one: Ready, objects: Objects, limit: int, draft: str) -> None:
     target = one.move.target
     with opened_parent(root, one.move.path) as (folder, name):
         still = _still(root, one, folder, name, limit)
         if target.kind == "file":
-            put(folder, name, [objects.get(target.blob)], mode=target.mode, replace=one.now.kind != "absent", still_there=still)
+            data, replace = [objects.get(target.blob)], one.now.kind != "absent"
+            put(folder, name, data, mode=target.mode, replace=replace, still_there=still, draft=draft)
             _dress(folder, name, target)
         elif target.kind == "link":
-            _link(folder, name, os.fsdecode(objects.get(target.blob)), still)
+            _link(folder, name, os.fsdecode(objects.get(target.blob)), still, draft)
             _dress(folder, name, target)
         elif target.kind == "directory" and one.now.kind != "directory":
             os.mkdir(name, 0o700, dir_fd=folder)
@@ -205,8 +215,7 @@ def _still(root: int, one: Ready, folder: int, name: str, limit: int) -> Callabl
     return look_again
 
 
-def _link(folder: int, name: str, target: str, still: Callable[[], None]) -> None:
-    draft = f".callgate-{secrets.token_hex(8)}.tmp"
+def _link(folder: int, name: str, target: str, still: Callable[[], None], draft: str) -> None:
     os.symlink(target, draft, dir_fd=folder)
     try:
         still()

@@ -18,6 +18,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._undo.apply import drop_drafts
 from callgate._undo.beside import EVERYTHING, whose
 from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
 from callgate._undo.halfway import own_steps
@@ -28,6 +29,7 @@ from callgate._undo.seen import recalled, remember
 from callgate._undo.snapshot import Taker
 from callgate._undo.state import ABSENT, Seen, State, same, sees
 from callgate._workspace import PathRefused, Workspace
+from callgate._workspace.replace import draft_name
 
 __all__ = ["Keeping", "Open", "UndoLimits"]
 
@@ -247,6 +249,8 @@ class Keeping:
         for blob in pending.blobs:
             self.objects.mend(blob)
         with Workspace(self._workspace, sync=False) as workspace:
+            with workspace.folder() as root:
+                drop_drafts(root, pending.targets, draft_name(pending.change.id))
             after = self._look(workspace, pending.roots, pending.before)
         seen, hidden = without_hidden(after.seen, pending.before, pending.unseen)
         paths = sorted(pending.before.keys() | seen.keys())

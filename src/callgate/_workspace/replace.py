@@ -13,7 +13,12 @@ from contextlib import suppress
 
 from callgate._workspace.beneath import rename_new
 
-__all__ = ["put"]
+__all__ = ["draft_name", "put"]
+
+
+def draft_name(word: str) -> str:
+    """What a file is called that has not its name yet."""
+    return f".callgate-{word}.tmp"
 
 
 def put(
@@ -26,6 +31,7 @@ def put(
     replace: bool = True,
     sync: bool = True,
     still_there: Callable[[], None] = lambda: None,
+    draft: str = "",
 ) -> int:
     """Write `chunks` as the file `name` in the open directory `folder`; returns the size.
 
@@ -35,8 +41,9 @@ def put(
         replace: Whether an existing name is replaced; else FileExistsError.
         sync: Whether the content and the name survive a power cut once this returns.
         still_there: Called just before the name is taken; raises to give up.
+        draft: What the new file is called until then, for whoever comes after a kill; empty: any name.
     """
-    draft = f".callgate-{secrets.token_hex(8)}.tmp"
+    draft = draft or draft_name(secrets.token_hex(8))
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
     try:
         try:
