@@ -33,7 +33,7 @@ from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.life import Life
-from callgate._pipeline.options import check_parts, check_settings, hooks_of, policies_of, runners_of
+from callgate._pipeline.options import check_parts, check_settings, hooks_of, policies_of, runners_of, tools_of
 from callgate._pipeline.parse import parse
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.record import Reason, clean
@@ -147,7 +147,7 @@ class Engine:
         if undo is not None:
             undo.leave_out(_files(self.journal, self.blobs, persistent_cache, memory))
         self._soon = Soon()
-        for one in tools:
+        for one in tools_of(tools):
             self.register(one)
         if memory is not None:
             memory.follow(self.journal, self.bus, self.tools, redactor)

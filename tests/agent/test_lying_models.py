@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
 from callgate.agent import Agent, Budget, Settings
 from callgate.calls import Text
-from callgate.models.events import CallReopened, CallSealed, ModelEvent, TextDelta
+from callgate.messages import AssistantMessage, ToolCall
+from callgate.models.events import CallReopened, CallSealed, Finished, ModelEvent, TextDelta, Usage
 from callgate.models.model import StreamingContext
 from tests.agent.board import Desk
 from tests.agent.liars import Lying, done, lies
@@ -158,3 +160,54 @@ async def test_an_answer_that_a_filter_has_cut_says_so() -> None:
     async with Agent(Script(says("half", reason="content_filter"))) as agent:
         result = await agent.run("x")
     assert (result.turn_status, result.reason) == ("completed", "the answer was cut by the provider's content filter")
+
+
+WHOLE = AssistantMessage(parts=(Text(text="done"),))
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([Finished(reason="stop", message=None)], "The model's Finished.message is a NoneType; it must be of type AssistantMessage."),  # type: ignore[arg-type]
+        ([Finished(reason="stop", message="hi")], "The model's Finished.message is a str; it must be of type AssistantMessage."),  # type: ignore[arg-type]
+        (
+            [Finished(reason="stop", message=AssistantMessage(parts=None))],  # type: ignore[arg-type]
+            "The model's AssistantMessage.parts is a NoneType; it must be a tuple of parts.",
+        ),
+        (
+            [Finished(reason="stop", message=AssistantMessage(parts=("hi",)))],  # type: ignore[arg-type]
+            "The model's AssistantMessage.parts has a str; its parts are Text, Reasoning, ToolCall and Native.",
+        ),
+        (
+            [Finished(reason="stop", message=WHOLE, usage=Usage(input_tokens=None))],  # type: ignore[arg-type]
+            "The model's Usage.input_tokens is a NoneType; it must be a whole number, 0 where it is not known.",
+        ),
+        (
+            [Finished(reason="stop", message=WHOLE, usage=7)],  # type: ignore[arg-type]
+            "The model's Finished.usage is a int; it must be of type Usage, or None.",
+        ),
+        (
+            [Finished(reason="error", message=WHOLE, fault="busy")],  # type: ignore[arg-type]
+            "The model's Finished.fault is a str; it must be of type Fault, or None.",
+        ),
+        ([CallSealed(0, None), ends(Text(text="done"))], "The model's CallSealed.call is a NoneType; it must be a ToolCall."),  # type: ignore[arg-type]
+        (
+            [ends(ToolCall(id="a", name="look", arguments={"what": "x"}))],  # type: ignore[arg-type]
+            "The model's ToolCall.arguments is a dict; it must be text: the arguments as JSON.",
+        ),
+    ],
+)
+async def test_what_no_model_may_yield_ends_the_run_with_what_it_must(desk: Desk, events: list[ModelEvent], reason: str) -> None:
+    """The one who wrote the model reads it, and should not have to read this package to understand."""
+    async with Agent(Lying(lies(*events)), tools=desk.tools()) as agent:
+        result = await agent.run("x")
+    assert (result.turn_status, result.reason) == ("error", reason)
+    assert desk.changed == []
+
+
+@pytest.mark.parametrize("given", [None, [ends(Text(text="done"))]])
+async def test_a_model_that_streams_nothing_to_wait_for_says_how_it_should(given: Any) -> None:
+    async with Agent(Lying(lambda _: given)) as agent:
+        result = await agent.run("x")
+    assert result.turn_status == "error"
+    assert result.reason.startswith(f"Lying.stream returned a {type(given).__name__}; it must return an async iterator of events.")

@@ -15,8 +15,9 @@ from callgate._limits import Limits
 from callgate.errors import UsageError
 from callgate.hooks import Hook
 from callgate.protocols import Policy, Runner
+from callgate.tools import Tool
 
-__all__ = ["check_limits", "check_parts", "check_seconds", "check_settings", "hooks_of", "policies_of", "runners_of"]
+__all__ = ["check_limits", "check_parts", "check_seconds", "check_settings", "hooks_of", "policies_of", "runners_of", "tools_of"]
 
 T = TypeVar("T")
 
@@ -100,6 +101,15 @@ def check_parts(**parts: object) -> None:
     for name, part in parts.items():
         if part is not None:
             _check_part(name, part, _PARTS[name])
+
+
+def tools_of(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """The tools, in order.
+
+    Raises:
+        UsageError: They are no list.
+    """
+    return _listed("tools", tools)
 
 
 def policies_of(policies: Iterable[Policy]) -> tuple[Policy, ...]:

@@ -20,6 +20,7 @@ from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
 from callgate.agent.given import TextCallMode, check_choice, check_type, check_types, model_of, output_type, reading_text
 from callgate.agent.history import History
+from callgate.agent.options import check_asked, check_left_out, check_limits, check_planned, check_request, check_shown
 from callgate.agent.parts import Mode
 from callgate.agent.results import RunResult
 from callgate.agent.resuming import Resuming
@@ -107,14 +108,16 @@ class Agent(Resuming):
         check_types(
             engine=(engine, Engine), settings=(settings, Settings), stream_limits=(stream_limits, StreamLimits), stuck=(stuck, StuckLimits)
         )
+        check_shown(tools, policies, exit_tools, instructions, bios)
+        check_request(max_tokens, temperature, extra, dialect)
+        check_planned(deliberate, compact)
+        check_limits(stream_limits, stuck)
         given = model_of(model)
         self.model = reading_text(given, text_calls, dialect)
-        self.settings = checked(settings or PRESETS[preset])
+        self.settings = checked(settings) if settings is not None else PRESETS[preset]
         self._own_engine = engine is None
-        if engine is not None and (*tools, *policies, *(one for one in (restart, undo) if one is not None)):
-            raise UsageError(
-                "Agent(engine=...) takes the engine's own tools, policies, restart and undo. Give them to it, or leave the engine out."
-            )
+        if engine is not None:
+            check_left_out(tools, policies, restart, undo)
         limits = Limits(dangerous_per_tick=self.settings.dangerous_per_tick)
         self.engine = engine or Engine(tools, policies=policies, limits=limits, restart=restart, undo=undo)
         self._instructions = instructions
@@ -174,8 +177,8 @@ class Agent(Resuming):
             UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task
                 or the history is none.
         """
-        check_type("Agent.run(conversation", conversation, str, "its name; an empty one for a conversation of its own")
-        check_type("Agent.run(scope", scope, Scope, "a Scope")
+        check_asked("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
+        check_asked("Agent.run", history=history, expose=expose, reflect=reflect, deliberate=deliberate)
         wish = Wish(
             conversation=conversation,
             history=history,
@@ -194,6 +197,7 @@ class Agent(Resuming):
         Raises:
             UsageError: A tool of that very turn asked, which would wait for itself.
         """
+        check_asked("Agent.follow_up", conversation=conversation, scope=scope, trigger=trigger)
         self.conversations.refuse_inside(conversation)
         if self.conversations.may_interrupt(conversation):
             self.engine.control.follow_up(conversation)
@@ -218,6 +222,7 @@ class Agent(Resuming):
             UsageError: The run is not on record, has ended, or somebody works on it already.
         """
         check_type("Agent.resume(run", run, (str, RunResult), "a RunResult, or the id of a run")
+        check_asked("Agent.resume", on_event=on_event)
         if isinstance(run, str):
             return await self._take_up(run, extra, on_event)
         return await self._take_up_result(run, extra, on_event)
@@ -235,6 +240,8 @@ class Agent(Resuming):
 
     async def stream(self, task: str | UserMessage, **options: Any) -> AsyncIterator[AgentEvent]:
         """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
+        if "on_event" in options:
+            raise UsageError("Agent.stream(on_event=...) is not taken: the events are what it yields. Leave it out, or take Agent.run.")
         feed = Feed()
         running = asyncio.ensure_future(self.run(task, on_event=feed.put, **options))
         running.add_done_callback(lambda _: feed.end())

@@ -14,7 +14,7 @@ from callgate.models.model import Model
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.output import OutputType
 
-__all__ = ["TextCallMode", "check_choice", "check_type", "check_types", "model_of", "output_type", "reading_text"]
+__all__ = ["TextCallMode", "check_choice", "check_type", "check_types", "model_of", "output_type", "reading_text", "shown"]
 
 TextCallMode = Literal["auto", "fallback", "never"]
 
@@ -25,7 +25,7 @@ def model_of(model: Model | str) -> Model:
 
         return from_name(model)
     if not all(hasattr(model, name) for name in ("provider", "name", "native_tools", "stream")):
-        raise UsageError(f"Agent(model={_shown(model)}) is no model. Give 'provider:model', or an object with what `Model` has.")
+        raise UsageError(f"Agent(model={shown(model)}) is no model. Give 'provider:model', or an object with what `Model` has.")
     return model
 
 
@@ -45,7 +45,7 @@ def check_type(name: str, given: object, kind: type | tuple[type, ...], what: st
         UsageError: It is of another type.
     """
     if not isinstance(given, kind):
-        raise UsageError(f"{name}={_shown(given)}) cannot work. Give {what}.")
+        raise UsageError(f"{name}={shown(given)}) cannot work. Give {what}.")
 
 
 def check_types(**given: tuple[object, type]) -> None:
@@ -74,7 +74,7 @@ def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model
     return TextCalls(model, teach=not model.native_tools, dialect=dialect)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """What was given, as long as anybody wants to read."""
     try:
         return f"{value!r:.80}"

@@ -116,6 +116,10 @@ class Parts:
         """The system text of the next pass."""
         given = self._instructions
         own = given(left) if callable(given) else given
+        if not isinstance(own, str):
+            raise UsageError(
+                f"The function of Agent(instructions=...) returned {type(own).__name__!r}; it must return text, the system prompt."
+            )
         if not self._bios:
             return own
         from callgate.agent.bios import bios as bios_text

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from callgate.agent.options import check_values
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.models.events import Usage
@@ -78,17 +79,13 @@ PRESETS: Final[dict[str, Settings]] = {
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, if each of their limits is one.
+    """The settings, if each of their values is of its kind and each of their limits is one.
 
     Raises:
-        UsageError: One is negative or no number, or a cost has no prices.
+        UsageError: One is not, or a cost has no prices.
     """
+    check_values(settings)
     budget = settings.budget
-    amounts = {f"Budget({name}": getattr(budget, name) for name in Budget.__struct_fields__}
-    amounts |= {f"Settings({name}": getattr(settings, name) for name in ("empty_retries", "empty_retry_s", "output_retries", "pauses")}
-    for name, amount in amounts.items():
-        if amount is not None and not amount >= 0:
-            raise UsageError(f"{name}={amount!r}) is no limit. Give 0 or more{', or None for none' if name[0] == 'B' else ''}.")
     if budget.cost is not None and settings.prices is None:
         raise UsageError(
             f"Budget(cost={budget.cost!r}) would never be used up: nothing has a price. Give Settings(prices=Prices(...)) too."

@@ -17,6 +17,7 @@ from callgate._signals import AbortSignal, Control, Interruption
 from callgate.models.events import WELL, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
+from callgate.stream.honest import check_call, check_end, check_events
 from callgate.stream.result import Closed, PassStatus, StreamResult
 
 __all__ = ["StreamLimits", "stream_once"]
@@ -133,6 +134,7 @@ class _Pass(Struct, eq=False):
     async def read(self, model: Model, request: ModelRequest) -> BaseException | None:
         """Take all events, until somebody ends the pass; returns what the model raised."""
         events, on_event, idle_s = model.stream(request, self.context), self.on_event, self.idle_s
+        check_events(model, events)
         failure: BaseException | None = None
         try:
             async for event in events:
@@ -162,8 +164,10 @@ class _Pass(Struct, eq=False):
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
         elif isinstance(event, Finished):
+            check_end(event)
             self._end, self._over = event, True
         elif isinstance(event, CallSealed):
+            check_call(event)
             self._closed[event.position] = event.closed
             if self.on_call is not None:
                 self.on_call(event)
