@@ -26,6 +26,7 @@ from callgate.models.events import (
     Usage,
 )
 from callgate.models.wire.extent import Extent
+from callgate.models.wire.halves import Halves, mended
 from callgate.models.wire.names import WireNames
 
 __all__ = ["Assembly", "OpenCall"]
@@ -117,6 +118,7 @@ class Assembly:
         self._parts: list[_Words | OpenCall | Native] = []
         self._usage: Usage | None = None
         self._fault: Fault | None = None
+        self._halves = Halves()
         self.server = ""
         """Whose answer it is, where that is known: some of what is echoed is for that server alone."""
 
@@ -133,7 +135,8 @@ class Assembly:
             if type(last) is not _Words or last.kind is not Text:
                 last = self._words(Text)
             last.pieces.append(text)
-            self.events.append(TextDelta(text))
+            if shown := self._halves.shown("text", text):
+                self.events.append(TextDelta(shown))
 
     def recall(self) -> None:
         """All text so far turns out to have been a thought: in the message it is one, whatever was shown meanwhile."""
@@ -154,10 +157,12 @@ class Assembly:
             words.opaque.update(opaque)
         if text:
             words.pieces.append(text)
-            self.events.append(ReasoningDelta(text))
+            if shown := self._halves.shown("reasoning", text):
+                self.events.append(ReasoningDelta(shown))
 
     def open(self, call_id: str, name: str, *, custom: bool = False) -> OpenCall:
         """Begin a call; an empty `call_id` is made up."""
+        self._tell_halves()
         call = OpenCall(len(self.calls), call_id or self._new_id(), name, custom=custom, made_id=not call_id)
         self.calls.append(call)
         self._parts.append(call)
@@ -171,7 +176,8 @@ class Assembly:
         if call.sealed and text.strip():
             self._reopen(call)
         call.pieces.append(text)
-        self.events.append(ArgumentsDelta(call.position, text))
+        if shown := self._halves.shown(call.position, text):
+            self.events.append(ArgumentsDelta(call.position, shown))
         if "}" in text and not call.sealed and not call.cut and call.ends():
             self._seal(call, "sealed")
 
@@ -199,6 +205,7 @@ class Assembly:
 
     def native(self, kind: str, call_id: str, item: Mapping[str, object]) -> None:
         """Something that the provider did itself."""
+        self._tell_halves()
         self._parts.append(Native(kind=kind, id=call_id, item=item))
 
     def usage(self, usage: Usage) -> None:
@@ -235,6 +242,7 @@ class Assembly:
         self.finished = True
         if self.reason is None:
             self.reason = ("tool_calls" if self.calls else "stop") if well else "cut"
+        self._tell_halves()
         self._seal_rest("finished" if self.reason in WELL else "cut")
         message = AssistantMessage(parts=tuple(self._made()), api=self._api)
         self.events.append(
@@ -246,9 +254,18 @@ class Assembly:
     def _words(self, kind: type[Text] | type[Reasoning], *, fresh: bool = False) -> _Words:
         last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Words) or last.kind is not kind or fresh:
+            self._tell_halves()
             last = _Words(kind)
             self._parts.append(last)
         return last
+
+    def _tell_halves(self) -> None:
+        """Tell of half a character that ends a part, as the message has it."""
+        for kind in self._halves.left():
+            if kind == "text":
+                self.events.append(TextDelta("?"))
+            elif kind == "reasoning":
+                self.events.append(ReasoningDelta("?"))
 
     def _seal(self, call: OpenCall, closed: Literal["sealed", "finished", "cut"]) -> None:
         call.sealed = True
@@ -286,10 +303,5 @@ def _part(part: _Words | Native) -> Text | Reasoning | Native:
 
 
 def _joined(pieces: list[str]) -> str:
-    """The pieces as one text. A character beyond 16 bits may have been cut in two; its halves are one again."""
-    text = "".join(pieces)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return text
+    """The pieces as one text."""
+    return mended("".join(pieces))

@@ -133,7 +133,7 @@ class AnthropicDecoder(Decoder):
 
     def _delta(self, block: _Block | None, delta: Mapping[str, object]) -> None:
         if "partial_json" in delta:
-            self._piece(block, text_of(delta["partial_json"]))
+            self._piece(block, arguments_of(delta["partial_json"]))
         elif "text" in delta:
             self.message.text(text_of(delta["text"]))
         elif "thinking" in delta:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.fields import arguments_of, items_of
+from callgate.models.wire.fields import arguments_of, count_of, items_of
 
 __all__ = ["OpenAIChatDecoder", "chat_usage", "error_of"]
 
@@ -33,6 +33,17 @@ _REASONS: Mapping[str, FinishReason] = {
 }
 
 
+_RETRYABLE = frozenset(
+    {
+        *("408", "409", "425", "429", "500", "502", "503", "504", "529"),
+        *("server_error", "internal_error", "internal_server_error", "api_error", "timeout", "timeout_error"),
+        *("overloaded", "overloaded_error", "engine_overloaded", "service_unavailable", "service_unavailable_error"),
+        *("rate_limit", "rate_limit_error", "rate_limit_exceeded"),
+    }
+)
+"""What servers call a failure of theirs that may be gone a moment later."""
+
+
 class OpenAIChatDecoder(Decoder):
     """One chat completion."""
 
@@ -45,12 +56,13 @@ class OpenAIChatDecoder(Decoder):
 
     def read(self, event: str, value: Mapping[str, object]) -> None:
         if value.get("error") or event == "error":
-            self.message.fault(*error_of(value))
+            code, message = error_of(value)
+            self.message.fault(code, message, retryable=code.lower() in _RETRYABLE)
             return
         model = value.get("model")
         if model and isinstance(model, str):
             self.message.model = model
-        usage = value.get("usage")
+        usage = value.get("usage") or _inside(value, "x_groq", "usage")
         if isinstance(usage, dict):
             self.message.usage(chat_usage(usage))
         choices = value.get("choices")
@@ -72,6 +84,9 @@ class OpenAIChatDecoder(Decoder):
             self.message.seal_followed()
         said = choice.get("finish_reason")
         if said:
+            usage = choice.get("usage")
+            if isinstance(usage, dict):
+                self.message.usage(chat_usage(usage))
             self._reason(said)
 
     def _delta(self, delta: Mapping[str, object]) -> None:
@@ -90,8 +105,9 @@ class OpenAIChatDecoder(Decoder):
             self.message.text(refusal)
         calls = delta.get("tool_calls")
         if calls:
+            begun = len(self.message.calls)
             for item in items_of(calls):
-                self._tool_call(item)
+                self._tool_call(item, begun)
         legacy = delta.get("function_call")
         if isinstance(legacy, dict) and (self._legacy or any(legacy.values())):
             self._legacy_call(legacy)
@@ -112,13 +128,14 @@ class OpenAIChatDecoder(Decoder):
             else:
                 self.message.text(_text(part.get("text")))
 
-    def _tool_call(self, item: Mapping[str, object]) -> None:
+    def _tool_call(self, item: Mapping[str, object], begun: int) -> None:
+        """Take one item of a list of calls; `begun` calls were there before that list."""
         custom = item.get("custom")
         function = custom if isinstance(custom, dict) else item.get("function")
         fields = function if isinstance(function, dict) else item
         name = _text(fields.get("name"))
         arguments = arguments_of(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
-        call = self._call_of(item, name, arguments)
+        call = self._call_of(item, name, arguments, begun)
         if call is None and not (name or arguments or item.get("id")):
             return  # a place that is kept for a call
         if call is not None and name and call.complete and call.arguments == arguments:
@@ -135,17 +152,21 @@ class OpenAIChatDecoder(Decoder):
                 call.opaque["server"] = self.message.server
         self.message.arguments(call, arguments)
 
-    def _call_of(self, item: Mapping[str, object], name: str, arguments: str) -> OpenCall | None:
+    def _call_of(self, item: Mapping[str, object], name: str, arguments: str, begun: int) -> OpenCall | None:
         """The call that a piece goes on with; None where it begins one."""
         index, call_id = item.get("index"), _text(item.get("id"))
         calls = self.message.calls
         known = self._by_index.get(index) if isinstance(index, int) else calls[-1] if calls else None
         if known is None:
             return None
+        if name and known.position >= begun and not (call_id == known.id and name == known.name):
+            return None  # the items of one list are calls of their own
         if call_id and not known.made_id and call_id != known.id:
             same = next((call for call in calls if call.id == call_id), None)
             unnamed = known if isinstance(index, int) and not known.complete else None  # some give every piece a new id
-            return None if name else same or unnamed
+            if not name:
+                return same or unnamed
+            return next((call for call in (same, unnamed) if call is not None and _goes_on(call, name, arguments)), None)
         if name and arguments and known.complete and not (call_id and call_id == known.id and arguments == known.arguments):
             return None  # a whole call under a number that is already taken
         if name and known.name != name:
@@ -168,13 +189,19 @@ class OpenAIChatDecoder(Decoder):
             self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
 
 
+def _goes_on(call: OpenCall, name: str, arguments: str) -> bool:
+    """Whether a piece that says the name again is more of the call's arguments, since they are not whole and it begins none."""
+    open_json = bool(call.arguments) and not call.custom and not call.complete
+    return open_json and call.name == name and not arguments.lstrip().startswith("{")
+
+
 def chat_usage(usage: Mapping[str, object]) -> Usage:
     """Token counts as chat completions write them; what is missing or odd counts as 0."""
     return Usage(
-        input_tokens=_count(usage.get("prompt_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
-        cached_tokens=_count(_inside(usage, "prompt_tokens_details", "cached_tokens")),
-        reasoning_tokens=_count(_inside(usage, "completion_tokens_details", "reasoning_tokens")),
+        input_tokens=count_of(usage.get("prompt_tokens")),
+        output_tokens=count_of(usage.get("completion_tokens")),
+        cached_tokens=count_of(_inside(usage, "prompt_tokens_details", "cached_tokens")),
+        reasoning_tokens=count_of(_inside(usage, "completion_tokens_details", "reasoning_tokens")),
     )
 
 
@@ -188,10 +215,6 @@ def error_of(value: Mapping[str, object]) -> tuple[str, str]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _inside(value: Mapping[str, object], outer: str, inner: str) -> object:
