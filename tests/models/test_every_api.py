@@ -164,3 +164,16 @@ def test_every_api_is_sent_names_that_it_takes(api: str, tool: str) -> None:
     names = codec(api).names([tool])
     assert re.fullmatch(NAMES.get(api, r"[A-Za-z0-9_-]{1,64}"), names.sent(tool))
     assert names.original(names.sent(tool)) == tool
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("content_type", ["", "text/html", "text/event-stream"])
+def test_a_web_page_instead_of_an_answer_is_called_one(api: str, streamed: bool, content_type: str) -> None:
+    """What a wrong base URL or a gateway's own page answers with: it was told as a connection that had ended too early."""
+    page = b"\n<!doctype html>\n<html><body>Sign in</body></html>\n"
+    for body in ([page], [page[at : at + 1] for at in range(len(page))]):
+        fault = finished(read(api, body, content_type=content_type, streamed=streamed)).fault
+        assert fault is not None
+        assert fault.message.startswith("The answer is a web page and no JSON: '<!doctype html>")
+        assert fault.message.endswith("Check the URL that was asked.")

@@ -145,6 +145,8 @@ class Decoder(ABC):
         begin = first[:1]
         if first[:2] in (b"{\n", b"{\r"):
             return WholeBody()  # in many lines, for people to read
+        if begin == b"<":
+            return WholeBody()  # a page, whatever was promised
         if begin in (b"{", b"["):
             return WholeBody() if isinstance(frames, (ServerSentEvents, EventStream)) else frames
         if first.startswith(_EVENT_BEGINS):
@@ -203,7 +205,9 @@ class Decoder(ABC):
         values, rest = _values(body.decode("utf-8", "replace"))
         for value in values:
             self._guarded(lambda value=value: self.read("", value))  # type: ignore[misc]
-        if rest:
+        if rest.startswith("<"):
+            self.message.fault("bad_frame", f"The answer is a web page and no JSON: {rest[:120]!r}. Check the URL that was asked.")
+        elif rest:
             self.message.fault("bad_frame", f"The answer is no JSON: {rest[:200]!r}")
 
     def _guarded(self, read: Callable[[], None]) -> None:
