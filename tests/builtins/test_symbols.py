@@ -120,8 +120,7 @@ def test_a_source_that_breaks_a_parser_breaks_nothing_else(root: Path, bomb: str
 
 def test_a_source_that_ends_the_parsers_process_costs_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named, and the rest is read by another process."""
-    fatal = "question = read(); b'fatal' in question and sys.exit(); answer(outline((question)"
-    code = _symbols._CODE.replace("answer(outline(read()", fatal)
+    code = _symbols._CODE.replace("    if asked:", "    b'fatal' in source and sys.exit()\n    if asked:")
     monkeypatch.setattr(_symbols, "_CODE", code)
     (root / "a_bomb.py").write_text("def desk_after(): ... # fatal\n")
     (root / "z_last.py").write_text("def desk_after(): ...\n")
@@ -143,7 +142,7 @@ def test_what_is_no_text_is_skipped_and_counted_and_odd_bytes_are_read(root: Pat
     (root / "wide.py").write_bytes("def odd(): ...\n".encode("utf-16"))
     (root / "latin.py").write_bytes("# coding: latin-1\nCAFÉ = 'é'\ndef odd(): ...\n".encode("latin-1"))
     (root / "marked.py").write_bytes("\ufeffdef odd(): ...\n".encode())
-    (root / "other.js").write_text("function odd() {}\n")
+    (root / "other.lua").write_text("function odd() end\n")
     (root / "ignored.py").write_text("def odd(): ...\n")
     (root / ".gitignore").write_text("ignored.py\n")
     result = Box(symbol_tools(), root)("find_symbol", name="odd")

@@ -1,12 +1,13 @@
 """A process of its own for work that cannot be stopped in this one: asked in bytes, answered in bytes, ended whenever that is enough.
 
-It runs Python's standard library alone, sees no environment, opens nothing, and has a budget of processor time and of memory that hold
-even if this process is gone. What may take for ever, or more memory than there is, belongs there: a model's regular expression, somebody's
-source.
+It runs Python's standard library alone, unless its code names more to import, sees no environment, opens nothing else, and has a budget
+of processor time and of memory that hold even if this process is gone. What may take for ever, or more memory than there is, belongs there:
+a model's regular expression, somebody's source.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import struct
@@ -83,18 +84,23 @@ class Child:
             if pipe is not None:
                 pipe.close()
 
-    def ask(self, question: bytes) -> bytes:
+    def ask(self, question: bytes, *, most_s: float = math.inf) -> bytes:
         """Its answer.
 
+        Args:
+            most_s: For this question, where less than the time that is left.
+
         Raises:
-            ChildEnded: There will be none.
+            ChildEnded: There will be none, or none within `most_s`.
             ChildLate: There is none within the time that is left.
         """
         started = time.monotonic()
         try:
             self._send(struct.pack(">I", len(question)) + question)
-            (size,) = struct.unpack(">I", self._receive(4, started))
-            return self._receive(size, started)
+            (size,) = struct.unpack(">I", self._receive(4, started + min(most_s, self.left_s)))
+            return self._receive(size, started + min(most_s, self.left_s))
+        except TimeoutError as error:
+            raise (ChildEnded if most_s < self.left_s else ChildLate) from error
         except BrokenPipeError as error:
             raise ChildEnded from error
         finally:
@@ -107,15 +113,15 @@ class Child:
         while rest:
             rest = rest[os.write(self._process.stdin.fileno(), rest) :]
 
-    def _receive(self, size: int, started: float) -> bytes:
+    def _receive(self, size: int, until: float) -> bytes:
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         data = b""
         with selectors.DefaultSelector() as selector:
             selector.register(fd, selectors.EVENT_READ)
             while len(data) < size:
-                if not selector.select(max(0.0, self.left_s - (time.monotonic() - started))):
-                    raise ChildLate
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise TimeoutError
                 piece = os.read(fd, size - len(data))
                 if not piece:
                     raise ChildEnded

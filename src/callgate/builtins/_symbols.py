@@ -1,21 +1,24 @@
-"""Find where something is defined in the Python files of a workspace, within bounds.
+"""Find where something is defined in the source files of a workspace, within bounds.
 
 An index narrows it to the files that have the name at all, the same one and in the same way as for a search of text, and so with the same
-answers as without. Those that may define it are parsed, in a process that can be ended.
+answers as without. Those that may define it are parsed, in a process that can be ended: Python's by Python (`_outline`), those of other
+languages by their grammars (`_tags`), where these are installed.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Literal
 
-from callgate.builtins import _outline
+from callgate.builtins import _outline, _tags
 from callgate.builtins._child import BUDGET_S, Child, ChildEnded, ChildLate
 from callgate.builtins._failures import Result
+from callgate.builtins._languages import Language, language_of, question_of
 from callgate.builtins._search import Search
 from callgate.builtins._text import PAGE_BYTES
 
@@ -24,14 +27,21 @@ __all__ = ["Match", "SymbolSearch"]
 Match = Literal["exact", "prefix", "substring"]
 _SUFFIXES = (".py", ".pyi")
 _DEFINED = re.compile(r"(?:def|class|type)[\s\\]++(\w++)|\b(\w++)[\s\\)]*+[:=,\])]")
-"""Every name that is defined, and some that are not: time grows with the text's length and no faster."""
-_CODE = (
-    inspect.getsource(_outline)
-    + """
+"""Every name that a Python file defines, and some that are not: time grows with the text's length and no faster."""
+_FILE_S = 3.0
+"""Of parsing one file of another language than Python, whose parsers can take much longer than their files are long."""
+_EXTRA = "pip install 'callgate[symbols]'"
+_CODE = f"""
+outlines, tags = {{}}, {{}}
+exec({inspect.getsource(_outline)!r}, outlines)
 while True:
-    answer(outline(read().decode("utf-8", "replace").removeprefix("\\ufeff")))
+    asked, _, source = read().partition(b"\\n")
+    if asked:
+        tags or exec({inspect.getsource(_tags)!r}, tags)
+        answer(tags["tagged"](json.loads(asked), source.removeprefix(b"\\xef\\xbb\\xbf")))
+    else:
+        answer(outlines["outline"](source.decode("utf-8", "replace").removeprefix("\\ufeff")))
 """
-).replace("from __future__ import annotations\n", "")
 
 
 class SymbolSearch:
@@ -48,6 +58,8 @@ class SymbolSearch:
         self._child: Child | None = None
         self._broken: list[str] = []
         self._late = False
+        self._questions: dict[Language, dict[str, object] | None] = {}
+        self._unread: dict[str, int] = {}
 
     def run(self, name: str, path: str, *, match: Match, ignore_case: bool, most: int) -> Result:
         inside, _, last = name.rpartition(".")
@@ -56,8 +68,9 @@ class SymbolSearch:
         with ExitStack() as stack:
             stack.callback(self._end)
             fits = _fitting(last, match, ignore_case=ignore_case)
-            for file, text in self._files.texts(last, path, lambda file: file.endswith(_SUFFIXES), stack):
-                for symbol in self._outlined(file, text) if _may_define(text, fits) else ():
+            has = _having(last, match, ignore_case=ignore_case)
+            for file, text in self._files.texts(last, path, self._wanted, stack):
+                for symbol in self._outlined(file, text) if (_may_define(text, fits) if file.endswith(_SUFFIXES) else has(text)) else ():
                     if not fits(str(symbol[0])) or not _is_within(str(symbol[2]), inside, ignore_case=ignore_case):
                         continue
                     one = _shown(symbol, file)
@@ -71,14 +84,36 @@ class SymbolSearch:
 
     def _result(self, found: list[Result], *, truncated: bool) -> Result:
         counted = self._files.counted(truncated=truncated)
-        note = {"note": "Some files have mistakes; what could be read of them counts."} if self._broken else {}
+        notes = ["Some files have mistakes; what could be read of them counts."] if self._broken else []
+        if self._unread:
+            counted["files_not_readable"] = sum(self._unread.values())
+            notes.append(f"{counted['files_not_readable']} files in {', '.join(sorted(self._unread))} were not looked at: {_EXTRA}")
+        note = {"note": " ".join(notes)} if notes else {}
         return {"symbols": found, **counted, "files_with_mistakes": self._broken[:10], **note}
+
+    def _wanted(self, file: str) -> bool:
+        """Whether it is a source that can be read here; counts it where only its grammar is missing."""
+        if file.endswith(_SUFFIXES):
+            return True
+        language = language_of(file)
+        if language is None:
+            return False
+        if language not in self._questions:
+            self._questions[language] = question_of(language)
+        if self._questions[language] is None:
+            self._unread[language.title] = self._unread.get(language.title, 0) + 1
+            return False
+        return True
 
     def _outlined(self, file: str, text: str) -> list[list[object]]:
         try:
             if self._child is None:
                 self._child = Child(_CODE, budget_s=self._budget_s)
-            symbols, whole = json.loads(self._child.ask(text.encode("utf-8", "replace")))
+            language = None if file.endswith(_SUFFIXES) else language_of(file)
+            asked = json.dumps(self._questions[language]) if language else ""
+            symbols, whole = json.loads(
+                self._child.ask(f"{asked}\n{text}".encode("utf-8", "replace"), most_s=_FILE_S if language else math.inf)
+            )
         except ChildEnded:
             self._end()
             symbols, whole = [], False
@@ -110,6 +145,13 @@ def _fitting(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], b
 def _may_define(text: str, fits: Callable[[str], bool]) -> bool:
     """False where no such name is defined; true where one is, and sometimes where one is only used."""
     return any(fits(found[1] or found[2]) for found in _DEFINED.finditer(text))
+
+
+def _having(name: str, match: Match, *, ignore_case: bool) -> Callable[[str], bool]:
+    """Whether a text of any language has such a name at all."""
+    before, after = "" if match == "substring" else r"(?<!\w)", r"(?!\w)" if match == "exact" else ""
+    sought = re.compile(before + re.escape(name.lower() if ignore_case else name) + after)
+    return lambda text: sought.search(text.lower() if ignore_case else text) is not None
 
 
 def _is_within(within: str, inside: str, *, ignore_case: bool) -> bool:

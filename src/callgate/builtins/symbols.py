@@ -1,6 +1,6 @@
 """`find_symbol`: where a class, function, method or constant is defined. A plain function, run in a thread; reads and writes nothing else.
 
-Python's own; of other languages it knows nothing, and `grep_files` finds their text.
+In Python files, and with the extra `symbols` in those of the languages in `_languages`; of the others `grep_files` finds the text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SymbolTools:
     """The tool, with the workspaces that it holds open between calls.
 
     Args:
-        index: Makes it faster; None: every Python file is read.
+        index: Makes it faster; None: every source file is read.
     """
 
     def __init__(self, index: TextIndex | None = None) -> None:
@@ -47,7 +47,9 @@ class SymbolTools:
         ignore_case: bool = False,
         max_symbols: int = 50,
     ) -> Result:
-        """Find where something is defined in Python files: classes, functions, methods, constants and other assigned names.
+        """Find where something is defined: classes, functions, methods, types, constants and other assigned names.
+
+        In Python files, and where their grammars are installed in C, C++, C#, Go, Java, JavaScript, PHP, Ruby, Rust and TypeScript.
 
         Args:
             name: Its name, as in `close`, or with the class around it, as in `Desk.close`.
@@ -56,11 +58,17 @@ class SymbolTools:
             ignore_case: Whether capitals and small letters are the same.
             max_symbols: How many to return at most, up to 200.
         """
+        name = name.replace("::", ".")
         last = name.rpartition(".")[2]
-        if not last.isidentifier() or len(name) > _MOST_CHARS:
+        if not _is_name(last) or len(name) > _MOST_CHARS:
             raise CannotDo(f"`name` has to be a name, or a class and a name with a dot between, of at most {_MOST_CHARS} characters.")
         if not sys.executable:
             raise CannotDo("Sources cannot be parsed here. Search for the text of the definition (grep_files).")
         files = Search(self._workspaces.of(context.workspace), stopped=lambda: context.signal.aborted, index=self._index)
         most = max(1, min(max_symbols, 200))
         return SymbolSearch(files).run(name, path, match=match, ignore_case=ignore_case, most=most)
+
+
+def _is_name(word: str) -> bool:
+    """Of any language: also `$scope`, `#limit` and `closed?`."""
+    return word.removeprefix("#").rstrip("?!").replace("$", "_").isidentifier()

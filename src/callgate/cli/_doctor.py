@@ -30,7 +30,11 @@ from callgate.errors import UsageError
 __all__ = ["Check", "doctor"]
 
 _NEEDED = ("msgspec", "jsonschema-rs", "apsw", "psutil", "docstring-parser", "pathspec")
-_EXTRAS = {"cli": ("cyclopts", "rich"), "models": ("httpx2",), "postgres": ("psycopg",), "pydantic": ("pydantic",)}
+_GRAMMARS = (
+    "tree-sitter",
+    *(f"tree-sitter-{name}" for name in ("c", "c-sharp", "cpp", "go", "java", "javascript", "php", "ruby", "rust", "typescript")),
+)
+_EXTRAS = {"cli": ("cyclopts", "rich"), "models": ("httpx2",), "postgres": ("psycopg",), "pydantic": ("pydantic",), "symbols": _GRAMMARS}
 
 
 class Check(Struct, frozen=True, kw_only=True):
