@@ -95,6 +95,26 @@ async def test_calls_that_meet_in_a_resource_run_in_emission_order(second: str) 
     assert trace.events == ["+a", "-a", "+b", "-b"]
 
 
+@pytest.mark.parametrize(
+    "writes",
+    [lambda arguments, scope: "file:x", lambda arguments, scope: [42], lambda arguments, scope: ["file:y", None], lambda arguments, scope: b"file:x"],
+    ids=["one key", "a number", "a key and nothing", "bytes"],
+)
+async def test_a_function_may_answer_with_one_key_and_an_answer_that_is_no_key_declares_nothing(writes: Any) -> None:
+    """One text is one key, as where the key itself is declared; and unknown is treated as touching everything."""
+    trace = Trace()
+
+    @tool(writes=writes)
+    async def put(name: str) -> str:
+        """Put something somewhere."""
+        return await trace.visit(name)
+
+    async with Engine([*tools_over(trace), put]) as engine:
+        outcomes = await engine.call_many([call("put", name="a"), call("read_file", name="b", path="x")])
+    assert [result_of(outcome).status for outcome in outcomes] == ["ok", "ok"]
+    assert trace.events == ["+a", "-a", "+b", "-b"]
+
+
 async def test_a_read_that_declares_nothing_never_overtakes_a_write() -> None:
     trace = Trace()
     await run(trace, call("write_file", name="a", path="x"), call("read", name="b"))

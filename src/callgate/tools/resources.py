@@ -24,8 +24,8 @@ _MOST_STEPS = 64
 ANYTHING = frozenset({""})
 """The one key that meets every key."""
 
-Declared = str | tuple[str, ...] | Callable[[Mapping[str, object], Scope], Iterable[str]]
-"""A key or several, each with `{argument}` places; or a function of the final arguments and the scope."""
+Declared = str | tuple[str, ...] | Callable[[Mapping[str, object], Scope], str | Iterable[str]]
+"""A key or several, each with `{argument}` places; or a function of the final arguments and the scope, which gives a key or several."""
 
 
 class Touched(Struct, frozen=True):
@@ -51,9 +51,21 @@ def _keys(declared: Declared | None, arguments: Mapping[str, object], scope: Sco
     if declared is None:
         return frozenset()
     if callable(declared):
-        return frozenset(declared(arguments, scope))
+        return _answered(declared(arguments, scope))
     patterns = (declared,) if isinstance(declared, str) else declared
     return frozenset(pattern.format_map(arguments) for pattern in patterns)
+
+
+def _answered(keys: str | Iterable[str]) -> frozenset[str]:
+    """One text is one key, never its letters, which would meet nothing.
+
+    Raises:
+        TypeError: Something among them is no text.
+    """
+    found = frozenset((keys,) if isinstance(keys, str) else keys)
+    if not all(isinstance(key, str) for key in found):
+        raise TypeError("a resource key is text")
+    return found
 
 
 def meet(one: str, other: str) -> bool:
