@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from callgate import Engine, Limits, after_call, before_call, tool
+import pytest
+
+from callgate import Engine, Hook, Limits, after_call, before_call, tool
+from callgate.errors import UsageError
 from callgate.route import Checked, ValidatedCall
 from tests.door import call, kinds, said
 
@@ -149,3 +153,23 @@ async def test_hooks_see_failures_of_calls_that_ran_and_no_refused_ones() -> Non
         await said(engine, call("fail"))
         await said(engine, call("pay", amount="x"))
     assert seen == ["fail error"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"tools": "pay"}, "tools='pay'"),
+        ({"tools": ()}, "tools=()"),
+        ({"tools": None}, "tools=None"),
+        ({"tools": ("pay", 5)}, "tools=('pay', 5)"),
+        ({"effects": "once"}, "effects='once'"),
+        ({"effects": ("onec",)}, "effects=('onec',)"),
+        ({"categories": ("dangerous", "danger")}, "categories=('dangerous', 'danger')"),
+    ],
+)
+def test_a_hook_that_could_never_match_is_refused_at_once(wrong: dict[str, Any], named: str) -> None:
+    """A guard that matches nothing would let everything pass, and nobody would see it."""
+    with pytest.raises(UsageError) as caught:
+        Hook(run=print, phase="before", kind="reject", **wrong)
+    assert named in str(caught.value)
+    assert "it must be" in str(caught.value)

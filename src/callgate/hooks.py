@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -51,9 +51,18 @@ class Hook(Struct, frozen=True, kw_only=True):
                 raise self._refused(name, value, f"one of {', '.join(map(repr, allowed))}")
         if not isinstance(self.priority, int):
             raise self._refused("priority", self.priority, "a whole number")
+        self._check_matches()
         seconds = self.timeout_s
         if seconds is not None and not (isinstance(seconds, (int, float)) and 0 < seconds < math.inf):
             raise self._refused("timeout_s", seconds, "a finite number of seconds above 0, or None")
+
+    def _check_matches(self) -> None:
+        """Refuse what would match nothing: a guard would let everything pass, and nobody would see it."""
+        if not _is_several(self.tools) or not all(isinstance(pattern, str) for pattern in self.tools):
+            raise self._refused("tools", self.tools, "a tuple of shell patterns, like ('pay',) or ('read_*', 'grep')")
+        for name, value, allowed in (("effects", self.effects, get_args(Effect)), ("categories", self.categories, get_args(Category))):
+            if not _is_several(value) or any(one not in allowed for one in value):
+                raise self._refused(name, value, f"a tuple of {', '.join(map(repr, allowed))}")
 
     def _refused(self, name: str, value: object, wanted: str) -> UsageError:
         return UsageError(f"The hook '{self.title}' has {name}={value!r:.80}; it must be {wanted}.")
@@ -68,6 +77,10 @@ class Hook(Struct, frozen=True, kw_only=True):
             and tool.category in self.categories
             and any(fnmatchcase(tool.name, pattern) for pattern in self.tools)
         )
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, (tuple, list, set, frozenset)) and bool(value)
 
 
 Decorator = Callable[[Callable[..., Any]], Hook]
