@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -173,3 +174,54 @@ def test_a_hook_that_could_never_match_is_refused_at_once(wrong: dict[str, Any],
         Hook(run=print, phase="before", kind="reject", **wrong)
     assert named in str(caught.value)
     assert "it must be" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["observe", "transform", "reject"])
+@pytest.mark.parametrize("put", [object(), "seen"], ids=["what is no JSON", "text"])
+async def test_what_a_hook_does_to_a_result_counts_only_if_it_returns_it(kind: Any, put: object) -> None:
+    """Observers are isolated, and nothing that was not checked again reaches the model."""
+
+    @tool(effect="none")
+    async def look() -> dict[str, Any]:
+        """Look."""
+        return {"success": True, "z": [1], "a": {"b": 2}, "image_metadata": {"width": 3}}
+
+    @after_call(kind=kind)
+    def writes_into_it(call: ValidatedCall, result: Checked) -> None:
+        assert isinstance(result.value, dict)
+        assert isinstance(result.image_metadata, dict)
+        result.value["a"]["b"] = result.image_metadata["width"] = put
+        result.value["z"].clear()
+
+    @after_call(priority=200)
+    def later(call: ValidatedCall, result: Checked) -> None:
+        assert isinstance(result.value, dict)
+        assert (result.value["z"], result.value["a"]) == ([1], {"b": 2})
+
+    async with Engine([look], hooks=[writes_into_it, later]) as engine:
+        result = await said(engine, call("look"))
+        assert "hook.failed" not in kinds(engine)
+    assert (result.status, result.image_metadata) == ("ok", {"width": 3})
+    assert result.text == '{"success":true,"z":[1],"a":{"b":2},"image_metadata":{"width":3}}'
+
+
+async def test_what_a_hook_does_to_the_details_of_a_failure_is_its_own_business() -> None:
+    """As with a value."""
+    over = threading.Event()
+
+    @tool(effect="none", timeout_s=0.01, retryable=False)
+    def hang() -> None:
+        """Hang."""
+        over.wait()
+
+    @after_call()
+    def writes_into_it(call: ValidatedCall, result: Checked) -> None:
+        assert result.details is not None
+        result.details["abandoned"] = object()
+
+    async with Engine([hang], hooks=[writes_into_it]) as engine:
+        result = await said(engine, call("hang"))
+        over.set()
+        assert "hook.failed" not in kinds(engine)
+    assert (result.status, result.code) == ("error", "timeout")
+    assert '"abandoned":true' in result.text

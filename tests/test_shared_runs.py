@@ -69,9 +69,10 @@ async def test_what_a_hook_does_to_one_result_nobody_else_sees() -> None:
         await release.wait()
         return {"seen": []}
 
-    @after_call()
-    def scribble(call: ValidatedCall, result: Checked) -> None:
+    @after_call(kind="transform")
+    def scribble(call: ValidatedCall, result: Checked) -> object:
         result.value["seen"].append("hook")  # type: ignore[index]
+        return result.value
 
     async with Engine([look], hooks=[scribble]) as engine:
         tasks = [asyncio.create_task(said(engine, call("look")))]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode
+from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.check import recheck
 from callgate._pipeline.record import clean
 from callgate._pipeline.validate import modified
@@ -77,12 +77,14 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
 async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], desk: HookDesk) -> Checked:
     """Run the hooks after a call and return what the model may see.
 
+    Each hook gets a copy of its own: what it does to the result counts only if it returns it.
+
     Raises:
         ResultRejected: A rejecter kept the result back, or a rejecter or transformer broke.
     """
     for hook in hooks:
         try:
-            answer = await _ask(hook, desk, call, checked)
+            answer = await _ask(hook, desk, call, _own_copy(checked))
             if hook.kind == "transform" and answer is not None:
                 checked = _rechecked(call, answer, checked)
         except _HookBroken as broken:
@@ -92,6 +94,17 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
         if hook.kind == "reject" and answer:
             raise ResultRejected(f"{call.name} ran, but its result is withheld: {clean(answer)}. Do not repeat the call.")
     return checked
+
+
+def _own_copy(checked: Checked) -> Checked:
+    if not isinstance(checked.value, (dict, list)) and checked.details is None:
+        return checked
+    return replace(
+        checked,
+        value=decode(plain_bytes(checked.value)),
+        image_metadata=decode(plain_bytes(checked.image_metadata)),
+        details=None if checked.details is None else dict(checked.details),
+    )
 
 
 class _HookBroken(Exception):
