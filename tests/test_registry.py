@@ -237,6 +237,27 @@ async def test_the_standard_shape_is_read_and_other_keys_are_kept() -> None:
     assert '"hint":"kept"' in result.text
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "said_so"),
+    [
+        ({"type": "object"}, [1], "the result: expected an object, got [1]"),
+        ({"enum": ["red"]}, "blue", 'the result: expected one of "red", got "blue"'),
+        ({"type": "array", "items": {"type": "integer"}}, [1, "x"], '[1]: expected an integer, got "x"'),
+        ({"required": ["n"]}, {}, "n: expected a value, got nothing: it is missing"),
+    ],
+)
+async def test_what_an_output_schema_does_not_allow_is_said_in_words(schema: dict[str, object], value: object, said_so: str) -> None:
+    @tool(effect="none", output_schema=schema)
+    async def give() -> Any:
+        """Give."""
+        return value
+
+    async with Engine([give]) as engine:
+        result = await said(engine, call("give"))
+    assert result.error is not None
+    assert result.error.startswith(f"give gave back what its output schema does not allow: {said_so}. The call did run")
+
+
 async def test_an_output_schema_that_the_value_breaks_is_the_authors_error() -> None:
     @tool(effect="none", output_schema={"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]})
     async def count() -> Any:

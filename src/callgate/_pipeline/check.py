@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from callgate._json import to_jsonable
 from callgate._pipeline.run import Ran
+from callgate._schema import Problem
 from callgate.calls import Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
@@ -56,11 +57,17 @@ def _value(tool: BoundTool, returned: object, attempts: int, duration_ms: float,
         if faults:
             raise ResultInvalid(f"{tool.name} gave back no valid result: {'; '.join(faults)}.")
     if tool.output is not None and not tool.output.is_valid(value):
-        problems = "; ".join(str(problem) for problem in tool.output.problems(value)[:5])
-        raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {problems}", code="output_schema")
+        problems = "; ".join(map(_in_words, tool.output.problems(value)[:5]))
+        raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {problems}.", code="output_schema")
     if shaped and isinstance(value, dict):
         return _shaped(value, notes, attempts, duration_ms)
     return Checked(value=value, notes=notes, attempts=attempts, duration_ms=duration_ms)
+
+
+def _in_words(problem: Problem) -> str:
+    if problem.path:
+        return problem.message.removesuffix(".")
+    return f"the result: expected {problem.expected}{', got ' + problem.got if problem.got else ''}"
 
 
 def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:

@@ -48,7 +48,7 @@ def too_dear() -> Problem:
     return Problem(
         path="",
         message="the arguments are too large or too deep to check against this tool's schema. Send less, or shorter text.",
-        expected="arguments that can be checked in bounded time",
+        expected="what can be checked in bounded time",
         keyword="budget",
     )
 
