@@ -97,7 +97,12 @@ async def test_calls_that_meet_in_a_resource_run_in_emission_order(second: str) 
 
 @pytest.mark.parametrize(
     "writes",
-    [lambda arguments, scope: "file:x", lambda arguments, scope: [42], lambda arguments, scope: ["file:y", None], lambda arguments, scope: b"file:x"],
+    [
+        lambda arguments, scope: "file:x",
+        lambda arguments, scope: [42],
+        lambda arguments, scope: ["file:y", None],
+        lambda arguments, scope: b"file:x",
+    ],
     ids=["one key", "a number", "a key and nothing", "bytes"],
 )
 async def test_a_function_may_answer_with_one_key_and_an_answer_that_is_no_key_declares_nothing(writes: Any) -> None:

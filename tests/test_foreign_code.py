@@ -246,3 +246,75 @@ async def test_an_error_or_a_result_that_cannot_be_read_is_a_failure_of_its_tool
     assert (failed.status, failed.code) == ("error", "tool_raised")
     assert "whose text cannot be shown" in failed.text
     assert (given.status, given.code) == ("error", "non_serializable")
+
+
+class Posing:
+    """Says that it is text, as mocks do."""
+
+    __class__ = str  # type: ignore[assignment]
+
+
+class Touchy:
+    """Ends the program where somebody asks for its class."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> NoReturn:  # type: ignore[override]
+        raise SystemExit(2)
+
+
+class Nameless(type):
+    """A class that hides its name."""
+
+    @property
+    def __name__(cls) -> NoReturn:  # type: ignore[override]
+        raise ValueError("no name")
+
+
+class Hidden(Exception, metaclass=Nameless):
+    """Nobody may know what it is called."""
+
+
+class Veiled(metaclass=Nameless):
+    """As `Hidden`, where a result should be."""
+
+
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+@pytest.mark.parametrize("value", [Posing(), [Posing()], [Touchy()], Veiled()], ids=["posing", "posing within", "touchy", "veiled"])
+async def test_a_result_that_hides_what_it_is_is_a_failure_of_its_tool(runner: str, value: object) -> None:
+    """Never one of the engine, and never a doubt about the call."""
+
+    @tool(runner=runner)
+    def give() -> Any:
+        """Give."""
+        return value
+
+    async with Engine([give], timeout_s=PATIENCE_S) as engine:
+        result = await said(engine, call("give"))
+    assert (result.status, result.code) == ("error", "non_serializable")
+
+
+class Unprintable:
+    """Has no text of any kind."""
+
+    def __repr__(self) -> NoReturn:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(Hidden("no money left"), "no money left"), (SystemExit(Unprintable()), "SystemExit, whose text cannot be shown")],
+    ids=["no name", "no text of its code"],
+)
+async def test_an_exception_that_cannot_be_told_whole_ends_its_call_at_once(runner: str, error: BaseException, text: str) -> None:
+    """In a thread, nobody would have answered before the deadline."""
+
+    @tool(runner=runner)
+    def fail() -> None:
+        """Fail."""
+        raise error
+
+    async with Engine([fail], timeout_s=PATIENCE_S) as engine:
+        result = await said(engine, call("fail"))
+    assert (result.status, result.code) == ("error", "tool_raised")
+    assert text in result.text

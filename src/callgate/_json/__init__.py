@@ -11,11 +11,22 @@ from typing import Any
 
 import msgspec
 
-from callgate._json.plain import to_jsonable
+from callgate._json.plain import to_jsonable, type_name
 from callgate._json.strict import read_object, strict_object, strict_value
 from callgate._json.text import ends_inside
 
-__all__ = ["canonical", "decode", "ends_inside", "json_text", "plain_bytes", "read_object", "strict_object", "strict_value", "to_jsonable"]
+__all__ = [
+    "canonical",
+    "decode",
+    "ends_inside",
+    "json_text",
+    "plain_bytes",
+    "read_object",
+    "strict_object",
+    "strict_value",
+    "to_jsonable",
+    "type_name",
+]
 
 canonical: Callable[[object], bytes] = msgspec.json.Encoder(order="deterministic").encode
 """Encode plain JSON data, Structs included: no white space, keys sorted, the same bytes for the same value."""

@@ -8,7 +8,7 @@ business. Must not know which tool the value came from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from callgate._json.text import SURROGATE, clip, without_surrogates
 from callgate._signals import is_own_failure
@@ -105,7 +105,7 @@ class Maker:
         self.notes: dict[str, str] = {}
 
     def plain(self, value: object, depth: int) -> object:
-        kind = value.__class__
+        kind = type(value)
         if kind is str:
             return self._text(value)  # type: ignore[arg-type]
         if value is None or kind is bool:
@@ -152,7 +152,7 @@ class Maker:
         self._enter(depth, len(pairs))
         for key, value in pairs:
             try:
-                name = key if key.__class__ is str and key.isascii() else self._key(key)
+                name = key if type(key) is str and key.isascii() else self._key(key)
                 if name in made:
                     raise NotJson(f"has two keys that JSON writes alike: {clip(name)}")
                 made[name] = self.plain(value, depth + 1)
@@ -192,7 +192,7 @@ class Maker:
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            raise NotJson(f"is of type {type_name(value)}, which cannot be read ({type(error).__name__})") from error
+            raise NotJson(f"is of type {type_name(value)}, which cannot be read ({type_name(error)})") from error
         self._note(type_name(value), f"{type_name(value)} was written as {_json_name(made)}")
         return made
 
@@ -201,8 +201,12 @@ class Maker:
             self.notes.setdefault(key, text)
 
 
+_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass says
+
+
 def type_name(value: object) -> str:
-    return type(value).__name__[:80]
+    """What the type of a value is called; runs none of its code."""
+    return _name_of(type(value))[:80]
 
 
 def _json_name(value: object) -> str:

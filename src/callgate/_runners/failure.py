@@ -9,6 +9,7 @@ import asyncio
 import inspect
 from typing import Protocol
 
+from callgate._json import type_name
 from callgate._signals import AbortSignal
 from callgate.errors import Retryable
 from callgate.protocols import Execution
@@ -29,7 +30,7 @@ class Bounded(Protocol):
     def kill(self) -> AbortSignal: ...
 
 
-_MAX_TYPE = 200
+_MAX_CODE = 200
 _MAX_TEXT = 4_000
 _MAX_LEAVES = 4
 
@@ -43,11 +44,11 @@ def clean(text: str, limit: int = _MAX_TEXT) -> str:
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """The type and the text of an exception, whatever its `__str__` does."""
-    kind = clean(type(error).__name__, _MAX_TYPE)
-    if isinstance(error, SystemExit):
-        return kind, f"called sys.exit({clean(repr(error.code), _MAX_TYPE) if error.code is not None else ''})"
+    """The type and the text of an exception, whatever its class and its `__str__` do."""
+    kind = clean(type_name(error))
     try:
+        if isinstance(error, SystemExit):
+            return kind, f"called sys.exit({clean(repr(error.code), _MAX_CODE) if error.code is not None else ''})"
         text = clean(str(error))
     except BaseException:  # whatever it does; in a thread, nobody else would catch it
         return kind, f"{kind}, whose text cannot be shown: its __str__ fails"

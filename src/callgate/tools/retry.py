@@ -7,6 +7,7 @@ import re
 
 from msgspec import Struct
 
+from callgate._json import type_name
 from callgate.errors import Retryable, UsageError
 
 __all__ = ["NO_RETRY", "RetryPolicy", "is_retryable_error"]
@@ -64,7 +65,7 @@ def is_retryable_error(error: BaseException | str) -> bool:
     """
     if isinstance(error, (Retryable, TimeoutError, ConnectionError)):
         return True
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {_safe_text(error)}"
+    text = error if isinstance(error, str) else f"{type_name(error)}: {_safe_text(error)}"
     return _PASSING.search(text[:2000]) is not None
 
 
