@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from callgate import Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, UsageError, tool
+from callgate import AbortController, Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, UsageError, tool
 from callgate._environment import timeout_from_environment
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
-from tests.patience import DEADLINE_S, LoopClock, past_deadline
+from tests.patience import DEADLINE_S, HANGS_S, PATIENCE_S, LoopClock, past_deadline, until
 
 HERE = Scope(conversation="here")
 
@@ -129,6 +129,33 @@ async def test_a_stop_without_a_kill_lets_the_tool_finish_and_then_ends_the_mess
         release.set()
         assert isinstance(await task, Aborted)
         assert bodies(engine, "call.aborted")[0]["details"] == {"status": "ok", "attempts": 1, "error": None}
+
+
+@pytest.mark.parametrize("during", ["the attempt", "the wait"])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_nothing_is_tried_again_after_a_stop(during: str, end: str) -> None:
+    """After a stop nothing further starts, no second attempt either; and nobody waits for one. The call has a signal of its own."""
+    tried: list[int] = []
+
+    @tool(effect="none", retry=RetryPolicy(base_s=HANGS_S, max_s=HANGS_S))
+    async def flaky() -> str:
+        """Fail in passing."""
+        tried.append(1)
+        if during == "the attempt":
+            getattr(engine.control, end)("here")
+        raise ConnectionError("reset")
+
+    async with Engine([flaky], timeout_s=2 * HANGS_S) as engine:
+        task = asyncio.create_task(engine.call(call("flaky"), HERE, signal=AbortController().signal))
+        if during == "the wait":
+            await until(lambda: "call.attempt_failed" in kinds(engine))
+            getattr(engine.control, end)("here")
+        outcome = await asyncio.wait_for(task, PATIENCE_S)
+        assert isinstance(outcome, Aborted)
+        details = bodies(engine, "call.aborted")[0]["details"]
+        assert isinstance(details, dict)
+        assert (details["status"], details["attempts"]) == ("error", 1)
+    assert tried == [1]
 
 
 def test_an_event_loop_that_ends_ends_the_calls_that_are_left_in_it() -> None:

@@ -106,7 +106,8 @@ def linked(signal: AbortSignal) -> tuple[AbortSignal, Callable[[], object]]:
 class Control:
     """Stop, kill and follow-up, per conversation: three different things.
 
-    *stop* lets what runs finish being told: no further call starts, and a call that is running ends its message as `stopped_by_user`.
+    *stop* lets what runs finish being told: no further call and no second attempt starts, and a call that is running ends its message as
+    `stopped_by_user`.
     *kill* is stop, aborts the turn's signal, so that running tools end now, and ends whatever waits for the turn. A *follow-up* is a
     message that came in between: it ends a pass of the model, and never a chain of tools. Failures in a row are counted, so that a loop
     can end a turn that gets nowhere.
@@ -121,6 +122,7 @@ class Control:
         self.stops: dict[str, str] = {}
         """Why each conversation that should stop should."""
         self._turns: dict[str, AbortController] = {}
+        self._stopping: dict[str, AbortController] = {}
         self._errors: dict[str, int] = {}
         self._follow_ups: dict[str, str] = {}
         self._passes: dict[str, Callable[[Interruption, str], None]] = {}
@@ -132,14 +134,23 @@ class Control:
             controller = self._turns[conversation] = AbortController()
         return controller.signal
 
+    def stopping(self, conversation: str) -> AbortSignal:
+        """Fires when the conversation is stopped or killed; has fired where it is. For waits after which something would start."""
+        controller = self._stopping.get(conversation)
+        if controller is None:
+            controller = self._stopping[conversation] = AbortController()
+            if conversation in self.stops:
+                controller.abort(self.stops[conversation])
+        return controller.signal
+
     def stop(self, conversation: str, reason: str = "stopped by the user") -> None:
-        self.stops.setdefault(conversation, reason)
+        self._stop(conversation, reason)
         self._interrupt(conversation, "stop", reason)
 
     def kill(self, conversation: str, reason: str = "killed by the user") -> None:
         if self._on_kill is not None:
             self._on_kill(conversation, reason)
-        self.stops.setdefault(conversation, reason)
+        self._stop(conversation, reason)
         self._interrupt(conversation, "kill", reason)
         self.signal(conversation)
         self._turns[conversation].abort(reason)
@@ -192,9 +203,14 @@ class Control:
             self._errors[conversation] = errors
 
     def end_turn(self, conversation: str) -> None:
-        for kept in (self.stops, self._turns, self._errors, self._follow_ups):
+        for kept in (self.stops, self._turns, self._stopping, self._errors, self._follow_ups):
             if kept:
                 kept.pop(conversation, None)
+
+    def _stop(self, conversation: str, reason: str) -> None:
+        self.stops.setdefault(conversation, reason)
+        if conversation in self._stopping:
+            self._stopping[conversation].abort(reason)
 
     def _interrupt(self, conversation: str, kind: Interruption, reason: str) -> None:
         interrupt = self._passes.get(conversation)

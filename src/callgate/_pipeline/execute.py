@@ -32,6 +32,7 @@ class Executor:
         self._desk = desk
         self._cache = cache
         self._runners = runners
+        self._control = ground.control
         self._clock = ground.clock
         self._timeout_s = timeout_s
         self._grace_s = ground.limits.grace_s
@@ -79,7 +80,8 @@ class Executor:
         flight.start_clock(self._clock.monotonic() + self._timeout_s)
         tool = approved.call.tool
         start, claims = self._runners.start(tool.runner), tool.effect != "none" and self._runners.claims(tool.runner)
-        return run(approved, self._desk.context(flight, approved), start, flight, self._clock, self._grace_s, claims=claims)
+        stopping = partial(self._control.stopping, flight.scope.conversation)
+        return run(approved, self._desk.context(flight, approved), start, flight, self._clock, self._grace_s, stopping, claims=claims)
 
     async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
         """The run of a call with an effect, between two looks at what it writes."""

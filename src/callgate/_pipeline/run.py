@@ -9,6 +9,7 @@ Knows nothing of policies, caches or hooks.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -59,12 +60,14 @@ async def run(
     record: Attempts,
     clock: Clock,
     grace_s: float,
+    stopping: Callable[[], AbortSignal],
     *,
     claims: bool = False,
 ) -> Ran:
     """Run the call to its end: its attempts and the waits between them.
 
     Args:
+        stopping: What fires when nothing further may start; a running attempt goes on. Asked where an attempt has failed.
         claims: Whether the runner claims each attempt before it enters the tool's code.
     """
     tool, kill, deadline = approved.call.tool, record.kill, record.deadline
@@ -94,7 +97,9 @@ async def run(
         if wait_s is None:
             return Ran(execution, attempt)
         record.attempt_failed(attempt, execution, wait_s)
-        if not await _wait(wait_s, clock, kill):
+        if not await _wait(wait_s, clock, kill, stopping()):
+            if not kill.aborted:
+                return Ran(execution, attempt)
             return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
         attempt += 1
 
@@ -129,16 +134,17 @@ def _cancel(future: asyncio.Future[None]) -> None:
     future.cancel()
 
 
-async def _wait(seconds: float, clock: Clock, kill: AbortSignal) -> bool:
-    """Wait, unless killed; tells whether the wait came to its end."""
+async def _wait(seconds: float, clock: Clock, *ends: AbortSignal) -> bool:
+    """Wait, unless one of the signals fires; tells whether the wait came to its end."""
     sleeping = asyncio.ensure_future(clock.sleep(seconds))
-    remove = kill.on_abort(partial(_cancel, sleeping))
+    removes = [signal.on_abort(partial(_cancel, sleeping)) for signal in ends]
     try:
         await sleeping
     except asyncio.CancelledError:
-        if kill.reason is None:
+        if not any(signal.aborted for signal in ends):
             raise
     finally:
-        remove()
+        for remove in removes:
+            remove()
         sleeping.cancel()
-    return kill.reason is None
+    return not any(signal.aborted for signal in ends)
