@@ -31,6 +31,26 @@ def test_a_call_without_a_name_aborts_its_message(name: Any) -> None:
     assert caught.value.status == "error"
 
 
+@pytest.mark.parametrize("item", [None, "pay", ["pay"], 5, {"function": "pay"}, {"function": None}])
+@pytest.mark.parametrize("read", [RawCall.from_openai, RawCall.from_dict], ids=["openai", "dict"])
+def test_an_item_that_is_no_call_is_one_without_a_name(read: Any, item: Any) -> None:
+    """A9: a payload that is missing ends the message, and nobody gets a traceback."""
+    with pytest.raises(CallAborted):
+        parsed(read(item))
+
+
+@pytest.mark.parametrize("arguments", [["x"], [], True, False, 5, 1.5])
+def test_arguments_that_are_no_object_are_called_what_they_are(arguments: object) -> None:
+    """Not malformed JSON, which nobody has sent."""
+    for raw in (
+        RawCall.from_openai({"function": {"name": "pay", "arguments": arguments}}),
+        RawCall.from_dict({"tool": "pay", "parameters": arguments}),
+    ):
+        with pytest.raises(ArgumentsMalformed) as caught:
+            parsed(raw)
+        assert caught.value.code == "not_object"
+
+
 def test_a_cut_call_is_refused_whatever_it_looks_like() -> None:
     """Cut means that nothing proved the arguments complete; valid text may still be half of them."""
     with pytest.raises(ArgumentsTruncated):

@@ -450,3 +450,13 @@ class Adder:
 def test_what_is_no_function_is_refused_by_the_decorator_with_what_to_do(subject: Any) -> None:
     with pytest.raises(UsageError, match=r"which is no function\. Write a def that calls it"):
         tool(name="k", description="Add.")(subject)
+
+
+@pytest.mark.parametrize("parameters", [5, "abc", ["x"], True])
+def test_parameters_that_are_no_schema_are_refused_in_words(parameters: Any) -> None:
+    def on() -> str:
+        """On."""
+        return "on"
+
+    with pytest.raises(UsageError, match=r"has parameters=.*; it must be a JSON Schema"):
+        tool(parameters=parameters)(on)

@@ -10,6 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from callgate._json import json_text
+
 __all__ = [
     "Aborted",
     "Answered",
@@ -58,13 +60,15 @@ class RawCall(Struct, frozen=True, kw_only=True):
     """Keys that the model wrote next to `arguments` instead of inside; taken for the arguments where those are empty."""
 
     @classmethod
-    def from_openai(cls, item: Mapping[str, object], *, finish_reason: str | None = "tool_calls") -> RawCall:
-        """Read one item of an OpenAI chat message's `tool_calls`.
+    def from_openai(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
+        """Read one item of an OpenAI chat message's `tool_calls`. What is no item at all is a call without a name, which ends its message.
 
         Args:
             item: `{"id", "type": "function", "function": {"name", "arguments"}}`.
             finish_reason: The choice's. Anything but `stop`, `tool_calls` or `function_call` means the message was cut.
         """
+        if not isinstance(item, Mapping):
+            return cls(name="", arguments=_arguments(item), origin="openai.chat")
         function = item.get("function")
         fields: Mapping[str, object] = function if isinstance(function, Mapping) else {}
         closed: Literal["finished", "cut"] = "finished" if finish_reason in ("stop", "tool_calls", "function_call") else "cut"
@@ -78,11 +82,14 @@ class RawCall(Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def from_dict(cls, item: Mapping[str, object]) -> RawCall:
+    def from_dict(cls, item: object) -> RawCall:
         """Read a call written as `{"tool" | "name", "parameters" | "arguments", "reasoning"}`.
 
         Where the parameters are missing or empty, keys that stand beside `tool` are taken for them when the call is parsed.
+        What is no mapping is a call without a name, which ends its message.
         """
+        if not isinstance(item, Mapping):
+            return cls(name="", arguments=_arguments(item), origin="dict")
         name = item.get("tool", item.get("name"))
         return cls(
             id=_text(item.get("id")),
@@ -108,7 +115,12 @@ def _text(value: object) -> str:
 def _arguments(value: object) -> str | bytes | Mapping[str, object]:
     if value is None:
         return ""
-    return value if isinstance(value, (str, bytes, Mapping)) else str(value)
+    if isinstance(value, (str, bytes, Mapping)):
+        return value
+    try:
+        return json_text(value)
+    except (TypeError, ValueError, RecursionError):  # no JSON data, so no model's words; parsing says so
+        return str(value)
 
 
 class Scope(Struct, frozen=True, kw_only=True):

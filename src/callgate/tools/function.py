@@ -40,6 +40,8 @@ class FunctionTool(Tool):
         self.function = function
         self.name = settings.pop("name", None) or function.__name__
         given = settings.pop("parameters", None)
+        if given is not None and not isinstance(given, Mapping):
+            raise UsageError(f"Tool '{self.name}' ({self.where()}) has parameters={given!r:.80}; it must be a JSON Schema, as a mapping.")
         self._schema: FunctionSchema = function_schema(function, self.where(), context_type=ToolContext, parameters=given)
         self._direct = self._schema.plain and self._schema.context is None
         self.parameters = self._schema.parameters
