@@ -156,6 +156,23 @@ async def test_a_tool_without_a_validator_of_its_own_is_held_to_its_schema() -> 
     assert (await booked(city="Paris", guest="ann")).failure_class == "invalid_parameters"
 
 
+async def test_a_refusal_names_the_keys_that_were_none_and_the_one_that_was_meant() -> None:
+    @tool(effect="none")
+    async def say(text: str, loud: bool = False) -> str:
+        """Say it."""
+        return text
+
+    async with Engine([say]) as engine:
+        result = await said(engine, RawCall(name="say", arguments='{"Text": "hi", "mood": 1}'))
+    assert (result.status, result.code) == ("error", "schema_invalid")
+    assert result.error is not None
+    assert result.error.splitlines()[1:] == [
+        "- text: expected text, got nothing: it is missing",
+        "- 'Text' is no argument and was dropped. Did you mean 'text'?",
+        "- 'mood' is no argument and was dropped.",
+    ]
+
+
 async def test_unexpected_keys_are_dropped_before_every_attempt_and_noted() -> None:
     seen: list[set[str]] = []
 

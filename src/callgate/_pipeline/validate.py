@@ -100,12 +100,12 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object
     if tool.takes is not None and not arguments.keys() <= tool.takes:
         arguments, notes = _without_unknown(arguments, tool.takes)
     if not schema.is_valid(arguments):
-        arguments, more = _coerced(tool, arguments, coerce)
+        arguments, more = _coerced(tool, arguments, coerce, notes)
         notes += more
     if coerce and _may_mean_integers(arguments, schema.integers):
         arguments, more, problems = whole_numbers(arguments, schema, source)
         if problems:
-            raise _invalid(tool, problems[:_MAX_PROBLEMS])
+            raise _invalid(tool, problems[:_MAX_PROBLEMS], notes)
         notes += more
     if tool.own_validator:
         arguments, more = _by_the_tool(tool, arguments)
@@ -117,16 +117,21 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object
 
 def _without_unknown(arguments: Arguments, takes: frozenset[str]) -> tuple[Arguments, Notes]:
     dropped = [key for key in arguments if key not in takes]
-    notes = tuple(Note(kind="dropped", path=f"/{key[:200]}", text=f"{clip(key)} is no argument and was dropped.") for key in dropped[:20])
+    meant = {name.casefold(): name for name in takes - arguments.keys()}
+    notes = tuple(Note(kind="dropped", path=f"/{key[:200]}", text=_dropped(key, meant.get(key.casefold()))) for key in dropped[:20])
     if len(dropped) > len(notes):
         notes += (Note(kind="dropped", text=f"{len(dropped) - len(notes)} more arguments were unknown and were dropped."),)
     return {key: value for key, value in arguments.items() if key in takes}, notes
 
 
-def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool) -> tuple[Arguments, Notes]:
+def _dropped(key: str, meant: str | None) -> str:
+    return f"{clip(key)} is no argument and was dropped.{f' Did you mean {clip(meant)}?' if meant is not None else ''}"
+
+
+def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool, before: Notes) -> tuple[Arguments, Notes]:
     changed, notes = coerced(arguments, tool.schema) if coerce else (arguments, ())
     if not notes or not tool.schema.is_valid(changed):
-        raise _invalid(tool, tool.schema.problems(changed))
+        raise _invalid(tool, tool.schema.problems(changed), before)
     return changed, notes
 
 
@@ -148,10 +153,11 @@ def _has_whole_float(node: Any) -> bool:
     return False
 
 
-def _invalid(tool: BoundTool, problems: list[Problem]) -> ArgumentsInvalid:
+def _invalid(tool: BoundTool, problems: list[Problem], notes: Notes) -> ArgumentsInvalid:
     errors = [{"path": item.path, "expected": item.expected, "got": item.got, "passes": item.passes} for item in problems]
     code = next((_CODES[item.keyword] for item in problems if item.keyword in _CODES), None)
-    return _refused(tool, [item.message for item in problems], errors, code)
+    dropped = [note.text for note in notes if note.kind == "dropped"]  # one may be the name that was meant
+    return _refused(tool, [item.message for item in problems] + dropped, errors, code)
 
 
 def _refused(tool: BoundTool, sentences: list[str], errors: list[dict[str, object]], code: str | None = None) -> ArgumentsInvalid:
