@@ -118,6 +118,8 @@ class Assembly:
         self._parts: list[_Words | OpenCall | Native] = []
         self._usage: Usage | None = None
         self._fault: Fault | None = None
+        self.kindly_read = False
+        """Whether some of it was read by a reader that lets half a character pass."""
         self._halves = Halves()
         self.server = ""
         """Whose answer it is, where that is known: some of what is echoed is for that server alone."""
@@ -135,7 +137,7 @@ class Assembly:
             if type(last) is not _Words or last.kind is not Text:
                 last = self._words(Text)
             last.pieces.append(text)
-            if shown := self._halves.shown("text", text):
+            if shown := self._halves.shown("text", text) if self.kindly_read else text:
                 self.events.append(TextDelta(shown))
 
     def recall(self) -> None:
@@ -157,7 +159,7 @@ class Assembly:
             words.opaque.update(opaque)
         if text:
             words.pieces.append(text)
-            if shown := self._halves.shown("reasoning", text):
+            if shown := self._halves.shown("reasoning", text) if self.kindly_read else text:
                 self.events.append(ReasoningDelta(shown))
 
     def open(self, call_id: str, name: str, *, custom: bool = False) -> OpenCall:
@@ -176,7 +178,9 @@ class Assembly:
         if call.sealed and text.strip():
             self._reopen(call)
         call.pieces.append(text)
-        if shown := self._halves.shown(call.position, text):
+        if not self.kindly_read:
+            self.events.append(ArgumentsDelta(call.position, text))
+        elif shown := self._halves.shown(call.position, text):
             self.events.append(ArgumentsDelta(call.position, shown))
         if "}" in text and not call.sealed and not call.cut and call.ends():
             self._seal(call, "sealed")

@@ -177,13 +177,13 @@ class Decoder(ABC):
         if text in _END_MARKS:
             self.ended()
             return None
-        value = _json(text) if text else None
+        value = self._json(text) if text else None
         if value is _UNREADABLE:
             self.message.fault("bad_frame", f"A frame of the answer is no JSON: {text[:200]!r}")
         return value
 
     def _whole(self, body: bytes) -> None:
-        value = _json(body.strip())
+        value = self._json(body.strip())
         if value is _UNREADABLE:
             self._several(body)
         elif isinstance(value, list):  # a stream that was asked for as one list
@@ -202,6 +202,7 @@ class Decoder(ABC):
             for event, payload in lines:
                 self._frame(event, payload)
             return
+        self.message.kindly_read = True
         values, rest = _values(body.decode("utf-8", "replace"))
         for value in values:
             self._guarded(lambda value=value: self.read("", value))  # type: ignore[misc]
@@ -209,6 +210,10 @@ class Decoder(ABC):
             self.message.fault("bad_frame", f"The answer is a web page and no JSON: {rest[:120]!r}. Check the URL that was asked.")
         elif rest:
             self.message.fault("bad_frame", f"The answer is no JSON: {rest[:200]!r}")
+
+    def _json(self, text: bytes) -> object:
+        self.message.kindly_read = True
+        return _json(text)
 
     def _guarded(self, read: Callable[[], None]) -> None:
         try:

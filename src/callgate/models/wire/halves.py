@@ -21,8 +21,6 @@ class Halves:
 
     def shown(self, kind: Kind, text: str) -> str:
         """What can be told of a text now that `text` has come; may be empty."""
-        if text.isascii() and not self._waiting:
-            return text
         text = mended(self._waiting.pop(kind, "") + text)
         if text and "\ud800" <= text[-1] <= "\udbff":
             self._waiting[kind] = text[-1]
