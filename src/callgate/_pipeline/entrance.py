@@ -25,6 +25,8 @@ __all__ = ["Entrance"]
 
 _NAMES = ("run", "conversation", "tick", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
+_KINDS = ({str}, int, int)
+"""Of a scope's words, and of its two numbers."""
 
 
 class Entrance:
@@ -100,6 +102,8 @@ def _check_scope(scope: object) -> None:
     """Refuse what could be neither recorded nor compared."""
     if not isinstance(scope, Scope):
         raise UsageError(f"A {type(scope).__name__} was handed in as a scope. Give callgate.Scope(...), or leave it out.")
+    if (set(map(type, _WORDS(scope))), type(scope.turn), type(scope.iteration)) == _KINDS and scope.allowed_tools is None:
+        return
     for name, kind, value in (*_text_of(scope), ("turn", int, scope.turn), ("iteration", int, scope.iteration)):
         if not isinstance(value, kind):
             raise UsageError(f"Scope.{name} is {value!r:.80}; it must be {'text' if kind is str else 'a whole number'}.")

@@ -76,6 +76,8 @@ def _check(name: str, value: object, kind: type) -> None:
 
 
 def _check_text(call: ToolCall) -> None:
+    if type(call.id) is type(call.name) is type(call.arguments) is str:
+        return
     for name, value in (("id", call.id), ("name", call.name), ("arguments", call.arguments)):
         if not isinstance(value, str):
             raise UsageError(
