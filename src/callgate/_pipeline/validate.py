@@ -116,7 +116,7 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object
 
 
 def _without_unknown(arguments: Arguments, takes: frozenset[str]) -> tuple[Arguments, Notes]:
-    dropped = [key for key in arguments if key not in takes]
+    dropped = sorted(key for key in arguments if key not in takes)  # the same JSON is told the same, whatever its order
     meant = {name.casefold(): name for name in takes - arguments.keys()}
     notes = tuple(Note(kind="dropped", path=f"/{key[:200]}", text=_dropped(key, meant.get(key.casefold()))) for key in dropped[:20])
     if len(dropped) > len(notes):
