@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from callgate import Aborted, Engine, MemoryJournal, RawCall, Scope, tool
-from callgate.agent import Agent
+from callgate.agent import Agent, RunResult
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
 from tests.agent.scripts import Gate, Script, call, says
@@ -18,14 +18,20 @@ async def turns_of_the_loop() -> None:
         await asyncio.sleep(0)
 
 
+async def at_work_and_waiting(agent: Agent, gate: Gate, *, waiting: int = 1) -> list[asyncio.Future[RunResult]]:
+    """Turns of one conversation: the first has come to the gate, the others are in its queue."""
+    first = asyncio.ensure_future(agent.run("1", conversation="c"))
+    await gate.reached.wait()
+    others = [asyncio.ensure_future(agent.run(str(number), conversation="c")) for number in range(2, 2 + waiting)]
+    await turns_of_the_loop()
+    return [first, *others]
+
+
 async def test_turns_of_one_conversation_take_turns_and_others_do_not_wait() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("other"), says("two"))
     async with Agent(model) as agent:
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        await turns_of_the_loop()
+        first, second = await at_work_and_waiting(agent, gate)
         assert (await agent.run("3", conversation="d")).text == "other"
         assert agent.conversations.waiting("c") == 1
         gate.open.set()
@@ -37,10 +43,7 @@ async def test_a_kill_ends_the_turn_and_empties_the_queue() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("later"))
     async with Agent(model) as agent:
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        await turns_of_the_loop()
+        first, second = await at_work_and_waiting(agent, gate)
         agent.kill("c")
         assert [(await first).turn_status, (await second).turn_status] == ["stopped_by_user", "stopped_by_user"]
         assert len(model.requests) == 1
@@ -51,10 +54,7 @@ async def test_a_stop_ends_the_turn_and_leaves_the_queue() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("two"))
     async with Agent(model) as agent:
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        await turns_of_the_loop()
+        first, second = await at_work_and_waiting(agent, gate)
         agent.stop("c")
         assert (await first).turn_status == "stopped_by_user"
         assert (await second).text == "two"
@@ -123,10 +123,7 @@ async def test_a_follow_up_interrupts_an_answer_and_goes_next() -> None:
     gate = Gate()
     model = Script([*says("I was")[:1], gate], says("to the follow-up"), says("two"))
     async with Agent(model) as agent:
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        await turns_of_the_loop()
+        first, second = await at_work_and_waiting(agent, gate)
         third = asyncio.ensure_future(agent.follow_up("wait!", conversation="c"))
         assert (await first).turn_status == "follow_up_interrupt"
         assert (await third).text == "to the follow-up"
@@ -205,11 +202,7 @@ async def test_a_turn_that_is_cancelled_while_it_waits_hands_the_conversation_on
     gate = Gate()
     model = Script([gate, *says("one")], says("three"))
     async with Agent(model) as agent:
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        third = asyncio.ensure_future(agent.run("3", conversation="c"))
-        await turns_of_the_loop()
+        first, second, third = await at_work_and_waiting(agent, gate, waiting=2)
         second.cancel()
         gate.open.set()
         assert (await first).text == "one"
@@ -222,10 +215,7 @@ async def test_a_turn_that_waits_while_the_engine_closes_ends_and_asks_no_model(
     model = Script([gate, *says("one")], says("two"))
     async with Engine() as engine:
         agent = Agent(model, engine)
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        await turns_of_the_loop()
+        first, second = await at_work_and_waiting(agent, gate)
         await engine.close()
         gate.open.set()
         await first
@@ -239,11 +229,7 @@ async def test_a_turn_that_leaves_the_queue_lets_nobody_in() -> None:
     gate = Gate()
     model = Script([gate, *says("one")], says("three"))
     async with Agent(model) as agent:
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        third = asyncio.ensure_future(agent.run("3", conversation="c"))
-        await turns_of_the_loop()
+        first, second, third = await at_work_and_waiting(agent, gate, waiting=2)
         second.cancel()
         await turns_of_the_loop()
         assert second.cancelled()
@@ -278,10 +264,7 @@ async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: 
     gate = Gate()
     model = Script([gate, *says("one")], says("two"), says("three"))
     async with Agent(model) as agent:
-        first = asyncio.ensure_future(agent.run("1", conversation="c"))
-        await gate.reached.wait()
-        second = asyncio.ensure_future(agent.run("2", conversation="c"))
-        await turns_of_the_loop()
+        first, second = await at_work_and_waiting(agent, gate)
         gate.open.set()
         while agent.conversations.waiting("c"):
             await asyncio.sleep(0)
