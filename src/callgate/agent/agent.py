@@ -18,9 +18,19 @@ from callgate._pipeline.sync import LoopThread, refuse_inside_loop
 from callgate._runners.guard import Guards
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
-from callgate.agent.given import TextCallMode, check_choice, check_type, check_types, model_of, output_type, reading_text
+from callgate.agent.given import TextCallMode, model_of, output_type, reading_text
 from callgate.agent.history import History
-from callgate.agent.options import check_asked, check_left_out, check_limits, check_planned, check_request, check_shown
+from callgate.agent.options import (
+    check_asked,
+    check_choice,
+    check_left_out,
+    check_limits,
+    check_planned,
+    check_request,
+    check_shown,
+    check_type,
+    check_types,
+)
 from callgate.agent.parts import Mode
 from callgate.agent.results import RunResult
 from callgate.agent.resuming import Resuming

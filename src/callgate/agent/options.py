@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields
 
-from callgate.agent.given import check_type, shown
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.models.wire.request import ToolSpec
@@ -23,12 +22,54 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
     from callgate.agent.deliberate import Deliberate
 
-__all__ = ["check_asked", "check_left_out", "check_limits", "check_planned", "check_request", "check_shown", "check_values"]
+__all__ = [
+    "check_asked",
+    "check_choice",
+    "check_left_out",
+    "check_limits",
+    "check_planned",
+    "check_request",
+    "check_shown",
+    "check_type",
+    "check_types",
+    "check_values",
+    "shown",
+]
 
 _LEAST = {"errors_in_a_row": 1, "hint": 1, "refuse": 1, "stop": 1, "remembered": 1, "at_tokens": 1}
 """Of numbers where 0 would not do."""
 _WAITS = frozenset({"idle_s", "first_s", "timeout_s"})
 """Times that must be above 0: what may take no time at all never happens."""
+
+
+def check_choice(name: str, given: str, known: Iterable[str]) -> None:
+    if not isinstance(given, str) or given not in known:
+        raise UsageError(f"Agent({name}={given!r}) is not known. Choose one of: {', '.join(known)}.")
+
+
+def check_type(name: str, given: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Refuse what is not of a type.
+
+    Args:
+        name: Whose parameter, and its name, as in `Agent.run(scope`.
+        what: What to give instead.
+
+    Raises:
+        UsageError: It is of another type.
+    """
+    if not isinstance(given, kind):
+        raise UsageError(f"{name}={shown(given)}) cannot work. Give {what}.")
+
+
+def check_types(**given: tuple[object, type]) -> None:
+    """The same for parameters of `Agent` that may be None.
+
+    Raises:
+        UsageError: One is of another type.
+    """
+    for name, (value, kind) in given.items():
+        if value is not None:
+            check_type(f"Agent({name}", value, kind, f"{_article(kind)} {kind.__name__}, or None")
 
 
 def check_values(values: Struct) -> None:
@@ -206,3 +247,11 @@ def _or_none(field: FieldInfo) -> str:
 
 def _article(kind: type) -> str:
     return "an" if kind.__name__[0] in "AEIOU" else "a"
+
+
+def shown(value: object) -> str:
+    """What was given, as long as anybody wants to read."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:
+        return f"a {type(value).__name__}"
