@@ -17,7 +17,7 @@ from bench.journals import LongJournal
 from bench.loop import FirstRun, Iterations, StreamedTurns
 from bench.measure import QUICK, Bench, Counts, Row, run_rounds
 from bench.memory import IndexedSearch, Near, Recall
-from bench.peers import PEER_NAMES, Peer
+from bench.peers import PEER_NAMES, Peer, beside_the_best
 from bench.processes import Processes
 from bench.record import Chain, Redaction
 from bench.report import Machine, readme, table
@@ -62,6 +62,7 @@ async def measure(arguments: argparse.Namespace) -> None:
     await run_rounds([*benches, *peers], counts, counts.rounds, _say)
     await run_rounds(imports, counts, counts.imports, _say)
     rows: list[Row] = [row for bench in (*benches, *imports, *peers) for row in bench.rows]
+    rows += [beside_the_best(bench.one, peers) for bench in benches if isinstance(bench, Iterations)]
     if arguments.quick:
         for row in rows:
             row.most = None  # nothing is judged by numbers that mean nothing

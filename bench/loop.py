@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import callgate
-from bench.floor import no_op
+from bench.floor import Stamps, answers_of, floor_loop, no_op, nth_text
 from bench.measure import Counts, Row, cpu
 from callgate import Agent, Rules, tool
 from callgate.agent import Budget, Settings
@@ -34,13 +34,9 @@ reason = "No forecast reaches that far."
 """
 
 
-def arguments(day: int) -> str:
-    return f'{{"city": "Hamburg", "days": {day}, "metric": true}}'
-
-
 def scripted(iterations: int) -> ScriptedModel:
     """A model that asks for one call after the other, each with other arguments, and then answers."""
-    return ScriptedModel([*([Call("no_op", arguments(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
+    return ScriptedModel([*([Call("no_op", nth_text(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
 
 
 def agent_of(model: ScriptedModel) -> Agent:
@@ -56,30 +52,10 @@ async def run(iterations: int, model: ScriptedModel | None = None) -> None:
         raise RuntimeError(f"the run that is measured does not work: {result.turn_status} {result.reason}")
 
 
-Answers = list[tuple[str, str] | str]
-
-
-def answers_of(iterations: int) -> Answers:
-    return [*(("no_op", arguments(day)) for day in range(iterations)), "done"]
-
-
-async def bare_loop(answers: Answers) -> list[object]:
-    """The loop and nothing but: ask the model, parse, call, keep."""
-
-    async def model(messages: list[object]) -> tuple[str, str] | str:
-        return answers[len(messages) // 2]
-
-    messages: list[object] = []
-    while isinstance(answer := await model(messages), tuple):
-        messages.append(answer)
-        messages.append(await no_op(**json.loads(answer[1])))
-    return messages
-
-
 class _Stamped(ScriptedModel):
     """Notes the CPU time at each pass."""
 
-    stamps: list[float]
+    stamps: Stamps
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         self.stamps.append(time.process_time())
@@ -102,7 +78,7 @@ class Iterations:
     async def round(self, counts: Counts) -> None:
         iterations = counts.tasks
         answers = answers_of(iterations)
-        floor = await cpu(lambda: bare_loop(answers), iterations)
+        floor = await cpu(lambda: floor_loop(answers), iterations)
         models = scripted(1), scripted(iterations + 1)
         short = await cpu(lambda: run(1, models[0]))
         long = await cpu(lambda: run(iterations + 1, models[1]))
@@ -114,7 +90,7 @@ class Iterations:
 
 async def _growth(iterations: int) -> float:
     """What the last iterations take, over what the first ones take."""
-    model = _Stamped([*([Call("no_op", arguments(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
+    model = _Stamped([*([Call("no_op", nth_text(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
     model.stamps = []
     await run(iterations, model)
     steps = [after - before for before, after in zip(model.stamps, model.stamps[1:], strict=False)]

@@ -1,7 +1,8 @@
 """One peer and the floor in a process of their own: `python -m bench.peer NAME` answers requests from its standard input.
 
-Each line `ROW COUNT` is answered by `FLOOR PEER`, CPU seconds per call. A peer is called through its bare dispatch of one tool call, below
-its agent loop, with telemetry off. Must import neither callgate nor another peer.
+Each line `ROW COUNT` is answered by two numbers: `FLOOR PEER`, CPU seconds per call or iteration; for `growth` those of an early iteration
+and of a late one. For single calls a peer is called through its bare dispatch, below its agent loop; for iterations through the loop.
+Telemetry is off. Must import neither callgate nor another peer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
-from bench.floor import TEXT, floor_gather, floor_serial, no_op
+from bench.floor import TEXT, answers_of, floor_gather, floor_loop, floor_serial, no_op
 from bench.measure import cpu
+from bench.peer_loops import LOOPS, Loop
 
 __all__ = ["PEERS"]
 
@@ -91,27 +95,48 @@ async def _gather(dispatch: Dispatch, count: int) -> None:
     await asyncio.gather(*(one() for _ in range(count)))
 
 
-_ROWS = {"serial": (floor_serial, _serial), "gather": (floor_gather, _gather)}
+_CALLS = {"serial": (floor_serial, _serial), "gather": (floor_gather, _gather)}
+
+
+async def _calls(dispatch: Dispatch, row: str, count: int) -> tuple[float, float]:
+    floor, peer = _CALLS[row]
+    return await cpu(lambda: floor(count), count), await cpu(lambda: peer(dispatch, count), count)
+
+
+async def _iteration(loop: Loop, count: int) -> tuple[float, float]:
+    """One more iteration: what a run takes beyond a run of one, over the iterations it has more."""
+    answers = answers_of(count)
+    floor = await cpu(lambda: floor_loop(answers), count)
+    short, long = loop(1)[0], loop(count + 1)[0]
+    return floor, (-await cpu(short) + await cpu(long)) / count
+
+
+async def _growth(loop: Loop, count: int) -> tuple[float, float]:
+    run, stamps = loop(count)
+    await run()
+    steps = [after - before for before, after in pairwise(stamps)]
+    few = max(1, len(steps) // 15)
+    return median(steps[few // 2 : few // 2 + few]), median(steps[-few:])
 
 
 async def serve(name: str) -> None:
     distribution, make = PEERS[name]
     try:
         version = importlib.metadata.version(distribution)
-        dispatch = await make()
+        dispatch, loop = await make(), LOOPS[name]()
         result = await dispatch()
         if "sunny" not in str(result) and "sunny" not in str(getattr(result[0], "text", "")):
             raise RuntimeError("its dispatch does not give the result")
+        if await loop(2)[0]() != "done":
+            raise RuntimeError("its loop does not come to its end")
     except Exception as error:
         print(f"skipped {type(error).__name__}: {error}".splitlines()[0], flush=True)
         return
     print(f"ready {version}", flush=True)
     for line in sys.stdin:
-        row, count = line.split()
-        floor, peer = _ROWS[row]
-        times = int(count)
-        floor_s = await cpu(lambda f=floor, n=times: f(n), times)  # type: ignore[misc]
-        print(floor_s, await cpu(lambda p=peer, n=times: p(dispatch, n), times), flush=True)  # type: ignore[misc]
+        row, _, count = line.partition(" ")
+        of_loop = {"iteration": _iteration, "growth": _growth}.get(row)
+        print(*(await of_loop(loop, int(count)) if of_loop else await _calls(dispatch, row, int(count))), flush=True)
 
 
 if __name__ == "__main__":

@@ -130,8 +130,9 @@ Ratios inside one run. Every round visits every row once, so that whatever else 
 row says wall. The floor is `json.loads` + `await fn(**arguments)` + append, {calls} times a sample, measured in the same process just
 before the row that is divided by it. The call is an async no-op with three typed arguments, given as JSON text; the record keeps
 everything, as it does for a user, and so do the lists of results on both sides. The garbage collector runs as it does by default.
-A peer has a process of its own, with its own floor in it, and answers one sample a round; it is called through its bare dispatch of one
-tool call, below its agent loop, without telemetry, and parses the same text; it keeps no record and asks no policy there.
+A peer has a process of its own, with its own floor in it, and answers one sample a round. For one call it is called through its bare
+dispatch, below its agent loop, without telemetry, and parses the same text; it keeps no record and asks no policy there. For iterations
+its agent loop runs, without telemetry, over a model whose answers are made beforehand and that ignores the history.
 
 The targets are those of the project, except 10 ms for the event loop, which stands for "never blocked". Medians of whole runs differed
 by up to 15 % for the calls and by up to 30 % for threads and disk, on a machine that others used too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,12 @@ class Streams:
     """A streamed chat completion, its server in a process of its own. The floor is httpx2, lines cut by hand, and msgspec."""
 
     def __init__(self) -> None:
-        self.rows = tuple(
+        self._ours = tuple(
             Row(f"a stream's events / httpx2 + msgspec: {count} a write", most=1.5, note=f"one event in full, {note}")
             for count, note in ((1, "each arriving alone as far as the socket lets it"), (20, "twenty to a chunk"))
         )
+        self._sdk = tuple(Row(f"openai, the provider's own client: a stream's events / the same: {count} a write") for count in (1, 20))
+        self.rows = (*self._ours, *self._sdk)
 
     async def open(self, counts: Counts) -> None:
         try:
@@ -43,6 +46,9 @@ class Streams:
             raise Unavailable("httpx2 is not installed") from None
         from callgate.models.http import Transport
 
+        if find_spec("openai") is None:
+            for row in self._sdk:
+                row.skipped = "openai is not installed"
         self._process = subprocess.Popen(  # noqa: ASYNC220
             [sys.executable, "-m", "bench.stream_server"],
             env={**os.environ, "PYTHONPATH": str(_ROOT)},
@@ -55,12 +61,14 @@ class Streams:
         self._transport = Transport("bench", client=self._client)
 
     async def round(self, counts: Counts) -> None:
-        for row, per_write in zip(self.rows, (1, 20), strict=True):
+        for row, sdk, per_write in zip(self._ours, self._sdk, (1, 20), strict=True):
             url = f"{self._url}/{counts.events}/{per_write}"
             of = HttpModel("bench", "m", api="openai.chat", base_url=url, transport=self._transport)
             passes = max(1, counts.passes)
             floor_s = await cpu(lambda u=url, n=passes: self._floor(u, n), passes * counts.events)  # type: ignore[misc]
             row.ratio(await cpu(lambda m=of, n=passes: _ours(m, n), passes * counts.events), floor_s)  # type: ignore[misc]
+            if not sdk.skipped:
+                sdk.ratio(await cpu(lambda u=url, n=passes: _clients(u, n), passes * counts.events), floor_s)  # type: ignore[misc]
 
     async def _floor(self, url: str, passes: int) -> None:
         for _ in range(passes):
@@ -87,6 +95,19 @@ async def _ours(of: HttpModel, passes: int) -> None:
             end = event
         assert isinstance(end, Finished)
         assert end.reason == "tool_calls"
+
+
+async def _clients(url: str, passes: int) -> None:
+    """The events of as many passes, through the provider's own client."""
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(api_key="none", base_url=url) as client:
+        for _ in range(passes):
+            last: Any = None
+            stream = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Find books."}], stream=True)
+            async for chunk in stream:
+                last = chunk
+            assert last.choices[0].finish_reason == "tool_calls"
 
 
 class Arguments:
