@@ -19,11 +19,12 @@ from callgate._clock import Clock
 from callgate._environment import timeout_from_environment
 from callgate._json import canonical
 from callgate._limits import Limits
-from callgate._pipeline.again import Known, asked_hash, call_key, earlier_result
+from callgate._pipeline.again import Known, asked_hash, call_key
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.at_work import RunsAtWork
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.desk import Desk
+from callgate._pipeline.doubts import refuse_other_arguments, rule_out_second_start
 from callgate._pipeline.endings import Endings
 from callgate._pipeline.entrance import Entrance
 from callgate._pipeline.execute import Executor
@@ -37,9 +38,10 @@ from callgate._pipeline.options import check_parts, check_settings, hooks_of, po
 from callgate._pipeline.parse import parse
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.record import Reason, clean
+from callgate._pipeline.repeats import earlier_result, taking_on
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import SyncDoor
-from callgate._pipeline.unfinished import Unfinished, refuse_other_arguments, rule_out_second_start
+from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
@@ -252,7 +254,7 @@ class Engine:
         known = flight.state.find(call, key, asked)
         if known is not None:
             return await self._replay(flight, known)
-        with flight.state.taking_on(call, key, asked, flight) as known:
+        with taking_on(flight, call, key, asked) as known:
             known.result = await self._result(flight, call, key)
             return await self._endings.answered(flight, known.result)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from callgate._journal.memory import MemoryJournal
-from callgate._journal.reading import Reader, is_url, open_reader
+from callgate._journal.opening import open_reader
+from callgate._journal.reading import Reader, is_url
 from callgate._journal.sqlite import SqliteJournal
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
 
-__all__ = ["Reader", "is_url", "narrowed", "open_reader", "verified", "with_fresh"]
+__all__ = ["Reader", "is_url", "narrowed", "verified", "with_fresh"]
 
 Find = Callable[[EventQuery], Iterable[Event]]
 
@@ -34,21 +34,6 @@ class Reader(Protocol):
 def is_url(where: str | Path) -> bool:
     """Whether this names a journal on a server."""
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))
-
-
-def open_reader(where: str | Path) -> Reader:
-    """A reader of the journal in this file, or at this `postgresql://` address.
-
-    Raises:
-        UsageError: There is none, or it cannot be read.
-    """
-    if is_url(where):
-        from callgate._journal.postgres import PostgresReader
-
-        return PostgresReader(str(where))
-    from callgate._journal.sqlite_reader import SqliteReader
-
-    return SqliteReader(where)
 
 
 def narrowed(events: Iterable[Event], query: EventQuery) -> Iterator[Event]:

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from callgate._json.plain import to_jsonable, type_name
+from callgate._json.plain import to_jsonable
+from callgate._json.refusal import type_name
 from callgate._json.strict import read_object, strict_object, strict_value
 from callgate._json.text import ends_inside
 

@@ -14,13 +14,23 @@ import inspect
 import pathlib
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from callgate._json.plain import Maker, NotJson, type_name
+from callgate._json.refusal import NotJson, type_name
 
 __all__ = ["unfold"]
+
+
+class Maker(Protocol):
+    """Makes plain data of what a value holds, within the bounds of the whole."""
+
+    def plain(self, value: object, depth: int) -> object: ...
+
+    def mapped(self, items: Iterable[tuple[object, object]], depth: int) -> dict[str, object]: ...
+
+    def listed(self, values: Iterable[object], depth: int) -> list[object]: ...
 
 
 def unfold(value: object, maker: Maker, depth: int) -> object:

@@ -8,13 +8,14 @@ business. Must not know which tool the value came from.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from callgate._json.refusal import NotJson, type_name
 from callgate._json.text import SURROGATE, clip, without_surrogates
 from callgate._signals import is_own_failure
 from callgate.errors import ResultNotSerializable
 
-__all__ = ["Maker", "NotJson", "to_jsonable"]
+__all__ = ["to_jsonable"]
 
 _NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
 _PLAIN_BYTES = 131_072
@@ -40,7 +41,7 @@ def to_jsonable(
         return value, ()
     if max_bytes >= _PLAIN_BYTES and _is_plain(value):
         return (value if type(value) is not dict else value.copy()), ()
-    maker = Maker(max_depth, max_values, max_bytes)
+    maker = _Maker(max_depth, max_values, max_bytes)
     try:
         return maker.plain(value, 0), tuple(maker.notes.values())
     except NotJson as refusal:
@@ -71,33 +72,7 @@ def _is_plain(value: object) -> bool:
     return True
 
 
-class NotJson(Exception):
-    """Collects its path on the way out, so that the ordinary case pays nothing for it."""
-
-    def __init__(self, fact: str, code: str = "non_serializable") -> None:
-        super().__init__(fact)
-        self.fact = fact
-        self.code = code
-        self.path: list[object] = []
-
-    def below(self, key: object) -> NotJson:
-        self.path.append(key)
-        return self
-
-    @property
-    def where(self) -> str:
-        """The outermost steps of the path."""
-        steps = [_step(key) for key in reversed(self.path[-8:])] + ["…"] * (len(self.path) > 8)
-        return f" at {''.join(steps)}" if steps else ""
-
-
-def _step(key: object) -> str:
-    if isinstance(key, int):
-        return f"[{key}]" if -(2**63) < key < 2**63 else "[…]"
-    return f".{key[:40]}" if isinstance(key, str) and key.isidentifier() else "[…]"
-
-
-class Maker:
+class _Maker:
     def __init__(self, max_depth: int, max_values: int, max_bytes: int) -> None:
         self.max_depth = max_depth
         self.values_left = max_values
@@ -199,14 +174,6 @@ class Maker:
     def _note(self, key: str, text: str) -> None:
         if len(self.notes) < 20:
             self.notes.setdefault(key, text)
-
-
-_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass says
-
-
-def type_name(value: object) -> str:
-    """What the type of a value is called; runs none of its code."""
-    return _name_of(type(value))[:80]
 
 
 def _json_name(value: object) -> str:

@@ -1,7 +1,8 @@
 """Recognise a call that was handed in before, so that nothing with an effect starts twice.
 
 One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. `reading` builds it from the
-run's events, so that a new engine on an old journal knows what the last one did; `doubts` settles what nobody knows. A call is known by
+run's events, so that a new engine on an old journal knows what the last one did; `repeats` keeps it true while calls run, and `doubts`
+settles what nobody knows. A call is known by
 the caller's own key (scoped to principal and tool) or, where it has effects, by the model's id within its iteration together with its
 tool and arguments; the same read may always run again.
 """
@@ -11,24 +12,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from callgate._json import canonical
-from callgate._pipeline.record import arguments_hash, decode_result, off_loop
-from callgate._signals import settled
+from callgate._pipeline.record import arguments_hash
 from callgate.calls import ToolResult
-from callgate.errors import CallNotStarted, IdempotencyConflict, OutcomeUnknown
-from callgate.protocols import Journal
+from callgate.errors import IdempotencyConflict, OutcomeUnknown
 from callgate.route import ApprovedCall, ValidatedCall
-
-if TYPE_CHECKING:
-    from callgate._pipeline.flight import Flight
 
 __all__ = [
     "Doubt",
@@ -37,7 +28,6 @@ __all__ = [
     "Uncertain",
     "asked_hash",
     "call_key",
-    "earlier_result",
 ]
 
 
@@ -141,32 +131,25 @@ class RunState:
             raise OutcomeUnknown(_not_known(call.tool.name, known.uid))
         return known
 
-    @contextmanager
-    def taking_on(self, call: ValidatedCall, key: str, asked_hash: str, flight: Flight) -> Iterator[Known]:
-        """Remember a call while it is under way, and what came of it; one that never started may be handed in again.
-
-        Where something breaks after the tool's code may have been entered, what came of it is in doubt.
-        """
+    def take_on(self, call: ValidatedCall, key: str, asked_hash: str) -> Known:
+        """Remember a call that is under way."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         known = Known(tool=call.tool.name, arguments=asked_hash, uid=call.uid, running=future)
         self.known[key] = known
-        flight.asked_hash = asked_hash
-        try:
-            yield known
-        except BaseException:
-            if flight.started:
-                self._now_uncertain(call, flight.encoded, key)
-            raise
-        finally:
-            known.running = None
-            told = known.result is not None and known.result.status == "ok"
-            known.entered = flight.started or told
-            future.set_result(None)
-            if not known.entered:
-                self.known.pop(key, None)
-            elif known.result is not None:
-                self._held.append(known)
-                self._let_go()
+        return known
+
+    def over(self, known: Known, key: str, *, started: bool) -> None:
+        """Remember what came of it; one that never started may be handed in again."""
+        running, known.running = known.running, None
+        told = known.result is not None and known.result.status == "ok"
+        known.entered = started or told
+        if running is not None:
+            running.set_result(None)
+        if not known.entered:
+            self.known.pop(key, None)
+        elif known.result is not None:
+            self._held.append(known)
+            self._let_go()
 
     def _let_go(self) -> None:
         """Hold only the latest results. That a call was made is never forgotten; what it gave is in the journal."""
@@ -183,11 +166,8 @@ class RunState:
         """The earlier call of the same tool with the same arguments whose outcome nobody knows, or None."""
         return self.uncertain.get((approved.call.tool.name, arguments_hash(approved.encoded))) if self.uncertain else None
 
-    def now_uncertain(self, approved: ApprovedCall) -> None:
-        """Nobody knows what came of this call; one without effect leaves no doubt."""
-        self._now_uncertain(approved.call, approved.encoded, approved.key)
-
-    def _now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str) -> None:
+    def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str) -> None:
+        """Nobody knows what came of this call, whose final arguments were `encoded`; one without effect leaves no doubt."""
         if call.tool.effect != "none":
             self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(call.uid, key)
 
@@ -211,35 +191,6 @@ class RunState:
                 if not happened:
                     self.known.pop(doubt.key, None)
                 return
-
-
-async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout_s: float) -> tuple[ToolResult, str]:
-    """The result of a call that is handed in again, and whether it was stored (`replayed`) or still running (`joined`).
-
-    Raises:
-        CallNotStarted: It was refused before it started.
-        OutcomeUnknown: It ran and left no result, or did not end in time.
-    """
-    joined = known.running is not None
-    if known.running is not None:
-        await settled(known.running, flight.kill, timeout_s)
-    if not known.entered:
-        raise CallNotStarted(
-            f"{known.tool} was handed in twice at once, and {known.uid} was refused. Nothing happened; it may be sent again."
-        )
-    result = known.result or (await off_loop(journal, partial(_from_journal, known, journal)) if known.kept else None)
-    if result is None:
-        raise OutcomeUnknown(
-            f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."
-        )
-    metadata = replace(result.metadata, replayed=not joined, joined=joined)
-    own = decode_result(canonical(result))  # nobody shares what somebody may change
-    return replace(own, id=flight.raw.id, uid=flight.uid, metadata=metadata), "joined" if joined else "replayed"
-
-
-def _from_journal(known: Known, journal: Journal) -> ToolResult | None:
-    ends = [event for event in journal.read(call=known.uid) if event.kind == "call.completed"]
-    return decode_result(ends[-1].body) if ends else None
 
 
 def _not_known(tool: str, uid: str) -> str:

@@ -1,28 +1,30 @@
-"""Settle whether a call whose outcome nobody knows took effect, before another like it may start.
+"""Settle whether a call whose outcome nobody knows took effect, before it or another like it may start.
 
 Beside `again`, which keeps the doubts: here the tool is asked. Only its own `verify` and a human end a doubt; silence, an error and
-nonsense leave it. Must not start a tool.
+nonsense leave it. Of the calls that an earlier engine left without an end, a read runs again, an idempotent call again under the same key
+and with the same final arguments, and a `once` call whose intent is on record only if `verify` says that it did not happen. What may have
+taken effect ends as `ok` or `unknown`, whatever refuses it now. Must not start a tool.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from callgate._json import decode
 from callgate._pipeline.check import check
+from callgate._pipeline.flight import Flight
+from callgate._pipeline.record import arguments_hash
 from callgate._pipeline.run import Ran
+from callgate._pipeline.unfinished import why_unknown
 from callgate._signals import is_own_failure
-from callgate.errors import OutcomeUnknown
+from callgate.errors import CallFailed, OutcomeUnknown
 from callgate.protocols import Execution
-from callgate.route import ApprovedCall, Checked
+from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
-if TYPE_CHECKING:
-    from callgate._pipeline.flight import Flight
-
-__all__ = ["Settling", "as_verified", "rule_out_repeat", "verified"]
+__all__ = ["Settling", "refuse_other_arguments", "rule_out_repeat", "rule_out_second_start", "told_as_unknown"]
 
 
 class Settling(Protocol):
@@ -47,14 +49,14 @@ async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling
     if doubt is None or approved.allowed_by:
         return None
     tool = approved.call.tool
-    found = await verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s)
+    found = await _verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s)
     if found.happened not in (True, False):
         raise OutcomeUnknown(
             f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
             " happened. Check the real state first; if it did not happen, the operator can settle it and the call can be sent again.",
             details={"earlier_call": doubt.uid},
         )
-    checked = as_verified(tool, found) if found.happened else None
+    checked = _as_verified(tool, found) if found.happened else None
     if checked is None or checked.status == "ok":
         details = _answering(flight, approved) if checked is not None else None
         desk.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details)
@@ -66,12 +68,67 @@ def _answering(flight: Flight, approved: ApprovedCall) -> dict[str, object]:
     return {"answers": {"call": flight.uid, "key": approved.key, "tool": approved.call.tool.name, "arguments": flight.asked_hash}}
 
 
-def as_verified(tool: BoundTool, found: Verified) -> Checked:
+async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settling) -> Checked | None:
+    """Decide about a call that may have taken effect already.
+
+    Returns:
+        None where it may start (again); what it gave where the tool's `verify` says that it did happen.
+
+    Raises:
+        OutcomeUnknown: Nobody knows whether it happened.
+    """
+    unfinished, tool = flight.unfinished, call.tool
+    assert unfinished is not None
+    started = unfinished.started
+    assert started is not None
+    if started.tool == tool.name and started.effect == tool.effect == "idempotent":
+        flight.doubt = flight.state.reopen(unfinished.uid)
+        return None
+    found = Verified(happened=None)
+    if unfinished.arguments and started.tool == tool.name:
+        found = await _verified(tool, unfinished.arguments, started.key, desk.hook_timeout_s)
+    if found.happened is True:
+        checked = _as_verified(tool, found)
+        if checked.status == "ok":
+            desk.settle(unfinished.uid, happened=True, why="the tool verified it")
+        return checked
+    if found.happened is False:
+        desk.settle(unfinished.uid, happened=False, why="the tool verified it")
+        flight.doubtful = False
+        return None
+    raise why_unknown(unfinished)
+
+
+def refuse_other_arguments(flight: Flight, approved: ApprovedCall) -> None:
+    """Let a call that may have taken effect start again under its key only with the arguments that it had.
+
+    Raises:
+        OutcomeUnknown: They are others now.
+    """
+    unfinished = flight.unfinished
+    if not flight.doubtful or unfinished is None or unfinished.started is None:
+        return
+    if arguments_hash(approved.encoded) != unfinished.started.arguments_hash:
+        raise why_unknown(unfinished, "Its arguments would not be the same now.")
+
+
+def told_as_unknown(flight: Flight, error: CallFailed) -> CallFailed:
+    """What to say of a call that something refuses now: where it may have taken effect, that nobody knows."""
+    if not flight.doubtful or flight.unfinished is None:
+        return error
+    if flight.doubt is not None:
+        flight.state.uncertain.update([flight.doubt])
+    if isinstance(error, OutcomeUnknown):
+        return error
+    return why_unknown(flight.unfinished, f"Starting it again was refused: {str(error)[:500]}")
+
+
+def _as_verified(tool: BoundTool, found: Verified) -> Checked:
     """What the tool's `verify` says the call gave."""
     return check(tool, Ran(Execution(status="returned", value=found.result), 0), 0.0)
 
 
-async def verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float) -> Verified:
+async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float) -> Verified:
     """What the tool says of a call with these final arguments and this key; its error, its silence and nonsense say nothing."""
     try:
         async with asyncio.timeout(timeout_s):

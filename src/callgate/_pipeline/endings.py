@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from callgate._pipeline.approvals import Question
+from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
-from callgate._pipeline.unfinished import told_as_unknown
 from callgate._signals import is_own_failure
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld

@@ -73,7 +73,7 @@ class Executor:
             flight.started = ran.entered
         checked = check(tool, ran, self._clock.monotonic() - began)
         if checked.status == "unknown":
-            flight.state.now_uncertain(approved)
+            flight.state.now_uncertain(approved.call, approved.encoded, approved.key)
         return checked
 
     def _ran(self, flight: Flight, approved: ApprovedCall) -> Coroutine[Any, Any, Ran]:

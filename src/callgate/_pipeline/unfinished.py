@@ -1,30 +1,22 @@
-"""A call that an engine began and did not live to end: what the record says of it, and whether it may start again.
+"""A call that an engine began and did not live to end: what the record says of it.
 
-Asked by whoever resumes a run; opening a journal asks nothing. A read runs again, an idempotent call again under the same key and with
-the same final arguments, and a `once` call whose intent is on record only if its tool's `verify` says that it did not happen. What may have
-taken effect ends as `ok` or `unknown`, whatever refuses it now. Knows no models and no messages.
+Asked by whoever resumes a run; opening a journal asks nothing. Whether it may start again is settled in `doubts`. Knows no models and no
+messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from callgate._pipeline.doubts import Settling, as_verified, verified
 from callgate._pipeline.record import Started, Verdict, arguments_hash
-from callgate.errors import CallFailed, OutcomeUnknown
+from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
-from callgate.route import ApprovedCall, Checked, ValidatedCall
-from callgate.tools import Verified
 
-if TYPE_CHECKING:
-    from callgate._pipeline.flight import Flight
-
-__all__ = ["Unfinished", "refuse_other_arguments", "rule_out_second_start", "told_as_unknown", "unfinished_calls", "why_unknown"]
+__all__ = ["Unfinished", "unfinished_calls", "why_unknown"]
 
 _started = msgspec.json.Decoder(Started).decode
 _verdict = msgspec.json.Decoder(Verdict).decode
@@ -97,50 +89,6 @@ def _begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
     )
 
 
-async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settling) -> Checked | None:
-    """Decide about a call that may have taken effect already.
-
-    Returns:
-        None where it may start (again); what it gave where the tool's `verify` says that it did happen.
-
-    Raises:
-        OutcomeUnknown: Nobody knows whether it happened.
-    """
-    unfinished, tool = flight.unfinished, call.tool
-    assert unfinished is not None
-    started = unfinished.started
-    assert started is not None
-    if started.tool == tool.name and started.effect == tool.effect == "idempotent":
-        flight.doubt = flight.state.reopen(unfinished.uid)
-        return None
-    found = Verified(happened=None)
-    if unfinished.arguments and started.tool == tool.name:
-        found = await verified(tool, unfinished.arguments, started.key, desk.hook_timeout_s)
-    if found.happened is True:
-        checked = as_verified(tool, found)
-        if checked.status == "ok":
-            desk.settle(unfinished.uid, happened=True, why="the tool verified it")
-        return checked
-    if found.happened is False:
-        desk.settle(unfinished.uid, happened=False, why="the tool verified it")
-        flight.doubtful = False
-        return None
-    raise why_unknown(unfinished)
-
-
-def refuse_other_arguments(flight: Flight, approved: ApprovedCall) -> None:
-    """Let a call that may have taken effect start again under its key only with the arguments that it had.
-
-    Raises:
-        OutcomeUnknown: They are others now.
-    """
-    unfinished = flight.unfinished
-    if not flight.doubtful or unfinished is None or unfinished.started is None:
-        return
-    if arguments_hash(approved.encoded) != unfinished.started.arguments_hash:
-        raise why_unknown(unfinished, "Its arguments would not be the same now.")
-
-
 def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
     """The error that says all that is known of a call whose outcome nobody knows."""
     started = unfinished.started
@@ -154,14 +102,3 @@ def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:
         " it did not happen.",
         details=details,
     )
-
-
-def told_as_unknown(flight: Flight, error: CallFailed) -> CallFailed:
-    """What to say of a call that something refuses now: where it may have taken effect, that nobody knows."""
-    if not flight.doubtful or flight.unfinished is None:
-        return error
-    if flight.doubt is not None:
-        flight.state.uncertain.update([flight.doubt])
-    if isinstance(error, OutcomeUnknown):
-        return error
-    return why_unknown(flight.unfinished, f"Starting it again was refused: {str(error)[:500]}")

@@ -6,9 +6,9 @@ data that says where it comes from. Knows nothing of engines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from callgate.builtins._failures import CannotDo, Result, told
 from callgate.builtins._text import PAGE_BYTES, cut
@@ -17,18 +17,28 @@ from callgate.memory.ended import ABOUT
 from callgate.memory.passages import Found
 from callgate.tools import Tool, ToolContext, tool
 
-if TYPE_CHECKING:
-    from callgate.memory.memory import Memory
-
 __all__ = ["MemoryTools"]
 
 _NOTE_SHOWN = 2_000
 
 
+class Remembering(Protocol):
+    """What the tools need of a memory."""
+
+    @property
+    def catching_up(self) -> bool: ...
+
+    def remember(self, text: str, *, tags: Iterable[str], scope: Scope, call: str) -> str: ...
+
+    def recalled(self, text: str, *, scope: Scope, limit: int) -> list[Found]: ...
+
+    def forget(self, identity: str, *, principal: str) -> None: ...
+
+
 class MemoryTools:
     """The three tools of one memory."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Remembering) -> None:
         self._memory = memory
 
     def tools(self) -> list[Tool]:

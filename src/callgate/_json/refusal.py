@@ -1,0 +1,40 @@
+"""Why a value has no JSON form, and where in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["NotJson", "type_name"]
+
+_name_of: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass says
+
+
+def type_name(value: object) -> str:
+    """What the type of a value is called; runs none of its code."""
+    return _name_of(type(value))[:80]
+
+
+class NotJson(Exception):
+    """Collects its path on the way out, so that the ordinary case pays nothing for it."""
+
+    def __init__(self, fact: str, code: str = "non_serializable") -> None:
+        super().__init__(fact)
+        self.fact = fact
+        self.code = code
+        self.path: list[object] = []
+
+    def below(self, key: object) -> NotJson:
+        self.path.append(key)
+        return self
+
+    @property
+    def where(self) -> str:
+        """The outermost steps of the path."""
+        steps = [_step(key) for key in reversed(self.path[-8:])] + ["…"] * (len(self.path) > 8)
+        return f" at {''.join(steps)}" if steps else ""
+
+
+def _step(key: object) -> str:
+    if isinstance(key, int):
+        return f"[{key}]" if -(2**63) < key < 2**63 else "[…]"
+    return f".{key[:40]}" if isinstance(key, str) and key.isidentifier() else "[…]"
