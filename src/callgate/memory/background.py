@@ -1,6 +1,6 @@
 """One thread that does a memory's chores, one at a time, whenever it is woken: no call ever waits for it.
 
-What a chore raises is logged, once for each different failure, and ends nothing but that chore. The thread begins when there is something
+What a chore raises is logged, once until one succeeds again, and ends nothing but that chore. The thread begins when there is something
 to do and ends in bounded time.
 """
 
@@ -91,6 +91,6 @@ class Background:
             self.failure = ""
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            if why != self.failure and not self._stopping:
+            if not self.failure and not self._stopping:
                 log.error("Memory: %s; it is tried again after the next call: %s", self._failing, why)
             self.failure = why

@@ -87,7 +87,7 @@ class Meaning:
             self._unanswered = ""
         except Exception as error:
             why = str(error) if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
-            if why != self._unanswered:
+            if not self._unanswered:
                 log.error("Memory: a question is answered by words alone: %s", why)
             self._unanswered = why
             return list(by_words.values())[: query.limit]
