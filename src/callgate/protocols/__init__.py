@@ -1,0 +1,41 @@
+"""What adapters implement, and the values that cross those borders.
+
+A policy decides, a runner runs, a journal keeps, a blob store holds bytes, a cache store holds results. Every implementation of one
+protocol passes the same contract suite. Knows no implementation.
+"""
+
+from __future__ import annotations
+
+from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
+from callgate.protocols.journals import Journal, JournalStatus, Letter, RunWatcher
+from callgate.protocols.policies import Allow, Ask, Deny, InstantPolicy, Modify, Policy, Verdict
+from callgate.protocols.running import DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
+from callgate.protocols.stores import BlobStore, CacheStore, HoldsBlobs, OnDisk
+
+__all__ = [
+    "Allow",
+    "Ask",
+    "BlobStore",
+    "CacheStore",
+    "Deny",
+    "DistantRunner",
+    "Execution",
+    "Follower",
+    "HoldsBlobs",
+    "InstantPolicy",
+    "InstantRunner",
+    "Journal",
+    "JournalStatus",
+    "Kept",
+    "Letter",
+    "Modify",
+    "OnDisk",
+    "Policy",
+    "RestartHandler",
+    "RunRequest",
+    "RunWatcher",
+    "Runner",
+    "Start",
+    "Verdict",
+    "WriteLog",
+]

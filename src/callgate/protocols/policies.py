@@ -1,0 +1,62 @@
+"""What decides whether a call may run, and what it can say."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from callgate.route import ValidatedCall
+
+__all__ = ["Allow", "Ask", "Deny", "InstantPolicy", "Modify", "Policy", "Verdict"]
+
+
+class Allow(Struct, frozen=True, kw_only=True):
+    """The call may run as it is."""
+
+    rule: str = ""
+
+
+class Modify(Struct, frozen=True, kw_only=True):
+    """The call may run with other arguments; they are validated and judged again, and the model is told."""
+
+    arguments: dict[str, object]
+    reason: str
+    rule: str = ""
+
+
+class Deny(Struct, frozen=True, kw_only=True):
+    """The call must not run. `reason` is read by the model: say what to do instead."""
+
+    reason: str
+    rule: str = ""
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """A human has to decide."""
+
+    question: str
+    rule: str = ""
+
+
+Verdict = Allow | Modify | Deny | Ask
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides whether a validated call may run. Its error and its silence are a deny."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        """Judge these very arguments; must not change them."""
+        ...
+
+
+@runtime_checkable
+class InstantPolicy(Policy, Protocol):
+    """A policy that never waits: it is asked without a clock over it."""
+
+    never_waits: bool
+
+    def judge(self, call: ValidatedCall) -> Verdict:
+        """What `decide` gives."""
+        ...
