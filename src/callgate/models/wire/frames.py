@@ -100,10 +100,11 @@ class ServerSentEvents:
             self._began = True
             lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
         for line in lines:
-            if line[:6] == b"data: ":
-                self._add(line[6:])
-            elif line[:5] == b"data:":
-                self._add(line[5:])
+            if line[:5] == b"data:":
+                self._size += len(line)
+                if self._size > FRAME_BYTES:
+                    raise FramesBroken(f"One event of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
             elif not line:
                 if self._data:
                     frames.append((self._event, self._data[0] if len(self._data) == 1 else b"\n".join(self._data)))
@@ -113,14 +114,8 @@ class ServerSentEvents:
             elif line[:6] == b"event:":
                 self._event = line[6:].strip().decode("utf-8", "replace")
             elif line == b"data":
-                self._add(b"")
+                self._data.append(b"")
         return frames
-
-    def _add(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._size > FRAME_BYTES:
-            raise FramesBroken(f"One event of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
-        self._data.append(data)
 
 
 class JsonLines:

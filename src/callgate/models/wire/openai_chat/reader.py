@@ -62,11 +62,13 @@ class OpenAIChatDecoder(Decoder):
         model = value.get("model")
         if model and isinstance(model, str):
             self.message.model = model
-        usage = value.get("usage") or _inside(value, "x_groq", "usage")
-        if isinstance(usage, dict):
+        usage = value.get("usage")
+        if not usage and "x_groq" in value:
+            usage = _inside(value, "x_groq", "usage")
+        if usage and isinstance(usage, dict):
             self.message.usage(chat_usage(usage))
         choices = value.get("choices")
-        if isinstance(choices, list):
+        if choices and isinstance(choices, list):
             for choice in choices:
                 if isinstance(choice, dict) and not choice.get("index"):
                     self._choice(choice)
