@@ -25,6 +25,10 @@ class FramesBroken(ValueError):
         self.code = code
 
 
+def _too_large(what: str) -> FramesBroken:
+    return FramesBroken(f"One {what} of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
+
+
 class Frames(Protocol):
     """A body, cut into frames as it arrives."""
 
@@ -47,7 +51,7 @@ class _Held:
     def add(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > FRAME_BYTES:
-            raise FramesBroken(f"One frame of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
+            raise _too_large("frame")
         self._pieces.append(data)
 
     def with_more(self, data: bytes) -> bytes:
@@ -103,7 +107,7 @@ class ServerSentEvents:
             if line[:5] == b"data:":
                 self._size += len(line)
                 if self._size > FRAME_BYTES:
-                    raise FramesBroken(f"One event of the answer is larger than {FRAME_BYTES} bytes; nothing more of it is read.", "too_large")
+                    raise _too_large("event")
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
             elif not line:
                 if self._data:
