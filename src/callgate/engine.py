@@ -33,6 +33,7 @@ from callgate._pipeline.gate import gate
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
+from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.options import check_parts, check_settings, hooks_of, policies_of, runners_of, tools_of
 from callgate._pipeline.parse import parse
@@ -131,16 +132,17 @@ class Engine:
         self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
         self._coerce = coerce
         self._repair = repair
-        self._desk = Desk(ground, policies_of(policies), hooks_of(hooks), route=self)
+        self._known = KnownRuns(ground)
+        self._desk = Desk(ground, self._known, policies_of(policies), hooks_of(hooks), route=self)
         self._endings = Endings(ground, restart)
         self._normaliser = ground.normaliser
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
         self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
         self._executor = Executor(ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
         self._life = Life(lambda: self.journal.watch(self._holding), self._endings.cancelled, self._let_go, limits.grace_s)
-        self._holding = Holding(ground.writer, self.control, self.run, self._life.running.values, self._desk)
-        self._desk.is_busy = self._holding.is_busy
-        self._entrance = Entrance(self._desk, self._life, self._holding, self.run, is_new=not run)
+        self._holding = Holding(ground.writer, self.control, self.run, self._life.running.values, self._known, self._desk)
+        self._known.is_busy = self._holding.is_busy
+        self._entrance = Entrance(self._desk, self._known, self._life, self._holding, self.run, is_new=not run)
         self._unrouted = Unrouted(ground.writer, self._endings, self._life)
         self.runs = RunsAtWork(ground, self._entrance, self._holding, self._endings, self._life)
         """The other side of the engine: for whoever works on whole runs, as an agent does."""
@@ -368,7 +370,7 @@ class Engine:
             RecordFailed: It could not be kept, so it does not count.
         """
         self._life.check_open()
-        position = self._desk.settle(uid, happened=happened, why="the operator said so")
+        position = self._known.settle(uid, happened=happened, why="the operator said so")
         if position is None:
             raise UsageError(f"No call '{uid!s:.80}' is in doubt in this engine. Nothing was changed.")
         await self._ground.writer.durable(position)

@@ -5,21 +5,18 @@ One per engine. Holds no order: which stage comes when is the engine's.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeGuard
 
-from callgate._pipeline.again import RunState
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
-from callgate._pipeline.reading import Reading
+from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.record import Reason, clean, off_loop
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
@@ -35,9 +32,6 @@ from callgate.tools import BoundTool, ToolContext
 __all__ = ["Desk", "judges"]
 
 log = logging.getLogger("callgate")
-_MOST_RUNS = 1_000
-_PIECE = 1_000
-"""Events of a record that are read at once: some milliseconds."""
 
 
 class Route(Protocol):
@@ -50,8 +44,10 @@ class Route(Protocol):
 class Desk:
     """The engine's side of what `gate`, `run` and the hooks need."""
 
-    def __init__(self, ground: Ground, policies: Iterable[Policy], hooks: Iterable[Hook], route: Route) -> None:
+    def __init__(self, ground: Ground, known: KnownRuns, policies: Iterable[Policy], hooks: Iterable[Hook], route: Route) -> None:
         limits = ground.limits
+        self._known = known
+        self.settle = known.settle
         self.policies, self.waits = judges(tuple(policies))
         self.rounds = limits.policy_rounds
         self.policy_timeout_s = limits.policy_timeout_s
@@ -66,79 +62,8 @@ class Desk:
         self._chains: dict[str, HookChain] = {}
         self._all_slots = Slots(limits.parallel_calls)
         self._slots: dict[str, Slots] = {}
-        self._runs: OrderedDict[str, RunState] = OrderedDict()
-        self._opening = asyncio.Lock()
-        self.is_busy: Callable[[str], bool] = self._runs.__contains__
-        """Whether a run is being worked on; the engine says so."""
-        self._counts: dict[str, dict[str, int]] = {}
-        """Dangerous calls started by tick, of runs that are read again."""
 
-    # Runs and their calls
-
-    def state(self, run: str) -> RunState:
-        """What is known of a run; read from the journal the first time."""
-        state = self._runs.get(run)
-        if state is None:
-            reading = Reading(run, remember=self._limits.remembered_calls)
-            reading.take(self._writer.journal.read(run=run))
-            state = self._keep(run, reading)
-        return state
-
-    async def open(self, run: str, *, new: bool = False) -> None:
-        """Have a run to this engine alone, and read what is known of it: piece by piece, for a long record must not hold up the loop.
-
-        Args:
-            new: Nobody else can know the run, and it has no record.
-
-        Raises:
-            RunHeld: Another engine works on it.
-        """
-        if new:
-            self._runs.setdefault(run, RunState(run, remember=self._limits.remembered_calls))
-            return
-        async with self._opening:
-            if await self._writer.journal.hold(run):
-                self._approvals.forget(run)
-                self._set_aside(run)
-            reading, after = Reading(run, remember=self._limits.remembered_calls), 0
-            while run not in self._runs:
-                piece = partial(self._writer.journal.read, run=run, after=after, limit=_PIECE)
-                events = list(await off_loop(self._writer.journal, piece))
-                reading.take(events)
-                if len(events) < _PIECE:
-                    self._keep(run, reading)
-                    return
-                after = events[-1].position
-                await asyncio.sleep(0)
-
-    def _set_aside(self, run: str) -> None:
-        """Others may have written since this engine knew the run: all but its own counts is read again."""
-        state = self._runs.pop(run, None)
-        if state is not None and state.dangerous:
-            self._counts[run] = state.dangerous
-
-    def knows(self, run: str) -> bool:
-        return run in self._runs
-
-    def lost(self, run: str) -> None:
-        """Somebody else has the run now: nothing that is known of it here counts any more."""
-        self._set_aside(run)
-        self._approvals.forget(run)
-
-    def _keep(self, run: str, reading: Reading) -> RunState:
-        state = self._runs[run] = reading.state()
-        state.dangerous.update(self._counts.pop(run, {}))
-        self._approvals.restore(reading.questions.values())
-        self._forget_idle_runs()
-        return state
-
-    def _forget_idle_runs(self) -> None:
-        """Beyond a bound, drop the oldest runs that nothing depends on; a journal that survives can give them back."""
-        surplus = len(self._runs) - _MOST_RUNS
-        if surplus > 0:
-            for run in [run for run, state in self._runs.items() if state.idle and not self.is_busy(run)][:surplus]:
-                del self._runs[run]
-                self._writer.journal.let_go(run)
+    # A call on its way
 
     def flight(
         self,
@@ -152,7 +77,7 @@ class Desk:
         unfinished: Unfinished | None = None,
     ) -> Flight:
         """Give a call its place in its run, or the one it had."""
-        state = self._runs.get(scope.run) or self.state(scope.run)
+        state = self._known.state(scope.run)
         uid = state.next_uid(scope.iteration) if unfinished is None else unfinished.uid
         began, last = self._clock.monotonic(), cause or state.position
         flight = Flight(
@@ -166,16 +91,6 @@ class Desk:
             flight.unfinished, flight.last, flight.doubtful = unfinished, unfinished.position, unfinished.claimed
         return flight
 
-    def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
-        """Record that a call in doubt was settled; gives the event's position, None where the call was not in doubt."""
-        for state in self._runs.values():
-            if state.is_in_doubt(uid):
-                body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
-                position = self._writer.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
-                state.settle(uid, happened=happened)
-                return position
-        return None
-
     # What the gate asks
 
     def hooks(self, tool: BoundTool) -> HookChain:
@@ -188,7 +103,7 @@ class Desk:
         most = self._limits.dangerous_per_tick
         if most is None:
             return
-        if self.state(call.scope.run).dangerous.get(_tick(call.scope), 0) >= most:
+        if self._known.state(call.scope.run).dangerous.get(_tick(call.scope), 0) >= most:
             raise DangerousLimitReached(
                 f"{call.tool.name} was not run: the limit is {most} dangerous call{'s' if most != 1 else ''} per tick, and this tick has"
                 " had that many. Go on with safe tools, or wait for the next tick."
@@ -207,7 +122,7 @@ class Desk:
             journal = self._writer.journal
             for event in await off_loop(journal, partial(journal.read, call=approval_id)):
                 if event.kind == "call.suspended":
-                    await self.open(event.run)
+                    await self._known.open(event.run)
         question = self._approvals.find(approval_id)
         if question is not None and question.allowed is allow:
             return question.answered_at
@@ -249,7 +164,7 @@ class Desk:
         if self._limits.dangerous_per_tick is None:
             return ""
         self.check_limits(call)
-        tick, ticks = _tick(call.scope), self.state(call.scope.run).dangerous
+        tick, ticks = _tick(call.scope), self._known.state(call.scope.run).dangerous
         ticks[tick] = ticks.get(tick, 0) + 1
         return tick
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.holding import Holding
+from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.record import valid_text
 from callgate._pipeline.unfinished import Unfinished
@@ -37,8 +38,9 @@ class Entrance:
         is_new: Whether nobody else can know that run.
     """
 
-    def __init__(self, desk: Desk, life: Life, holding: Holding, run: str, *, is_new: bool) -> None:
+    def __init__(self, desk: Desk, known: KnownRuns, life: Life, holding: Holding, run: str, *, is_new: bool) -> None:
         self._desk = desk
+        self._known = known
         self._life = life
         self._holding = holding
         self._run = run
@@ -52,7 +54,7 @@ class Entrance:
         self._life.check_open()
         placed = self._place(scope)
         try:
-            await self._desk.open(placed.run, new=new or (placed.run == self._run and self._is_new))
+            await self._known.open(placed.run, new=new or (placed.run == self._run and self._is_new))
         except RunHeld:
             raise
         except Exception as error:

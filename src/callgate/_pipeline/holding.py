@@ -1,7 +1,7 @@
 """The runs that one engine works on: who of its own is at work on them, and what happens when another engine has taken one over.
 
 A run that is lost ends here at once: its calls are killed, its conversation too, and nothing more of it can be recorded, because the
-journal refuses. Beside the desk, which knows what is in a run. Knows no route and no loop.
+journal refuses. Beside `known_runs`, which has what is in a run. Knows no route and no loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.post import Post, Questions
+from callgate._pipeline.post import KnowsRuns, Post, Questions
 from callgate._pipeline.record import Writer
 from callgate._signals import Control
 from callgate.errors import UsageError
@@ -26,7 +26,7 @@ log = logging.getLogger("callgate")
 _MOST_LOST = 1_000
 
 
-class Known(Questions, Protocol):
+class Known(KnowsRuns, Protocol):
     """What the engine knows of its runs."""
 
     def lost(self, run: str) -> None: ...
@@ -47,17 +47,26 @@ class Holding:
     Args:
         own: The engine's own run, which is held until the engine is closed.
         running: The calls that are under way.
-        desk: What is known of runs.
+        known: What is known of runs.
+        questions: What was asked in them.
     """
 
-    def __init__(self, writer: Writer, control: Control, own: str, running: Callable[[], Iterable[Flight]], desk: Known) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        control: Control,
+        own: str,
+        running: Callable[[], Iterable[Flight]],
+        known: Known,
+        questions: Questions,
+    ) -> None:
         self._journal = writer.journal
         self._control = control
         self._own = own
         self._running = running
-        self._desk = desk
+        self._known = known
         self._work: dict[str, _Work] = {}
-        self._post = Post(writer, control, self._work.get, running, desk)
+        self._post = Post(writer, control, self._work.get, running, known, questions)
         self._lost: dict[str, str] = {}
 
     def is_busy(self, run: str) -> bool:
@@ -97,7 +106,7 @@ class Holding:
         self._lost[run] = why
         while len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]
-        self._desk.lost(run)
+        self._known.lost(run)
         for flight in self._running():
             if flight.scope.run == run:
                 flight.kill.fire(why)

@@ -18,17 +18,22 @@ from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import Letter
 
-__all__ = ["Post", "Questions"]
+__all__ = ["KnowsRuns", "Post", "Questions"]
 
 log = logging.getLogger("callgate")
 _ANSWERS = ("approve", "deny")
 _ENDS = {"stop": "stopped", "kill": "killed"}
 
 
-class Questions(Protocol):
-    """What the engine knows of its runs, and of what was asked in them."""
+class KnowsRuns(Protocol):
+    """What the engine knows of its runs."""
 
     def knows(self, run: str) -> bool: ...
+
+
+class Questions(Protocol):
+    """What was asked in them."""
+
     def to_answer(self, approval_id: str, *, allow: bool) -> Question: ...
     def answered(self, question: Question, *, allow: bool, by: str, cause: int) -> int: ...
 
@@ -46,7 +51,8 @@ class Post:
     Args:
         work: Who is at work on a run; None: nobody.
         running: The calls that are under way.
-        questions: What is known of runs.
+        known: What is known of runs.
+        questions: What was asked in them.
     """
 
     def __init__(
@@ -55,9 +61,11 @@ class Post:
         control: Control,
         work: Callable[[str], Work | None],
         running: Callable[[], Iterable[Flight]],
+        known: KnowsRuns,
         questions: Questions,
     ) -> None:
         self._writer = writer
+        self._known = known
         self._control = control
         self._work = work
         self._running = running
@@ -75,7 +83,7 @@ class Post:
 
     def take_in(self, run: str) -> None:
         """Do what is wanted of a run, as far as it can be done by now."""
-        if run not in self._letters or not self._questions.knows(run):
+        if run not in self._letters or not self._known.knows(run):
             return
         work = self._work(run)
         for letter in self._letters.pop(run):
