@@ -18,7 +18,8 @@ from bench.floor import TEXT, no_op
 from bench.measure import Counts, Row, wall
 from callgate import Engine, RawCall, Rules, SqliteJournal, tool
 from callgate._journal.rows import GENESIS, chain
-from callgate._journal.sqlite import _insert, _prepared
+from callgate._journal.sqlite import _prepared
+from callgate._journal.sqlite_rows import insert
 from callgate.events import Event
 
 __all__ = ["Disk", "SlowDisk"]
@@ -105,7 +106,7 @@ class Disk:
             events = iter(self.events)
             for size in by:
                 with self.bare:
-                    _insert(self.bare, [self._next(event, call) for event in islice(events, size)])
+                    insert(self.bare, [self._next(event, call) for event in islice(events, size)])
 
     def _next(self, event: Event, call: str) -> Event:
         position = self.written.position + 1

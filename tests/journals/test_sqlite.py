@@ -72,7 +72,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_version_whole(old: Pat
         raise apsw.FullError("database or disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr("callgate._journal.sqlite._insert_finding", full)
+        broken.setattr("callgate._journal.sqlite.insert_finding", full)
         with pytest.raises(UsageError, match="disk is full"):
             SqliteJournal(old)
     reader = open_reader(old)
@@ -253,3 +253,21 @@ async def plan_of(path: Path, query: EventQuery) -> str:
     plan = " | ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values))
     connection.close()
     return plan
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 63, 64, 71, 72, 200])
+async def test_each_event_of_a_batch_is_stored_and_found_whatever_its_size(path: Path, count: int) -> None:
+    """Rows are added many by one statement; none is left over."""
+    journal = SqliteJournal(path)
+    for n in range(count):
+        said_of = json.dumps({"name": "pay", "scope": {"actor": f"a{n}"}}).encode()
+        received = journal.append(Draft(kind="call.received", run="r", call=f"c{n}", body=said_of))
+        last = journal.append(Draft(kind="call.started", run="r", call=f"c{n}", body=b"{}", parents=(received,)))
+    await journal.durable(last)
+    assert [event.position for event in journal.read()] == list(range(1, 2 * count + 1))
+    assert [len(journal.find(EventQuery(tool="pay", actor=f"a{n}"))) for n in range(count)] == [2] * count
+    assert [[event.position for event in journal.find(EventQuery(caused_by=2 * n + 1))] for n in range(count)] == [
+        [2 * n + 2] for n in range(count)
+    ]
+    assert journal.verify() is None
+    await journal.close()

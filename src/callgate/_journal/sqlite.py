@@ -22,10 +22,11 @@ from callgate._journal.files import JournalFiles, refuse_remains
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
 from callgate._journal.lockfile import LockFile, LockLook
 from callgate._journal.placing import Tail
-from callgate._journal.rows import Broken, Value, calls_of, causes_of, row_of
+from callgate._journal.rows import Broken, Value
 from callgate._journal.sqlite_reader import BUSY_MS, FIRST_WITH_FINDING_TABLES, checked, found, known_version
+from callgate._journal.sqlite_rows import insert, insert_finding
 from callgate._journal.stored import StoredJournal
-from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations
+from callgate._journal.tables import LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate.errors import JournalFailed, UsageError
@@ -184,7 +185,7 @@ class _Store:
         return self._connection.execute(sql, values).fetchall()
 
     def insert(self, batch: Sequence[Event]) -> None:
-        _insert(self._connection, batch)
+        insert(self._connection, batch)
 
     def look(self, see: Callable[[Ask], list[Letter]], *, again: bool) -> list[Letter]:
         version = self._connection.execute("PRAGMA data_version").get
@@ -193,16 +194,6 @@ class _Store:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _insert(connection: apsw.Connection, batch: Sequence[Event]) -> None:
-    connection.executemany(ADD_EVENT, map(row_of, batch))
-    _insert_finding(connection, batch)
-
-
-def _insert_finding(connection: apsw.Connection, batch: Sequence[Event]) -> None:
-    connection.executemany(ADD_CAUSE, causes_of(batch))
-    connection.executemany(ADD_CALL, calls_of(batch))
 
 
 def _connected(path: Path, synchronous: str) -> apsw.Connection:
@@ -266,7 +257,7 @@ def _fill(connection: apsw.Connection) -> None:
     """Make the tables that only serve to find things from the events that are there."""
     position = 0
     while page := list(found(connection, EventQuery(after=position, limit=5_000))):
-        _insert_finding(connection, page)
+        insert_finding(connection, page)
         position = page[-1].position
 
 
