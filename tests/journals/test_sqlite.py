@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -11,13 +12,14 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from callgate import Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError
+from callgate import Answered, Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError
 from callgate._chain import hash_of
 from callgate._journal import open_reader
 from callgate._journal.tables import VERSION, question
 from callgate.events import Draft
 from tests.door import call, said
 from tests.ledger import Ledger
+from tests.patience import HANGS_S, PATIENCE_S
 from tests.paying import paying
 
 V1 = Path(__file__).with_name("journal-v1.sql").read_text(encoding="utf-8")
@@ -253,6 +255,45 @@ async def plan_of(path: Path, query: EventQuery) -> str:
     plan = " | ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values))
     connection.close()
     return plan
+
+
+async def test_calls_of_one_message_share_two_commits(path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Group commit: one for the intents of all, one for their results, in whatever turns of the event loop the calls start."""
+    monkeypatch.setattr("callgate._journal.commits._SOON_S", HANGS_S)  # a machine may take long for so many calls
+    async with Engine([paying(ledger, writes="person:{to}")], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", id="first", to="first"))).status == "ok"
+        before = commits_in(path)
+        outcomes = await engine.call_many([call("pay", id=f"c{n}", to=f"ann {n}") for n in range(64)])
+        assert [outcome.result.status for outcome in outcomes if isinstance(outcome, Answered)] == ["ok"] * 64
+        assert commits_in(path) - before == 2
+    assert len(ledger.lines()) == 65
+
+
+def commits_in(journal: Path) -> int:
+    """How many the write-ahead log has: the last page of each says how large the database is, and the others say 0."""
+    log = Path(f"{journal}-wal").read_bytes()
+    page_bytes = int.from_bytes(log[8:12], "big")
+    return sum(any(log[frame + 4 : frame + 8]) for frame in range(32, len(log), 24 + page_bytes))
+
+
+async def test_who_waits_is_not_kept_waiting_by_all_who_come_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callgate._journal.commits._MOST_TOGETHER", 1_000_000)  # not because there are so many of them, either
+    journal = SqliteJournal(path)
+    tasks: list[asyncio.Task[None]] = []
+
+    async def another() -> None:
+        """Brings the next one in the same turn of the event loop in which it begins to wait."""
+        if not tasks or not tasks[0].done():
+            tasks.append(asyncio.ensure_future(another()))
+        await journal.durable(journal.append(draft(len(tasks))))
+
+    async with asyncio.timeout(PATIENCE_S):
+        await another()
+        while not all(task.done() for task in tasks):
+            await asyncio.gather(*tasks)
+    assert [event.seq for event in journal.read()] == list(range(1, len(tasks) + 2))
+    assert journal.verify() is None
+    await journal.close()
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 63, 64, 71, 72, 200])

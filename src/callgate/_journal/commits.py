@@ -1,25 +1,23 @@
 """Take events at once and write them soon: one queue, one writing thread, group commit.
 
-What every journal with a store behind it shares. `append` never waits; `durable` has the thread commit whatever has gathered, once every
-task that is ready has had its turn, so that calls side by side share their commits. What nobody waits for is written soon after. Whose runs
-these are is asked in the same commit: events of a run that another engine has taken are left out, and whoever waits for them is told. After
-the first failure of the store nothing more is taken: an event that may be lost must not be followed by one that is kept. Knows neither
-databases nor what events mean.
+What every journal with a store behind it shares. `append` never waits; `durable` has the thread commit whatever has gathered, once a turn
+of the event loop has brought nobody else who waits, so that calls side by side share their commits. What nobody waits for is written soon.
+Whose runs these are is asked in the same commit: events of a run that another engine has taken are left out, and whoever waits for them is
+told. After the first failure of the store nothing more is taken: an event that may be lost must not be followed by one that is kept. Knows
+neither databases nor what events mean.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
 
 from callgate._clock import Clock
 from callgate._journal.placing import Ticket
 from callgate._journal.reading import with_fresh
-from callgate._journal.waiting import Waiter, tell
+from callgate._journal.waiting import Waiter, Waiters, Wanted, tell
 from callgate._journal.writing import Work, Writing
 from callgate.errors import JournalFailed, LeaseLost, RunHeld, UsageError
 from callgate.events import Draft, Event, is_leased
@@ -33,6 +31,8 @@ _MOST_TOGETHER = 4_096
 """Events in one commit: what one that waits may have to wait for."""
 _SOON_S = 0.005
 """Until what nobody waits for is written."""
+_TOGETHER_S = 0.02
+"""Until those who wait are no longer kept for others, though each turn of the event loop brings another one."""
 _END_S = 5.0
 
 
@@ -70,13 +70,12 @@ class Commits:
         self._written = self._position
         """The last ticket that was dealt with."""
         self._seq: dict[str, int] = {}
-        self._pending: deque[Event] = deque()
+        self._pending: list[Event] = []
         self._rows: dict[int, int] = {}
         """Rows of the inbox that events fold in, by ticket."""
-        self._waiters: list[Waiter] = []
+        self._waiters = Waiters()
         self._left_out: dict[int, LeaseLost] = {}
-        self._wanted: dict[str, list[Waiter]] = {}
-        """Runs that somebody wants to hold."""
+        self._wanted = Wanted()
         self._given_up: set[str] = set()
         """Runs to be given back."""
         self._guard = threading.Condition()
@@ -120,14 +119,14 @@ class Commits:
                 raise self._left_out[position]
             if position <= self._written:
                 return
-            waiter = Waiter.here(position)
-            self._waiters.append(waiter)
-        waiter.loop.call_soon(self._hurry)
+            waiter = self._waiters.add(position)
+        waiter.loop.call_soon(self._hurry, waiter)
         await waiter.future
 
-    def _hurry(self) -> None:
+    def _hurry(self, waiter: Waiter) -> None:
+        """Have what is pending written, unless somebody has come after this one: the last of those who start side by side asks for all."""
         with self._guard:
-            if self._waiters and not self._urgent:
+            if waiter is self._waiters.latest and self._waiters and not self._urgent:
                 self._urgent = True
                 self._guard.notify_all()
 
@@ -142,8 +141,7 @@ class Commits:
             self._given_up.discard(run)
             if run in self._writing.leases.epochs:
                 return False
-            waiter = Waiter.here(0)
-            self._wanted.setdefault(run, []).append(waiter)
+            waiter = self._wanted.add(run)
             self._guard.notify_all()
         await waiter.future
         return True
@@ -239,19 +237,27 @@ class Commits:
     def _next_work(self) -> Work | None:
         """What waits to be written; empty where the store is only to be looked after; None at the end."""
         with self._guard:
-            if not self._ready() and not self._guard.wait_for(self._ready, _SOON_S) and not self._pending:
-                self._asleep = True
-                self._guard.wait_for(lambda: self._pending or self._ready(), self._writing.idle_s)
-                self._asleep = False
-                self._guard.wait_for(self._ready, _SOON_S if self._pending else 0)
+            if not self._ready():
+                self._rest()
             if self._closing and not self._pending:
                 return None
             self._urgent = len(self._pending) > _MOST_TOGETHER
-            batch = list(islice(self._pending, _MOST_TOGETHER))
+            batch = self._pending[:_MOST_TOGETHER]
             runs = frozenset() if len(batch) < len(self._pending) else frozenset(self._given_up)
             self._given_up -= runs
             barred = {run: lost for run, lost in self.lost.items() if run not in self._wanted}
             return Work(batch=batch, wanted=tuple(self._wanted), given_up=runs, rows=dict(self._rows), barred=barred)
+
+    def _rest(self) -> None:
+        """Wait until there is something to write, and nobody is on the way who should be in the same commit."""
+        ready = self._guard.wait_for(self._ready, _SOON_S)
+        if not ready and not self._pending:
+            self._asleep = True
+            self._guard.wait_for(lambda: self._pending or self._ready(), self._writing.idle_s)
+            self._asleep = False
+            ready = self._guard.wait_for(self._ready, _SOON_S if self._pending else 0)
+        if not ready and self._waiters:
+            self._guard.wait_for(self._ready, _TOGETHER_S)
 
     def _ready(self) -> bool:
         asked = self._closing or bool(self._wanted) or bool(self._given_up and not self._pending)
@@ -264,32 +270,36 @@ class Commits:
             refused: Runs that are not to be had, or not any more.
         """
         with self._guard:
-            why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
-            for event in work.batch:
-                self._pending.popleft()
-                self._rows.pop(event.position, None)
-                if why and event.run in why and event.leased:
-                    self._left_out[event.position] = why[event.run]
-            wanted = {run: self._wanted.pop(run) for run in work.wanted}
-            for run in wanted.keys() - why.keys():
-                self.lost.pop(run, None)
-                self._seq.pop(run, None)
-            newly = {run: error for run, error in why.items() if run not in wanted and run not in self.lost}
-            self.lost.update(newly)
-            ready = self._up_to(work.batch[-1].position) if work.batch else []
+            newly = self._judged(work, refused) if refused or work.wanted or work.rows else {}
+            ready = self._wanted.take(work.wanted, refused)
+            del self._pending[: len(work.batch)]
+            if work.batch:
+                ready += self._up_to(work.batch[-1].position)
             self._guard.notify_all()
-        tell(waiter.with_error(self._left_out.get(waiter.position)) for waiter in ready)
-        tell(waiter.with_error(refused.get(run)) for run, waiters in wanted.items() for waiter in waiters)
+        tell(ready)
         for run, error in newly.items():
             self._on_lost(run, str(error))
+
+    def _judged(self, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> dict[str, LeaseLost]:
+        """Keep in mind which runs are to be had and which events were left out; gives the runs that are lost from now on."""
+        why = {run: error if isinstance(error, LeaseLost) else LeaseLost(str(error)) for run, error in refused.items()}
+        for event in work.batch:
+            self._rows.pop(event.position, None)
+            if event.run in why and event.leased:
+                self._left_out[event.position] = why[event.run]
+        for run in set(work.wanted) - why.keys():
+            self.lost.pop(run, None)
+            self._seq.pop(run, None)
+        newly = {run: error for run, error in why.items() if run not in work.wanted and run not in self.lost}
+        self.lost.update(newly)
+        return newly
 
     def _up_to(self, ticket: int) -> list[Waiter]:
         """Whoever waited for what is dealt with now."""
         self._written = ticket
-        ready = [waiter for waiter in self._waiters if waiter.position <= ticket]
-        self._waiters = [waiter for waiter in self._waiters if waiter.position > ticket]
         if not self._pending:  # nobody's place can move now: count on from the true end
             self._position = self._written = max(ticket, self.written)
+        ready = self._waiters.take(ticket, self._left_out)
         while len(self._left_out) > _MOST_PENDING:
             del self._left_out[next(iter(self._left_out))]
         return ready
@@ -298,7 +308,6 @@ class Commits:
         """Nothing more can be recorded: refuse every further event, and tell whoever waits."""
         with self._guard:
             self.failure = None if self._closing and not self._pending else error
-            waiters = [*self._waiters, *(waiter for waiting in self._wanted.values() for waiter in waiting)]
-            self._waiters, self._wanted = [], {}
+            waiters = self._waiters.take_all(error) + self._wanted.take_all(error)
             self._guard.notify_all()
-        tell(waiter.with_error(error) for waiter in waiters)
+        tell(waiters)

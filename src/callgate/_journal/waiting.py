@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-__all__ = ["Waiter", "tell"]
+__all__ = ["Waiter", "Waiters", "Wanted", "tell"]
 
 
-class Waiter(Struct, frozen=True):
+class Waiter(Struct, eq=False):
     """Somebody on an event loop."""
 
     position: int
@@ -20,15 +19,85 @@ class Waiter(Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]
     error: Exception | None = None
-    """Why it will not be."""
+    """Why it will not be; set before they are told."""
 
     @classmethod
     def here(cls, position: int) -> Waiter:
         loop = asyncio.get_running_loop()
         return cls(position, loop, loop.create_future())
 
-    def with_error(self, error: Exception | None) -> Waiter:
-        return self if error is None else replace(self, error=error)
+
+class Waiters:
+    """Those who wait for their events. Used under the queue's lock."""
+
+    def __init__(self) -> None:
+        self.latest: Waiter | None = None
+        """Who came last, still there or not."""
+        self._there: list[Waiter] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._there)
+
+    def add(self, position: int) -> Waiter:
+        self.latest = waiter = Waiter.here(position)
+        self._there.append(waiter)
+        return waiter
+
+    def take(self, position: int, errors: Mapping[int, Exception]) -> list[Waiter]:
+        """Those who wait for something up to a position.
+
+        Args:
+            errors: What will not be, and why.
+        """
+        ready = [waiter for waiter in self._there if waiter.position <= position]
+        self._there = [waiter for waiter in self._there if waiter.position > position]
+        for waiter in ready if errors else ():
+            waiter.error = errors.get(waiter.position)
+        return ready
+
+    def take_all(self, error: Exception) -> list[Waiter]:
+        """All of them: nothing will be."""
+        ready, self._there = self._there, []
+        return _failed(ready, error)
+
+
+class Wanted:
+    """Runs that somebody wants to hold, and who. Used under the queue's lock."""
+
+    def __init__(self) -> None:
+        self._of_run: dict[str, list[Waiter]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of_run)
+
+    def __bool__(self) -> bool:
+        return bool(self._of_run)
+
+    def __contains__(self, run: str) -> bool:
+        return run in self._of_run
+
+    def add(self, run: str) -> Waiter:
+        waiter = Waiter.here(0)
+        self._of_run.setdefault(run, []).append(waiter)
+        return waiter
+
+    def take(self, runs: Iterable[str], errors: Mapping[str, Exception]) -> list[Waiter]:
+        """Those who want these runs.
+
+        Args:
+            errors: Runs that are not to be had, and why.
+        """
+        return [waiter for run in runs for waiter in _failed(self._of_run.pop(run), errors.get(run))]
+
+    def take_all(self, error: Exception) -> list[Waiter]:
+        """All of them: nothing is to be had."""
+        return [waiter for run in tuple(self) for waiter in self.take((run,), {run: error})]
+
+
+def _failed(waiters: list[Waiter], error: Exception | None) -> list[Waiter]:
+    for waiter in waiters:
+        waiter.error = error
+    return waiters
 
 
 def tell(waiters: Iterable[Waiter]) -> None:
