@@ -312,3 +312,32 @@ async def test_each_event_of_a_batch_is_stored_and_found_whatever_its_size(path:
     ]
     assert journal.verify() is None
     await journal.close()
+
+
+async def test_a_commit_waits_while_another_engine_writes_down_the_end_of_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the log stands twice in the shared file; between the one and the other SQLite calls it locked."""
+    journal = SqliteJournal(path)
+    await journal.durable(journal.append(draft(1)))
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    _turn_bit(path)
+
+    def written(seconds: float) -> None:
+        """The other one goes on while we wait."""
+        _turn_bit(path)
+        other.execute("ROLLBACK")
+
+    monkeypatch.setattr("callgate._journal.files.sleep", written, raising=False)
+    await journal.durable(journal.append(draft(2)))
+    assert [event.seq for event in journal.read()] == [1, 2]
+    other.close()
+    await journal.close()
+
+
+def _turn_bit(journal: Path) -> None:
+    """Of the first of the two; done twice, it is as it was."""
+    with open(f"{journal}-shm", "r+b", buffering=0) as shared:
+        shared.seek(8)
+        count = shared.read(1)[0]
+        shared.seek(8)
+        shared.write(bytes([count ^ 1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from callgate.errors import JournalFailed, UsageError
@@ -17,9 +18,12 @@ from callgate.errors import JournalFailed, UsageError
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["JournalFiles", "refuse_remains"]
+__all__ = ["TURN_S", "JournalFiles", "refuse_remains"]
 
 Identity = tuple[int, int]
+TURN_S: Final = 30
+"""How long a commit waits for other engines' commits; one that was stopped in the middle of one holds all others up."""
+_AGAIN_S: Final = 0.001
 _SMALLEST: Final = 512
 """Bytes of the smallest database."""
 _LOG_HEAD, _FRAME_HEAD = 32, 24
@@ -57,9 +61,10 @@ class JournalFiles:
 
     def __init__(self, path: Path, connection: apsw.Connection, others: Mapping[Path, Identity]) -> None:
         self._connection = connection
-        self._log = Path(f"{path}-wal")
-        self._known = {path: _identity(os.stat(path)), **others}
-        self._beside = {self._log, Path(f"{path}-shm")}
+        self._log = f"{path}-wal"
+        self._known = {str(file): identity for file, identity in {path: _identity(os.stat(path)), **others}.items()}
+        self._to_come = [self._log, f"{path}-shm"]
+        """What a first commit makes."""
         self._frame_bytes = _FRAME_HEAD + int(connection.execute("PRAGMA page_size").get)
 
     def check_log(self) -> None:
@@ -67,6 +72,7 @@ class JournalFiles:
 
         Raises:
             JournalFailed: It is not.
+            apsw.BusyError: Another engine has not come to the end of a commit in time.
         """
         while (pages := self._pages()) > 0:
             size = _size(self._log)
@@ -79,7 +85,14 @@ class JournalFiles:
         """How many pages are in the log, as SQLite has it."""
         import apsw
 
-        return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+        until = monotonic() + TURN_S
+        while True:
+            try:
+                return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+            except apsw.BusyError:  # another engine is just writing that number; SQLite itself does not wait here
+                if monotonic() > until:
+                    raise
+                sleep(_AGAIN_S)
 
     def check(self) -> None:
         """After a commit: whether what was committed is in the files that have the names.
@@ -94,20 +107,21 @@ class JournalFiles:
                 same = False
             if not same:
                 raise _failed(path, "deleted or replaced")
-        for path in self._beside - self._known.keys():  # a first commit makes them
+        while self._to_come:
+            path = self._to_come.pop()
             self._known[path] = _identity(os.stat(path))
 
 
-def _failed(path: Path, what: str) -> JournalFailed:
+def _failed(path: str, what: str) -> JournalFailed:
     return JournalFailed(
         f"{path} was {what} while it was open. Nothing more is recorded by this engine, and what it recorded last may be lost. Put the file"
         " back or take another one, then make a new engine."
     )
 
 
-def _size(path: Path) -> int | None:
+def _size(path: Path | str) -> int | None:
     try:
-        return path.stat().st_size
+        return os.stat(path).st_size
     except FileNotFoundError:
         return None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from callgate._clock import Clock, SystemClock
 from callgate._journal.commits import Commits
-from callgate._journal.files import JournalFiles, refuse_remains
+from callgate._journal.files import TURN_S, JournalFiles, refuse_remains
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
 from callgate._journal.lockfile import LockFile, LockLook
 from callgate._journal.placing import Tail
@@ -41,8 +41,6 @@ __all__ = ["MachineTime", "SqliteJournal"]
 
 _SAFE_SQLITE: Final = (3, 51, 3)
 """Older ones can corrupt a write-ahead log that two connections use at once."""
-_TURN_MS: Final = 30_000
-"""How long a commit waits for other engines' commits; one that was stopped in the middle of one holds all others up."""
 _PROMISES: Final = {
     "full": "what was reported as kept survives a crash and a loss of power",
     "process": "WEAKER: what was reported as kept survives a crash of the process; a loss of power may take the last commits",
@@ -82,7 +80,7 @@ class SqliteJournal(StoredJournal):
             writing = _prepared(self.path, synchronous)
             number = _next_number(writing, self.path)
             tail = _tail(writing, self.path)
-            writing.set_busy_timeout(_TURN_MS)
+            writing.set_busy_timeout(TURN_S * 1_000)
             self._lock.hold(number)
             self._lock.mark()
             self._reader = _connected(self.path, synchronous)
@@ -162,7 +160,6 @@ class _Store:
 
     @contextmanager
     def commit(self) -> Iterator[Ask]:
-        self._files.check_log()
         self._begin()
         try:
             yield self._ask
@@ -177,9 +174,10 @@ class _Store:
         import apsw
 
         try:
+            self._files.check_log()
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError as error:
-            raise JournalFailed(_held_up(self._path, _TURN_MS)) from error
+            raise JournalFailed(_held_up(self._path, TURN_S)) from error
 
     def _ask(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, values).fetchall()
@@ -278,7 +276,7 @@ def _next_number(connection: apsw.Connection, path: Path) -> int:
     try:
         row = connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).fetchone()
     except apsw.BusyError as error:
-        raise UsageError(_held_up(path, BUSY_MS)) from error
+        raise UsageError(_held_up(path, BUSY_MS // 1_000)) from error
     except apsw.Error as error:
         raise _unusable(path, error) from error
     if row is None:
@@ -286,8 +284,8 @@ def _next_number(connection: apsw.Connection, path: Path) -> int:
     return int(row[0])
 
 
-def _held_up(path: Path, waited_ms: int) -> str:
+def _held_up(path: Path, waited_s: int) -> str:
     return (
-        f"The journal {path} could not be written to for {waited_ms // 1000} s: another process holds its write lock, as one does that was"
+        f"The journal {path} could not be written to for {waited_s} s: another process holds its write lock, as one does that was"
         " stopped in the middle of a commit. Let that one go on, or kill it."
     )
