@@ -29,7 +29,6 @@ from callgate._undo.seen import recalled, remember
 from callgate._undo.snapshot import Taker
 from callgate._undo.state import ABSENT, Seen, State, same, sees
 from callgate._workspace import PathRefused, Workspace
-from callgate._workspace.replace import draft_name
 
 __all__ = ["Keeping", "Open", "UndoLimits"]
 
@@ -250,7 +249,7 @@ class Keeping:
             self.objects.mend(blob)
         with Workspace(self._workspace, sync=False) as workspace:
             with workspace.folder() as root:
-                drop_drafts(root, pending.targets, draft_name(pending.change.id))
+                drop_drafts(root, pending.targets or pending.roots)
             after = self._look(workspace, pending.roots, pending.before)
         seen, hidden = without_hidden(after.seen, pending.before, pending.unseen)
         paths = sorted(pending.before.keys() | seen.keys())

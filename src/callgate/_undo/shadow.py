@@ -25,7 +25,6 @@ from callgate._undo.place import default_place, folder_of
 from callgate._undo.plan import Direction, Move, Plan, plan, undone_paths
 from callgate._undo.refusals import StoreDamaged, UndoFailed, UndoRefused
 from callgate._undo.state import State, sees
-from callgate._workspace.replace import draft_name
 from callgate._workspace.tree import Glob
 from callgate.errors import UsageError
 
@@ -212,12 +211,12 @@ class Shadow:
         opened = self.keeping.hold(change, now, {one.move.path: one.move.target for one in ready})
         limit = self.keeping.limits.declared_file_bytes
         try:
-            apply(root, ready, self._objects, limit, draft_name(change.id))
+            apply(root, ready, self._objects, limit)
             try:
                 steps = tuple(self._step(root, move, now) for move in planned.moves if move.path not in stay)
                 return self.keeping.commit(replace(change, steps=steps)).commit
             except (OSError, StoreDamaged) as error:
-                raise UndoFailed(self.folder, str(error), take_back(root, ready, self._objects, limit, draft_name(change.id))) from error
+                raise UndoFailed(self.folder, str(error), take_back(root, ready, self._objects, limit)) from error
         finally:
             opened.note.drop()
 
