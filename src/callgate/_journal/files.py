@@ -17,10 +17,10 @@ from callgate.errors import JournalFailed, UsageError
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["JournalFiles", "refuse_remains"]
+__all__ = ["SMALLEST", "JournalFiles", "refuse_remains"]
 
 Identity = tuple[int, int]
-_SMALLEST: Final = 512
+SMALLEST: Final = 512
 """Bytes of the smallest database."""
 _LOG_HEAD, _FRAME_HEAD = 32, 24
 """Bytes at the beginning of the log, and of each page in it."""
@@ -36,7 +36,7 @@ def refuse_remains(path: Path, *, was_journal: bool) -> None:
         UsageError: It is.
     """
     size, log = _size(path), _size(Path(f"{path}-wal"))
-    if size is not None and 0 < size < _SMALLEST:
+    if size is not None and 0 < size < SMALLEST:
         raise UsageError(f"{path} is no journal: {size} byte{'s' if size > 1 else ''} can be no database. {_RESTORE}")
     if not size and log:
         what = "is missing" if size is None else "is empty"

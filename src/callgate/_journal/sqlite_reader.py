@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
+from callgate._journal.files import SMALLEST
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.tables import VERSION, question
@@ -43,11 +44,15 @@ class SqliteReader:
         try:
             self._connection, self._version = beside_writers(Path(path))
             if self._version == 0:
-                tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
-                what = "is a database, but no journal." if tables else "is no journal: it is an empty database."
-                raise UsageError(f"{path} {what} Give the file that a run wrote, with --journal.")
+                raise UsageError(f"{path} {self._is_what(Path(path))}. Give the file that a run wrote, with --journal.")
         except apsw.Error as error:
-            raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
+            raise UsageError(f"{path} cannot be read as a journal: {error}. Give the file that a run wrote, with --journal.") from error
+
+    def _is_what(self, path: Path) -> str:
+        if self._connection.execute("SELECT count(*) FROM sqlite_master").get:
+            return "is a database, but no journal"
+        size = path.stat().st_size
+        return f"is no journal: it is {'an empty database' if size >= SMALLEST else f'a file of {size} bytes' if size else 'empty'}"
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         if query.derived and self._version < FIRST_WITH_FINDING_TABLES:

@@ -171,7 +171,10 @@ def checkpoint(name: str, options: UndoOptions) -> int:
 
 
 def list_checkpoints(options: UndoOptions) -> int:
-    for one in Shadow(options.workspace).checkpoints.all():
+    found = Shadow(options.workspace).checkpoints.all()
+    if not found:
+        say("There are no checkpoints here. `callgate checkpoint add NAME` makes one.")
+    for one in found:
         if options.json:
             print_json(one)
         else:
