@@ -12,16 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from callgate._sqlite import refuse_scrap
 from callgate.errors import JournalFailed, UsageError
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["SMALLEST", "JournalFiles", "refuse_remains"]
+__all__ = ["JournalFiles", "refuse_remains"]
 
 Identity = tuple[int, int]
-SMALLEST: Final = 512
-"""Bytes of the smallest database."""
 _LOG_HEAD, _FRAME_HEAD = 32, 24
 """Bytes at the beginning of the log, and of each page in it."""
 
@@ -36,8 +35,7 @@ def refuse_remains(path: Path, *, was_journal: bool) -> None:
         UsageError: It is.
     """
     size, log = _size(path), _size(Path(f"{path}-wal"))
-    if size is not None and 0 < size < SMALLEST:
-        raise UsageError(f"{path} is no journal: {size} byte{'s' if size > 1 else ''} can be no database. {_RESTORE}")
+    refuse_scrap(path, "journal", _RESTORE)
     if not size and log:
         what = "is missing" if size is None else "is empty"
         raise UsageError(f"{path} {what}, and its log {path}-wal is not: it was deleted or cut off without it. {_RESTORE}")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
-from callgate._journal.files import SMALLEST
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.tables import VERSION, question
+from callgate._sqlite import refuse_scrap
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery, select
@@ -27,6 +27,7 @@ __all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_write
 
 FIRST_WITH_FINDING_TABLES: Final = 2
 BUSY_MS: Final = 5_000
+_GIVE: Final = "Give the file that a run wrote, with --journal."
 
 
 class SqliteReader:
@@ -40,19 +41,15 @@ class SqliteReader:
         import apsw
 
         if not Path(path).is_file():
-            raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
+            raise UsageError(f"There is no journal at {path}. {_GIVE}")
+        refuse_scrap(path, "journal", _GIVE)
         try:
             self._connection, self._version = beside_writers(Path(path))
             if self._version == 0:
-                raise UsageError(f"{path} {self._is_what(Path(path))}. Give the file that a run wrote, with --journal.")
+                tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
+                raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
-            raise UsageError(f"{path} cannot be read as a journal: {error}. Give the file that a run wrote, with --journal.") from error
-
-    def _is_what(self, path: Path) -> str:
-        if self._connection.execute("SELECT count(*) FROM sqlite_master").get:
-            return "is a database, but no journal"
-        size = path.stat().st_size
-        return f"is no journal: it is {'an empty database' if size >= SMALLEST else f'a file of {size} bytes' if size else 'empty'}"
+            raise UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         if query.derived and self._version < FIRST_WITH_FINDING_TABLES:
