@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Literal
 
 from msgspec import Struct
 
@@ -22,7 +23,9 @@ from callgate._workspace.attributes import set_attributes
 from callgate._workspace.drafts import draft_name, drop_draft
 from callgate._workspace.replace import put
 
-__all__ = ["Ready", "apply", "check", "drop_drafts", "take_back"]
+__all__ = ["Action", "Ready", "apply", "check", "drop_drafts", "take_back"]
+
+Action = Literal["made", "removed", "changed"]
 
 
 class Ready(Struct, frozen=True, kw_only=True):
@@ -30,6 +33,12 @@ class Ready(Struct, frozen=True, kw_only=True):
 
     move: Move
     now: State
+
+    @property
+    def action(self) -> Action:
+        if self.move.target.kind == "absent":
+            return "removed"
+        return "made" if self.now.kind == "absent" else "changed"
 
 
 def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tuple[list[Ready], list[Conflict], list[str]]:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._undo.apply import Ready, apply, check, take_back
+from callgate._undo.apply import Action, Ready, apply, check, take_back
 from callgate._undo.changes import Call, Change, Step, history, read_change
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
 from callgate._undo.difference import Difference, difference
@@ -40,6 +40,8 @@ class Undone(Struct, frozen=True, kw_only=True):
     runs: tuple[str, ...]
     paths: tuple[str, ...]
     """What was put back."""
+    actions: dict[str, Action] = {}
+    """What was done to each of these."""
     already: tuple[str, ...] = ()
     """What was there already."""
     stay: tuple[str, ...] = ()
@@ -195,6 +197,7 @@ class Shadow:
                 calls=tuple(change.call.uid for change in planned.changes),
                 runs=tuple(dict.fromkeys(change.call.run for change in planned.changes)),
                 paths=tuple(one.move.path for one in ready),
+                actions={one.move.path: one.action for one in ready},
                 already=tuple(sorted({move.path for move in planned.moves} - {one.move.path for one in ready} - set(stay))),
                 stay=tuple(stay),
                 told=planned.told,
