@@ -22,12 +22,12 @@ from callgate._undo.apply import drop_drafts
 from callgate._undo.beside import EVERYTHING, whose
 from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
 from callgate._undo.halfway import own_steps
-from callgate._undo.looks import Looked, folders_above, has_moved, is_unkept_and_same, merged, state_at, without_hidden
+from callgate._undo.looks import Looked, folders_above, has_moved, merged, state_at, without_hidden
 from callgate._undo.notes import Held, Notes, Pending
 from callgate._undo.objects import Objects
 from callgate._undo.seen import recalled, remember
 from callgate._undo.snapshot import Taker
-from callgate._undo.state import ABSENT, Seen, State, same, sees
+from callgate._undo.state import ABSENT, Seen, State, sees
 from callgate._workspace import PathRefused, Workspace
 
 __all__ = ["Keeping", "Open", "UndoLimits"]
@@ -254,7 +254,7 @@ class Keeping:
         seen, hidden = without_hidden(after.seen, pending.before, pending.unseen)
         paths = sorted(pending.before.keys() | seen.keys())
         steps = [Step(path=path, before=pending.before.get(path, ABSENT), after=state_at(seen, path)) for path in paths]
-        moved = tuple(step for step in steps if not same(step.before, step.after) and not is_unkept_and_same(step))
+        moved = tuple(step for step in steps if step.before != step.after)
         if pending.targets:
             own, halfway = own_steps(moved, pending.targets)
             ended = replace(pending.change, steps=own, halfway=halfway)
