@@ -257,7 +257,8 @@ def _dress(fd: int, target: State) -> None:
 
 
 def _set_folders(root: int, ready: Sequence[Ready]) -> None:
-    for one in sorted(ready, key=lambda one: one.move.path.count("/"), reverse=True):
+    """The deepest first, the workspace itself last: afterwards one may not get there any more."""
+    for one in sorted(ready, key=lambda one: (one.move.path != ".", one.move.path.count("/")), reverse=True):
         if one.move.target.kind == "directory":
             with _opened(root, one.move.path) as fd:
                 _dress(fd, one.move.target)

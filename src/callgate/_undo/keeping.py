@@ -175,10 +175,8 @@ class Keeping:
             for path in roots:
                 for above in folders_above(path):
                     seen[above] = self._one(root, above, declared)
-                found = self._one(root, path, declared) if path else None
-                if found is not None:
-                    seen[path] = found
-                if found is None or found.state.kind == "directory":
+                found = seen[path or "."] = self._one(root, path or ".", declared)
+                if found.state.kind == "directory":
                     taken = self.taker.take(root, self._keep, lambda name: _text(workspace, name), path)
                     seen |= taken.seen
                     gaps += taken.gaps

@@ -73,7 +73,7 @@ def described(state: State) -> str:
         case "absent":
             return "nothing"
         case "file":
-            return f"a file of {state.size:,} bytes, mode {state.mode:o}, {state.blob[:10] or state.why}{_noted(state)}"
+            return f"a file of {state.size:,} bytes, mode {state.mode:o}, {state.blob[:10] or state.why.replace('_', ' ')}{_noted(state)}"
         case "link":
             return f"a link, {state.blob[:10]}"
         case "directory":
