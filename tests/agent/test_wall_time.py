@@ -106,7 +106,7 @@ async def test_a_compaction_ends_with_the_time() -> None:
         return messages
 
     bench = Bench(says("never"))
-    bench.agent._compaction = Compaction(at_tokens=0, compact=endless)
+    bench.agent._compaction = Compaction(at_tokens=1, compact=endless)
     assert (await bench.run(reached)).turn_status == "budget_exhausted"
 
 

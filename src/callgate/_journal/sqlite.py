@@ -28,6 +28,7 @@ from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
+from callgate._options import by_name
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Event
 from callgate.protocols import JournalStatus, Letter
@@ -61,6 +62,7 @@ class SqliteJournal(StoredJournal):
         UsageError: It is no journal of a version this callgate knows, or an older callgate writes to it.
     """
 
+    @by_name
     def __init__(
         self,
         path: str | Path,

@@ -10,13 +10,11 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from msgspec import Struct
-
+from callgate._options import Count, Options, Seconds, check
 from callgate._runners.guard import Guards
 from callgate._signals import AbortSignal
 from callgate.agent.history import History
 from callgate.calls import Audio, Image, Link, Text
-from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["Compact", "Compaction", "Compactor", "estimate_tokens", "keep_last", "summarise"]
@@ -50,16 +48,16 @@ def estimate_tokens(message: Message) -> int:
     return _MESSAGE_TOKENS + -(-chars // _CHARS_PER_TOKEN) + media * _MEDIA_TOKENS
 
 
-class Compaction(Struct, frozen=True, kw_only=True):
+class Compaction(Options, frozen=True, kw_only=True):
     """When a conversation is made shorter, and how."""
 
     compact: Compact
     """`keep_last(n)`, `summarise(write, keep=n)`, or your own."""
-    at_tokens: int
+    at_tokens: Count
     """From this estimate on, before a pass. Of the history alone: leave room for instructions, tools and the answer."""
     estimate: Callable[[Message], int] = estimate_tokens
     """Tokens of one message; asked once for each."""
-    timeout_s: float = 60.0
+    timeout_s: Seconds = 60.0
     """What an async hook may take; after it the history stays as it is."""
 
 
@@ -110,9 +108,9 @@ def keep_last(count: int) -> Compact:
     task. Where the cut would part a call from its result, both are kept.
 
     Raises:
-        UsageError: `count` is below 1.
+        UsageError: `count` is no whole number from 1.
     """
-    _check_count(count, "keep_last")
+    check("keep_last", "count", count, Count)
 
     def compact(messages: Sequence[Message]) -> Sequence[Message]:
         head, _, kept = _split(messages, count)
@@ -129,9 +127,10 @@ def summarise(write: Callable[[Sequence[Message]], str | Awaitable[str]], *, kee
         keep: How many messages stay as they are.
 
     Raises:
-        UsageError: `keep` is below 1.
+        UsageError: `write` is no function, or `keep` no whole number from 1.
     """
-    _check_count(keep, "summarise")
+    check("summarise", "write", write, Callable[..., object])
+    check("summarise", "keep", keep, Count)
 
     async def compact(messages: Sequence[Message]) -> Sequence[Message]:
         head, gone, kept = _split(messages, keep)
@@ -186,8 +185,3 @@ def _parts(message: Message) -> Sequence[object]:
             return parts
         case ToolMessage(content=results):
             return results
-
-
-def _check_count(count: int, name: str) -> None:
-    if count < 1:
-        raise UsageError(f"{name}({count}) would keep nothing. Keep at least 1 message.")
