@@ -84,7 +84,8 @@ async def run(
             await record.durable(position)
             now = clock.monotonic()
         record.started = not claims
-        context.attempt = attempt
+        if attempt > 1:  # an object of its own: what an earlier attempt left behind still has that one's
+            context = replace(context, attempt=attempt)
         context.deadline = now + timeout_s
         request = RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill)
         if claims:
