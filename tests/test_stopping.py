@@ -156,6 +156,7 @@ async def test_nothing_is_tried_again_after_a_stop(during: str, end: str) -> Non
         details = bodies(engine, "call.aborted")[0]["details"]
         assert isinstance(details, dict)
         assert (details["status"], details["attempts"]) == ("error", 1)
+        assert kinds(engine).count("call.attempt_failed") == (during == "the wait")  # it says that another attempt follows
     assert tried == [1]
 
 
