@@ -11,7 +11,7 @@ import pytest
 
 from callgate.agent import Agent, AgentEvent, CallStarted
 from callgate.agent.feed import Feed
-from callgate.calls import Answered, Text
+from callgate.calls import Answered, RawCall, Text
 from callgate.errors import UsageError
 from callgate.models.events import ModelEvent, TextDelta
 from callgate.models.model import StreamingContext
@@ -51,8 +51,19 @@ def test_plain_code_runs_an_agent(board: Board) -> None:
 
 
 async def test_plain_code_inside_a_loop_is_told_what_to_do(board: Board) -> None:
-    with pytest.raises(UsageError, match="event loop"):
-        Agent(Script()).run_sync("Go.")
+    agent = Agent(Script())
+    for door in (lambda: agent.run_sync("Go."), agent.close_sync, lambda: agent.engine.call_sync(RawCall(name="look"))):
+        with pytest.raises(UsageError, match=r"would hold up the event loop .* 'await agent\.run\(\.\.\.\)'"):
+            door()
+
+
+def test_an_agent_that_plain_code_has_closed_says_so() -> None:
+    agent = Agent(Script(says("one")))
+    assert agent.run_sync("Go.").text == "one"
+    agent.close_sync()
+    with pytest.raises(UsageError, match=r"^This agent is closed\. Make a new one\.$"):
+        agent.run_sync("Go.")
+    agent.close_sync()
 
 
 async def test_an_answered_outcome_is_what_the_tool_gave(board: Board) -> None:

@@ -6,7 +6,6 @@ The door of the loop: what an agent is made of, and what one can ask of it. How 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from callgate._environment import silence_from_environment
 from callgate._options import by_name, check
-from callgate._pipeline.sync import LoopThread, refuse_inside_loop
+from callgate._pipeline.sync import SyncDoor
 from callgate._runners.guard import Guards
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
@@ -132,8 +131,8 @@ class Agent(Resuming):
         self._request = request_of(self.model, self._output, max_tokens, temperature, extra)
         self._guards = Guards()
         self._histories: OrderedDict[str, History] = OrderedDict()
-        self._thread: LoopThread | None = None
-        self._thread_lock = threading.Lock()
+        self._door = SyncDoor()
+        self._closed = False
 
     # Runs
 
@@ -227,10 +226,7 @@ class Agent(Resuming):
         Raises:
             UsageError: Inside a running event loop.
         """
-        refuse_inside_loop()
-        with self._thread_lock:
-            self._thread = self._thread or LoopThread()
-        return self._thread.run(self.run(task, **options))
+        return self._door.run(self._check_open, lambda: self.run(task, **options))
 
     async def stream(self, task: str | UserMessage, **options: Any) -> AsyncIterator[AgentEvent]:
         """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
@@ -288,10 +284,14 @@ class Agent(Resuming):
 
     def close_sync(self) -> None:
         """Close an agent that was used through `run_sync`."""
-        refuse_inside_loop()
-        thread, self._thread = self._thread or LoopThread(), None
-        thread.run(self.close())
-        thread.close()
+        self._door.close(self._shut, self.close)
+
+    def _shut(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("This agent is closed. Make a new one.")
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ about what is right for a task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
@@ -100,10 +100,21 @@ def exits_of(given: Iterable[ToolSpec], engine: Engine) -> dict[str, ToolSpec]:
     for one in check_list("Agent", "exit_tools", given, wanted):
         if not isinstance(one, ToolSpec):
             raise refused("Agent", "exit_tools", given, wanted)
+        _check_exit(one, exits)
         if one.name in engine.tools:
             raise UsageError(f"'{one.name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")
         exits[one.name] = one
     return exits
+
+
+def _check_exit(tool: ToolSpec, others: Collection[str]) -> None:
+    """Refuse what a model could not call, or not tell from another."""
+    if not isinstance(tool.name, str) or not tool.name.strip():
+        raise UsageError(f"An exit tool has no name: {shown(tool)}. Give it one, as in ToolSpec(name='report').")
+    if tool.name in others:
+        raise UsageError(f"Two exit tools are named '{tool.name}'. Rename one of them.")
+    if not isinstance(tool.schema, Mapping):
+        raise UsageError(f"The exit tool '{tool.name}' has the schema {shown(tool.schema)}. Give a JSON Schema, as a dict.")
 
 
 def output_of(kind: Any) -> OutputType | None:

@@ -226,8 +226,9 @@ class Runs(Parts):
                 return replace(result, output=self._output.read(result.text, cut=turn.cut))
             except OutputInvalid as error:
                 if attempt == self.settings.output_retries:
-                    return replace(result, status="failed", turn_status="error", reason=str(error))
-                turn.say(str(error))
+                    why = f"The answer was not what was asked for (try {attempt + 1} of {attempt + 1}): {error}."
+                    return replace(result, status="failed", turn_status="error", reason=why)
+                turn.say(f"Your answer is not what was asked for: {error}. Answer again, with nothing but the JSON.")
                 ending = await turn.run()
         raise AssertionError("unreachable")
 
