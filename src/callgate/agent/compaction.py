@@ -22,7 +22,8 @@ __all__ = ["Compact", "Compaction", "Compactor", "estimate_tokens", "keep_last",
 log = logging.getLogger("callgate")
 
 Compact = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
-"""Takes a conversation and returns a shorter one, in which each call still has exactly one result after it. Plain or async."""
+"""Takes a conversation and returns a shorter one, in which each call still has exactly one result after it, and the user
+still says something. Plain or async."""
 
 _CHARS_PER_TOKEN = 4
 _MESSAGE_TOKENS = 4
@@ -73,14 +74,16 @@ class Compactor:
     async def before_pass(self, history: History, signal: AbortSignal) -> tuple[int, int] | None:
         """Make the history shorter where it is time to, unless `signal` fires. Returns the estimate before and after where it was.
 
-        A hook that fails, takes too long or gives back no valid conversation changes nothing, and is asked again when the history has
-        grown further.
+        A hook that fails, takes too long or gives back what is no valid conversation, or no shorter one, changes nothing, and is asked
+        again when the history has grown further.
         """
         before = history.tokens(self._settings.estimate)
         if before < self._at:
             return None
         given = list(history.messages)
-        shorter = await self._guards.run(self._asked(given), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s)
+        shorter = await self._guards.run(
+            self._asked(given, before), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s
+        )
         changed = shorter is not None and shorter != given
         if changed and shorter is not None:
             history.rewrite(shorter)
@@ -88,17 +91,23 @@ class Compactor:
         self._at = max(self._settings.at_tokens, int(after * _GROWTH) + 1)
         return (before, after) if changed else None
 
-    async def _asked(self, messages: list[Message]) -> list[Message] | None:
+    async def _asked(self, messages: list[Message], tokens: int) -> list[Message] | None:
         try:
             found = self._settings.compact(tuple(messages))
             shorter = list(await found if inspect.isawaitable(found) else found)
-            problem = _problem(shorter)
+            problem = _problem(shorter) or self._shortcoming(shorter, messages, tokens)
         except Exception:
             log.warning("The history could not be compacted; it stays as it is", exc_info=True)
             return None
         if problem:
-            log.warning("What the compaction gave back is no valid conversation (%s); the history stays as it is", problem)
+            log.warning("What the compaction gave back cannot be used: %s; the history stays as it is", problem)
         return None if problem else shorter
+
+    def _shortcoming(self, shorter: Sequence[Message], given: Sequence[Message], tokens: int) -> str:
+        if not any(isinstance(message, UserMessage) for message in shorter):
+            return "it has no message of the user"
+        is_longer = shorter != given and sum(map(self._settings.estimate, shorter)) >= tokens
+        return "it is no shorter" if is_longer else ""
 
 
 def keep_last(count: int) -> Compact:
