@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from callgate.agent import Agent, AgentEvent, CallStarted
+from callgate.agent import Agent, AgentEvent, CallStarted, RunEnded
 from callgate.agent.feed import Feed
 from callgate.calls import Answered, RawCall, Text
 from callgate.errors import UsageError
@@ -106,6 +106,19 @@ async def test_an_observer_that_raises_a_cancel_breaks_no_call(desk: Desk) -> No
 
     async with Agent(Script(says(call("look")), says("done")), tools=desk.tools()) as agent:
         result = await asyncio.wait_for(agent.run("x", on_event=observe), PATIENCE_S)
+    assert (result.status, result.text) == ("completed", "done")
+
+
+@pytest.mark.parametrize("error", [ValueError("deaf"), asyncio.CancelledError()], ids=["error", "cancel"])
+async def test_a_listener_that_fails_at_the_end_takes_nobody_the_result(error: BaseException) -> None:
+    """The run is over and on record; whoever asked for it gets what it came to."""
+
+    def hear(event: AgentEvent) -> None:
+        if isinstance(event, RunEnded):
+            raise error
+
+    async with Agent(Script(says("done"))) as agent:
+        result = await agent.run("x", on_event=hear)
     assert (result.status, result.text) == ("completed", "done")
 
 

@@ -76,6 +76,10 @@ def test_a_limit_that_limits_nothing_is_refused_where_it_is_written(made: Callab
 MODEL: Any = Script()
 
 
+async def hears_later(event: object) -> None:
+    raise AssertionError("never awaited")
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
@@ -197,6 +201,7 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
         (lambda agent: agent.run("Go.", expose="look"), r"Agent.run\(expose='look'\): it must be a list of tools' names"),
         (lambda agent: agent.run("Go.", expose=[5]), r"Agent.run\(expose=\[5\]\): it must be a list of tools' names"),
         (lambda agent: agent.run("Go.", on_event=5), r"Agent.run\(on_event=5\): it must be a function"),
+        (lambda agent: agent.run("Go.", on_event=hears_later), r"Agent.run\(on_event=.*\): it must be a plain function.* agent.stream"),
         (lambda agent: agent.run("Go.", reflect="no"), r"Agent.run\(reflect='no'\): it must be True or False"),
         (lambda agent: agent.run("Go.", deliberate="yes"), r"Agent.run\(deliberate='yes'\): it must be"),
         (lambda agent: agent.follow_up("Go.", conversation=None), r"Agent.follow_up\(conversation=None\): it must be"),

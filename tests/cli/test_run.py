@@ -304,8 +304,9 @@ async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
         os.close(theirs)
         await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
         process.send_signal(signal.SIGINT)
-        await asyncio.to_thread(read_until, ours, b"callgate log show")
+        seen = await asyncio.to_thread(read_until, ours, b"callgate log show")
         assert await asyncio.wait_for(process.wait(), COMMAND_S) == 130
+    assert b"callgate resume run-" in seen
     os.close(ours)
     assert paid(folder) == []
 

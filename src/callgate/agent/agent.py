@@ -161,8 +161,8 @@ class Agent(Resuming):
             reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
             deliberate: Deliberate mode on or off for this run; None: as the agent was made.
             expose: Tools that deliberate mode offers in this run whatever the message says.
-            on_event: Told everything at once. What it raises fails the run; at `CallStarted` and `Progress`, which the engine tells,
-                it is counted and breaks nothing.
+            on_event: A plain function, told everything at once. What it raises fails the run; at `CallStarted` and `Progress`, which the
+                engine tells, it is counted and breaks nothing, and at `RunEnded` it is logged.
 
         Raises:
             UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task

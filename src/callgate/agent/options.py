@@ -5,6 +5,7 @@ Here, before anything begins. What takes more than a look at its kind is refused
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
@@ -64,6 +65,8 @@ def check_asked(
     check(door, "scope", scope, Scope | None)
     check(door, "trigger", trigger, str | None)
     check(door, "on_event", on_event, Callable[..., object] | None)
+    if inspect.iscoroutinefunction(on_event):
+        raise refused(door, "on_event", on_event, "a plain function, which is told at once; to await something, take agent.stream")
     if history is not None and not isinstance(history, str):  # a text is refused where messages are, with what makes them
         check_list(door, "history", history, "a list of messages, or None for what the agent remembers")
     check_list(door, "expose", expose, "a list of tools' names")

@@ -137,7 +137,10 @@ class Runs(Parts):
             result = replace(result, status="failed", turn_status="error", reason=why)
         result = await self._end(record, start.history, result)
         if start.on_event is not None:
-            start.on_event(RunEnded(result))
+            try:
+                start.on_event(RunEnded(result))
+            except (Exception, asyncio.CancelledError):
+                log.exception("The listener failed at the end of the run, which is as it was")
         return result
 
     async def _result(self, start: Start, record: RunRecord) -> RunResult:
