@@ -57,6 +57,11 @@ class Account:
         if self._prices is not None:
             self.cost += max(0.0, self._prices.of(usage))
 
+    def is_blind(self, usage: Usage | None) -> bool:
+        """Whether a limit on tokens or their cost counts nothing of a whole pass, because its provider tells no tokens."""
+        limited = not (self._budget.input_tokens is self._budget.output_tokens is self._budget.cost is None)
+        return limited and (usage is None or usage.input_tokens + usage.output_tokens <= 0)
+
     @property
     def iterations_left(self) -> int | None:
         return None if self._budget.iterations is None else max(0, self._budget.iterations - self.iterations)
