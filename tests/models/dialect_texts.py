@@ -75,6 +75,11 @@ NO_CALLS = {
     "an example with marks on its line": f"For example: <tool_call>{SEARCH}</tool_call> would look for x.",
     "an example with marks in a fence": f"Here is an example:\n```xml\n<tool_call>\n{SEARCH}\n</tool_call>\n```\nThat would look for x.",
     "marks in a fence without a language": f"For example:\n```\n<tool_call>{SEARCH}</tool_call>\n```\n",
+    "how it is called": f"To call it, use:\n```json\n{SEARCH}\n```\nThen wait.",
+    "how you call it": f"It is a tool. You can also call it:\n\n{SEARCH}",
+    "how a call looks": f"1. A call looks like this: <tool_call>{SEARCH}</tool_call>",
+    "marks that are spoken of": f"When you write <tool_call>{SEARCH}</tool_call> in a message, it is run.",
+    "a call that ends a sentence about it": f"It is called with <tool_call>{SEARCH}</tool_call>.",
     "marks between two backticks each": f"Write ``<tool_call>{SEARCH}</tool_call>`` for it.",
     "marks between backticks that hold one": f"Write `` ` <tool_call>{SEARCH}</tool_call>`` for it.",
 }

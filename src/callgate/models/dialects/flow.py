@@ -33,6 +33,8 @@ class Flow:
         """Whether nothing but white space has come since the last mark or call."""
         self.empty = True
         """Whether nothing was shown or called so far, but white space."""
+        self._strips = False
+        """Whether white space that comes now belongs to the last mark."""
         self._lines = Lines()
         self._tail = ""
         self._out: list[Part] = []
@@ -59,9 +61,10 @@ class Flow:
         self._code.text(last)
         self._tail = (self._tail + text)[-2:]
         self._lines.text(text)
-        if self.after_mark and not self.thinking:
+        if self._strips and not self.thinking:
             text = text.lstrip()
         self.after_mark = self.after_mark and not text.strip()
+        self._strips = self._strips and not text.strip()
         self.empty = self.empty and (self.thinking or not text.strip())
         if not self.dropping:
             self._pieces.append(text)
@@ -69,6 +72,7 @@ class Flow:
     def mark(self, *, silent: bool = False) -> None:
         """A mark or a call stood here: what follows starts a line. A silent one says nothing of what follows."""
         self._join()
+        self._strips = self._strips or not silent or self.empty
         self._lines.mark(silent=silent)
         self.blank, self.after_mark, self._tail, self._code = True, True, "", CodeSpans()
 
@@ -122,6 +126,10 @@ class Flow:
     def shows(self) -> bool:
         """Whether what stands here is only shown: as an example that is announced on this line or before it, or between lines of quotes."""
         return self._lines.announces or self._lines.shows or (self.blank and self._lines.between_quotes)
+
+    def speaks(self) -> bool:
+        """Whether this is in the middle of a sentence about calls, like a word, and nobody says in it what he does himself."""
+        return self._tail.endswith(" ") and self._lines.speaks
 
     def spaced(self) -> bool:
         """Whether a space stands directly before."""
