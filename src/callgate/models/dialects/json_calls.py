@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.fit import text_argument
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.python_values import python_to_json
@@ -30,6 +31,7 @@ _CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_WHY_KEYS, *_OTH
 _GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call")
 _SURE_NAMES = ("name", "tool_name", "tool", "function")
 _SURE_ARGUMENTS = ("arguments", "parameters")
+_INPUT_KEYS = ("input", "action_input", "tool_input")
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _KEY = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
@@ -48,9 +50,14 @@ class Call(Struct, frozen=True, kw_only=True):
     """Whether it has members that no call has."""
     sure: bool = False
     """Whether its members are those that hardly anything but a call has."""
+    worded: bool = False
+    """Whether its arguments are what agents call an input, which may be bare text."""
 
     def found(self, tools: ToolNames) -> Found:
-        return Found(name=tools.written(self.name), arguments=self.arguments, id=self.id, reasoning=self.reasoning)
+        arguments = self.arguments
+        if self.worded and arguments[:1] == '"':
+            arguments = text_argument(_string(arguments), tools.schema(self.name)) or arguments
+        return Found(name=tools.written(self.name), arguments=arguments, id=self.id, reasoning=self.reasoning)
 
 
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
@@ -136,6 +143,7 @@ def _call(text: str, spans: dict[str, tuple[int, int]]) -> Call | None:
         reasoning=_first(text, spans, _WHY_KEYS),
         alien=not _CALL_KEYS.issuperset(spans),
         sure=name_key in _SURE_NAMES and key in _SURE_ARGUMENTS,
+        worded=key in _INPUT_KEYS,
     )
 
 
@@ -217,7 +225,7 @@ def said(text: str) -> list[Call]:
 def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
     """Read one JSON value behind a marker: an object, or a list of objects. What in a list is no call is passed over.
 
-    An object without a name key but with one member that is an object calls what that member is named for.
+    An object without a name key calls what its members are named for, if they are objects or `null`.
     """
     text = yield from cursor.value()
     texts = [text] if text.startswith("{") else pieces(text)
@@ -229,10 +237,14 @@ def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
 
 def _explicit(text: str, tools: ToolNames) -> Iterator[Found]:
     call = call_of(text) if text.startswith("{") else None
+    held = said(text) if call is None else []
+    if held:
+        yield from (replace(one, arguments=one.arguments or "{}").found(tools) for one in held)
+        return
     if call is None:
-        for name, (start, end) in member_spans(text).items():
-            if text[start] == "{":
-                yield Found(name=tools.written(name), arguments=text[start:end])
+        spans = member_spans(text)
+        named = {name: argument_text(text[start:end]) for name, (start, end) in spans.items() if tools.has(name) or name not in _CALL_KEYS}
+        yield from (Found(name=tools.written(name), arguments=value) for name, value in named.items() if value[0] == "{")
         return
     if not call.arguments:
         call = Call(name=call.name, arguments=_rest(text), id=call.id, reasoning=call.reasoning)

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from callgate.models.dialects.python_values import python_to_json
 
-__all__ = ["as_object", "items_schema", "json_kind", "parameter_schema", "quoted", "typed"]
+__all__ = ["as_object", "items_schema", "json_kind", "only_text", "parameter_schema", "quoted", "typed"]
 
 Schema = Mapping[str, object]
 _ANY = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
@@ -42,6 +42,11 @@ def items_schema(schema: Schema | None) -> Schema | None:
     """What a list's schema says of its items."""
     found = schema.get("items") if schema is not None else None
     return found if isinstance(found, Mapping) else None
+
+
+def only_text(schema: Schema | None, root: Schema | None = None) -> bool:
+    """Whether a schema allows nothing but text."""
+    return _allowed(schema, root)[0] == {"string"}
 
 
 def typed(text: str, schema: Schema | None, root: Schema | None = None) -> str:
