@@ -79,6 +79,7 @@ NO_CALLS = {
     "how you call it": f"It is a tool. You can also call it:\n\n{SEARCH}",
     "how a call looks": f"1. A call looks like this: <tool_call>{SEARCH}</tool_call>",
     "marks that are spoken of": f"When you write <tool_call>{SEARCH}</tool_call> in a message, it is run.",
+    "marks that are spoken of for example": f"It takes JSON, e.g. <tool_call>{SEARCH}</tool_call> for x.",
     "a call that ends a sentence about it": f"It is called with <tool_call>{SEARCH}</tool_call>.",
     "marks between two backticks each": f"Write ``<tool_call>{SEARCH}</tool_call>`` for it.",
     "marks between backticks that hold one": f"Write `` ` <tool_call>{SEARCH}</tool_call>`` for it.",

@@ -59,9 +59,15 @@ def test_two_calls_of_gemma_may_share_their_tokens() -> None:
     assert calls_in(read_text(text, TOOLS)) == [*ROME, ("now", {})]
 
 
-@pytest.mark.parametrize("text", ["call:dance{how:well}", "call: get_weather{city}", "I call:get_weather{city:Rome}", "call:now"])
-def test_a_word_before_a_colon_calls_nothing_else(text: str) -> None:
-    """Without any token the tool has to exist, and the call to be one."""
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("call:dance{how:well}", "call: get_weather{city}", "I call:get_weather{city:Rome}", "call:now"),
+        *('to=functions.dance{"a": 1}', 'to=get_weather {"city": "Rome"}', "url?to={name}", 'Of to=functions.now there is {"a": 1}'),
+    ],
+)
+def test_words_and_signs_without_tokens_call_nothing_else(text: str) -> None:
+    """Without any token the tool has to exist, and the call to be written in full."""
     assert read_text(text, TOOLS).calls == ()
     assert read_text(text, TOOLS).content == text
 
@@ -86,6 +92,12 @@ def test_a_word_before_a_colon_calls_nothing_else(text: str) -> None:
         ),
         '<tool_calls>[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now"}]</tool_calls>\n</answer>',
         '<tool_call>{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now"}]}</tool_call>',
+        (
+            '{"tool_uses": [{"recipient_name": "functions.get_weather", "parameters": {"city": "Rome"}}, '
+            '{"recipient_name": "functions.now", "parameters": {}}]}'
+        ),
+        'commentary to=functions.get_weather json{"city": "Rome"}\nto=functions.now{}',
+        '<|header_start|>assistant<|header_end|>\n\n[get_weather(city="Rome"), now()]<|eot|>',
         '<tool_use>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_use>\n<TOOL_CALL>{"name": "now", "input": {}}</TOOL_CALL>',
         '```JSON\n[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now", "arguments": {}}]\n```',
     ],
@@ -119,6 +131,7 @@ def test_what_names_no_tool_calls_none(text: str, name: str) -> None:
         "Action: search, Action Input: apples",
         'Action:\n```\n{"action": "search", "action_input": "apples"}\n```',
         '{"action": "search", "action_input": "apples"}',
+        'Action: {"action": "search", "action_input": {"query": "apples"}}',
     ],
 )
 def test_an_action_is_read_as_agents_read_it(text: str) -> None:

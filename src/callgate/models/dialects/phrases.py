@@ -17,7 +17,7 @@ _SENTENCE = r"(?:(?![.!?]\s+(?-i:[A-Z])).)*$"
 """The rest of one sentence."""
 _EXAMPLE = re.compile(rf"(?:{_PHRASE}|{_FIRST}){_SENTENCE}|\b{_WORD}\W*$|例如|比如|举例|示例|例えば", re.IGNORECASE)
 _CALL = r"(?:call|use|invoke|run|try|write|send|emit|put|type)"
-_TALK = re.compile(rf"\b(?:{_CALL}s?|called|used|written|wrote|forms?|formats?|syntax|tags?|markers?)\b", re.IGNORECASE)
+_TALK = re.compile(rf"{_PHRASE}|\b(?:{_CALL}s?|called|used|written|wrote|forms?|formats?|syntax|tags?|markers?)\b", re.IGNORECASE)
 _TOLD = re.compile(
     rf"\byou (?:can|could|may|might|must|should|would|need to|have to) (?:\w+ )?{_CALL}\b"
     r"|\blooks? (?:like (?:this|that|so)|so|as follows)\W*$"
@@ -27,7 +27,7 @@ _TOLD = re.compile(
 """Tells somebody else how a call is made."""
 _SELF = re.compile(r"\b(?:I|[Ww]e|[Ll]et)\b")
 _DOING = re.compile(r"\W*(?:[Nn]ow )?[A-Z]?[a-z]+ing\b")
-_SENTENCE_END = re.compile(r"[.!?:]\s+(?=[^a-z]|$)")
+_SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
 _COLON = re.compile(r"[:\uff1a][*_`\s]*$")
 """A line that ends so and has such words announces an example."""
 

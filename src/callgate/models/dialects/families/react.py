@@ -47,7 +47,7 @@ _NO_INPUTS = frozenset({"", "none", "null", "n/a"})
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.run(_BLANK)
-    if (yield from cursor.peek()) in ("\n", "[") or (yield from cursor.at("```")):
+    if (yield from cursor.peek()) in ("\n", "[", "{") or (yield from cursor.at("```")):
         yield from _listed(cursor, tools)
         return
     line, mark = yield from cursor.until("\n", *_INPUTS, end=True)
