@@ -96,6 +96,13 @@ def test_words_and_signs_without_tokens_call_nothing_else(text: str) -> None:
             '{"tool_uses": [{"recipient_name": "functions.get_weather", "parameters": {"city": "Rome"}}, '
             '{"recipient_name": "functions.now", "parameters": {}}]}'
         ),
+        (
+            '{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}, '
+            '{"name": "now", "arguments": {}}]}'
+        ),
+        '{"tool": {"name": "get_weather", "arguments": {"city": "Rome"}}}\n{"functionCall": {"name": "now", "args": {}}}',
+        '```tool_code\n[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"tool": "now"}]\n```',
+        '>>>get_weather\r\n{"city": "Rome"}\r\n>>>now\r\n{}',
         'commentary to=functions.get_weather json{"city": "Rome"}\nto=functions.now{}',
         '<|header_start|>assistant<|header_end|>\n\n[get_weather(city="Rome"), now()]<|eot|>',
         '<tool_use>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_use>\n<TOOL_CALL>{"name": "now", "input": {}}</TOOL_CALL>',
@@ -113,6 +120,8 @@ def test_two_calls_leave_nothing_to_show(text: str) -> None:
     [
         ('<tool_call>{"name": null, "arguments": {"a": 1}}</tool_call>', "arguments"),
         ('{"name": "none", "arguments": {}}', "none"),
+        ('{"role": "assistant", "content": "Hi", "tool_calls": [{"name": "now", "arguments": {}}]}', "now"),
+        ('{"role": "user", "tool_calls": [{"name": "now", "arguments": {}}]}', "now"),
         ('Action:\n```\n{"action": "Final Answer", "action_input": {"a": 1}}\n```', "Final Answer"),
     ],
 )

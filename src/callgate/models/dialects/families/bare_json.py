@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.fit import defines
+from callgate.models.dialects.fit import defines, takes
 from callgate.models.dialects.json_calls import Call, said, starts_a_call
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
@@ -41,10 +43,18 @@ def _object(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
             raise NoCall
     if not verdict:
         raise NoCall
-    calls = said((yield from cursor.value()))
+    calls = [_lifted(call, tools) for call in said((yield from cursor.value()))]
     if not calls or not all(_is_call(call, tools) for call in calls):
         raise NoCall
     return [call.found(tools) for call in calls]
+
+
+def _lifted(call: Call, tools: ToolNames) -> Call:
+    """`call` with what stands beside its empty parameters for its arguments, if its tool is known to take just that."""
+    schema = tools.schema(call.name)
+    if not call.beside or tools.unknown or not takes(call.beside, schema):
+        return call
+    return replace(call, arguments=call.beside, alien=False)
 
 
 def _is_call(call: Call, tools: ToolNames) -> bool:
@@ -127,7 +137,7 @@ FENCED_JSON = Dialect(
     name="fenced-json",
     families="prompted models, the fallback format",
     example='```json\n{"tool": "get_weather", "parameters": {"city": "Paris"}}\n```',
-    openers=("```json", "```JSON", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```xml", "```"),
+    openers=("```json", "```JSON", "```tool_code", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```xml", "```"),
     read=_read_fenced,
     bare=True,
 )

@@ -31,7 +31,7 @@ _NEXT = (*_ENDS, "<|from|>", _RECIPIENT, _ARROWS)
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    line, _ = yield from cursor.until("\n")
+    line = (yield from cursor.until("\n"))[0].rstrip("\r")
     name = line if opener == _ARROWS else tools.written(line)
     if opener == _RECIPIENT:
         yield from cursor.white()
@@ -67,7 +67,7 @@ def _read_first(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     name = yield from known_name(cursor, tools)
     if not name:
         raise NoCall
-    yield from cursor.expect(f"{name}\n")
+    yield from cursor.expect(f"{name}\n", f"{name}\r\n")
     yield from cursor.take(_CONTENT)
     if (yield from cursor.peek()) != "{":
         raise NoCall
