@@ -52,6 +52,7 @@ def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one
         f"It looks like you want to know x:\n{SEARCH}",
         f"To find x, let us use this call:\n```json\n{SEARCH}\n```",
         f"I use <tool_call>{SEARCH}</tool_call> to look.",
+        f"so i'll use <tool_call>{SEARCH}</tool_call> to look.",
         f"Calling <tool_call>{SEARCH}</tool_call> now.",
         f"Wait<tool_call>{SEARCH}</tool_call>and see",
         f"This is a call. <tool_call>{SEARCH}</tool_call> Wait.",

@@ -25,7 +25,7 @@ _TOLD = re.compile(
     re.IGNORECASE,
 )
 """Tells somebody else how a call is made."""
-_SELF = re.compile(r"\b(?:I|[Ww]e|[Ll]et)\b")
+_SELF = re.compile(r"\b(?:[Ii](?!\.e\b)|[Ww]e|[Ll]et)\b")
 _DOING = re.compile(r"\W*(?:[Nn]ow )?[A-Z]?[a-z]+ing\b")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)[.!?:]\s+(?=[^a-z]|$)")
 _COLON = re.compile(r"[:\uff1a][*_`\s]*$")
