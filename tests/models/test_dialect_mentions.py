@@ -114,6 +114,22 @@ def test_what_the_model_made_up_as_an_observation_is_dropped() -> None:
 _CLOSERS = {"<think>": "</think>", "[THINK]": "[/THINK]", "<thought>": "</thought>", "<think:opensource>": "</think:opensource>"}
 
 
+@pytest.mark.parametrize("mark", ["Observation:", "Observation 1:", "**Observation:**", "**Observation**:"])
+def test_an_observation_is_made_up_however_the_call_and_it_are_written(mark: str) -> None:
+    """What follows a call without markers as its observation is dropped, with the calls in it; without a call before it is text."""
+    for call in ('{"action": "search", "action_input": "x"}', f"```json\n{SEARCH}\n```", "Action: search\nAction Input: x"):
+        reading = read_text(f"{call}\n{mark} found\n{SEARCH}\nAction: now\nAction Input: {{}}", TOOLS)
+        assert (calls_in(reading), reading.content) == ([("search", {"query": "x"})], "")
+    assert read_text(f"{mark} it rains.", TOOLS).content == f"{mark} it rains."
+
+
+@pytest.mark.parametrize("mark", ["Final Answer:", "**Final Answer:**", "**Final Answer**:"])
+@pytest.mark.parametrize("hint", [None, "react", "bare-json", "json-in-text"])
+def test_nothing_without_markers_is_a_call_in_a_final_answer(mark: str, hint: str | None) -> None:
+    text = f"Thought: done\n{mark} Write so:\n\nAction: search\nAction Input: x\n\n{SEARCH}"
+    assert read_text(text, TOOLS, dialect=hint) == Reading(calls=(), content=text, reasoning="")
+
+
 @pytest.mark.parametrize("opener", [*_CLOSERS, "<|START_THINKING|>", "<|inner_prefix|>"])
 def test_thoughts_are_kept_from_the_user(opener: str) -> None:
     closer = _CLOSERS.get(opener, opener.replace("START", "END").replace("prefix", "suffix"))

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from callgate.models.dialects.families import ALL
 from callgate.models.dialects.shape import Dialect
 
-__all__ = ["ANSWER", "ENDS", "FENCE", "OBSERVATION", "WRAPPERS", "Marks", "marks_for"]
+__all__ = ["ANSWERS", "ENDS", "FENCE", "OBSERVATIONS", "WRAPPERS", "Marks", "marks_for"]
 
 FENCE = "```"
-ANSWER = "Final Answer:"
-OBSERVATION = "Observation:"
+ANSWERS = frozenset({"Final Answer:", "**Final Answer:**", "**Final Answer**:"})
+OBSERVATIONS = frozenset({"Observation:", "**Observation:**", "**Observation**:", *(f"Observation {number}:" for number in range(1, 10))})
 ENDS = frozenset({"</s>", "<eos>"})
 """End a message, and stand in pages and in talk of models: they are nothing only directly behind a call."""
 WRAPPERS = {"<response>": "</response>", "<answer>": "</answer>"}
@@ -48,7 +48,7 @@ class Marks:
         self.silent = set(_SILENT)
         self.thoughts: dict[str, frozenset[str]] = {}
         pairs = [*_THOUGHTS]
-        bare = {FENCE, ANSWER, OBSERVATION}
+        bare = {FENCE, *ANSWERS, *OBSERVATIONS}
         for dialect in dialects:
             if dialect.read_first is not None:
                 first.append(replace(dialect, read=dialect.read_first, bare=True))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.flow import Flow
-from callgate.models.dialects.marks import ANSWER, ENDS, FENCE, OBSERVATION, WRAPPERS, marks_for
+from callgate.models.dialects.marks import ANSWERS, ENDS, FENCE, OBSERVATIONS, WRAPPERS, marks_for
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Part, Reading, gather
 from callgate.models.dialects.search import MarkSearch
@@ -193,9 +193,9 @@ class TextReader:
         """What agents' prompts and code blocks have for marks."""
         if not self._flow.blank:
             return False
-        if literal == OBSERVATION and self._acted:
+        if literal in OBSERVATIONS and self._acted:
             self._flow.dropping = True
-        elif literal == ANSWER:
+        elif literal in ANSWERS:
             self._answered = True
         elif literal == FENCE:
             yield from self._toggle_fence()
@@ -232,9 +232,9 @@ class TextReader:
         """Whether a dialect may be tried here."""
         if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
             return False
-        if self._flow.shows():
+        if self._flow.shows() or (self._answered and dialect.unmarked):
             return False
-        return not dialect.bare or (self._flow.starts() and not self._answered and not self._closers)
+        return not dialect.bare or (self._flow.starts() and not self._closers)
 
     def _try(self, dialect: Dialect, opener: str) -> Wait[bool]:
         """Whether a dialect finds something here. What it has read since its last find is text again if it stops."""
@@ -250,7 +250,7 @@ class TextReader:
                     yield
                     continue
                 count += 1
-                self._acted = self._acted or dialect.name == "react"
+                self._acted = self._acted or dialect.unmarked
                 self._flow.call(replace(found, dialect=dialect.name, source=cursor.source()))
                 cursor.begin()
                 start = cursor.offset
