@@ -47,6 +47,10 @@ def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one
         f"I look for ``x''. <tool_call>{SEARCH}</tool_call>",
         f"I look for ``x``. <tool_call>{SEARCH}</tool_call>",
         f"`a` and ``b`` <tool_call>{SEARCH}</tool_call>",
+        f'{{"steps": [1]}}\n{SEARCH}',
+        f"{{ not closed\n{SEARCH}",
+        f"[note\nThen:\n{SEARCH}",
+        f"[1] says so.\n{SEARCH}",
         f"To find out, I will call the tool:\n{SEARCH}",
         f"Here is the call you need:\n```json\n{SEARCH}\n```",
         f"It looks like you want to know x:\n{SEARCH}",
@@ -64,7 +68,13 @@ def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) ->
 
 
 @pytest.mark.parametrize("hint", ["bare-json", "json-in-text", "fenced-json"])
-@pytest.mark.parametrize("kind", ["a quotation", "lines between quotes", "an example", "an example in a fence", "two examples"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("a quotation", "lines between quotes", "an example", "an example in a fence", "two examples"),
+        *("a plan on lines of its own", "a plan on one line", "a plan with brackets in its text"),
+    ],
+)
 def test_a_hint_makes_no_call_of_an_example(kind: str, hint: str) -> None:
     """A hint says how calls are written, not that everything written so is one."""
     assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.lines import CodeSpans, Lines
+from callgate.models.dialects.nesting import Nesting
 from callgate.models.dialects.parts import Found, Part, Shown, Thought
 
 __all__ = ["Flow"]
@@ -36,6 +37,7 @@ class Flow:
         self._strips = False
         """Whether white space that comes now belongs to the last mark."""
         self._lines = Lines()
+        self._nesting = Nesting()
         self._tail = ""
         self._out: list[Part] = []
         self._held: list[Part] = []
@@ -61,6 +63,7 @@ class Flow:
         self._code.text(last)
         self._tail = (self._tail + text)[-2:]
         self._lines.text(text)
+        self._nesting.text(text)
         if self._strips and not self.thinking:
             text = text.lstrip()
         self.after_mark = self.after_mark and not text.strip()
@@ -75,6 +78,7 @@ class Flow:
         self._strips = self._strips or not silent or self.empty
         self._lines.mark(silent=silent)
         self.blank, self.after_mark, self._tail, self._code = True, True, "", CodeSpans()
+        self._nesting = Nesting()
 
     def turn(self, *, thinking: bool) -> None:
         """A thought starts or ends here. A call in a thought that ends was only a thought."""
@@ -126,6 +130,11 @@ class Flow:
     def shows(self) -> bool:
         """Whether what stands here is only shown: as an example that is announced on this line or before it, or between lines of quotes."""
         return self._lines.announces or self._lines.shows or (self.blank and self._lines.between_quotes)
+
+    @property
+    def in_json(self) -> bool:
+        """Whether this is part of a JSON value that is shown."""
+        return self._nesting.inside
 
     def speaks(self) -> bool:
         """Whether this is in the middle of a sentence about calls, like a word, and nobody says in it what he does himself."""

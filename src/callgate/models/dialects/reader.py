@@ -232,7 +232,7 @@ class TextReader:
         """Whether a dialect may be tried here."""
         if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
             return False
-        if self._flow.shows() or (self._answered and dialect.unmarked):
+        if self._flow.shows() or (dialect.unmarked and (self._answered or self._flow.in_json)):
             return False
         return not dialect.bare or (self._flow.starts() and not self._closers)
 
