@@ -114,6 +114,22 @@ def test_a_whole_part_is_a_whole_call_at_once() -> None:
     assert isinstance(codec(API).decoder().feed(chunk(function("f", args={})))[-1], CallSealed)
 
 
+WHOLE = function("f", id="a", args={"x": 1})
+GROWN = chunk(function("f", id="a", willContinue=True)) + chunk(grows("$.x", 1)) + chunk(function())
+
+
+@pytest.mark.parametrize(
+    "first",
+    [chunk(function("f", id="a", args={"x": 1.0})), GROWN, chunk(WHOLE, WHOLE)],
+    ids=["in two frames", "after it grew", "in one frame"],
+)
+def test_a_call_that_comes_again_under_its_id_is_one_call(first: bytes) -> None:
+    """Without an id it may be the same thing asked for twice."""
+    assert [one[:2] for one in calls_of(read(API, first + chunk(WHOLE) + STOP))] == [("a", "f")]
+    assert len(calls_of(read(API, chunk(function("f", args={"x": 1})) * 2 + STOP))) == 2
+    assert len(calls_of(read(API, first + chunk(function("f", id="a", args={"x": 2})) + STOP))) == 2
+
+
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER", "NEW", None])
 def test_a_call_that_was_still_growing_is_cut(finish: str | None) -> None:
     """Owner's decision on cut-off calls."""

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from callgate.models.events import WELL, FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["AnthropicDecoder", "anthropic_usage"]
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.assembly import Assembly, OpenCall
+from callgate.models.wire.assembly import Assembly
 from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.eventstream import FAILED, EventStream
 from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
 from callgate.models.wire.frames import Frames, WholeBody
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["BedrockConverseDecoder", "report_failure"]
 

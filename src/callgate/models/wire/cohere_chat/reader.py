@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
 from callgate.models.wire.frames import Frames, JsonLines
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["CohereChatDecoder"]
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from callgate._json import json_text
 from callgate.models.events import WELL, FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
+from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
 from callgate.models.wire.gemini_generate.partial import PartialArguments
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["GeminiDecoder"]
 
@@ -125,12 +125,18 @@ class GeminiDecoder(Decoder):
         name, call_id = text_of(function.get("name")), text_of(function.get("id"))
         if self._growing is not None and (not name or (call_id and call_id == self._growing.call.id)):
             return self._growing
-        if not name and not function.get("args"):
+        if (not name and not function.get("args")) or self._is_told(call_id, name, function):
             return None
         self._end_call()
         self._growing = _Growing(self.message.open(call_id, name))
         self._growing.call.cut = True
         return self._growing
+
+    def _is_told(self, call_id: str, name: str, function: Mapping[str, object]) -> bool:
+        """Whether this is a whole call that came before, under the same id."""
+        same = [call for call in self.message.calls if call_id and (call.id, call.name) == (call_id, name)]
+        given = function.get("args") or {}
+        return not function.get("willContinue") and any(json_of(call.arguments) == given for call in same)
 
     def _end_call(self) -> None:
         """The provider says, or shows by going on, that the arguments are all there."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.fields import arguments_of, count_of, items_of
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["OpenAIChatDecoder", "chat_usage", "error_of"]
 
@@ -172,9 +172,9 @@ class OpenAIChatDecoder(Decoder):
         if name and arguments and known.complete and not (call_id and call_id == known.id and arguments == known.arguments):
             return None  # a whole call under a number that is already taken
         if name and known.name != name:
-            if known.arguments:
+            if known.name and known.arguments:
                 return None
-            known.name += name
+            self.message.named(known, name)
         if call_id and known.made_id:
             known.id, known.made_id = call_id, False
         return known

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.fields import text_of
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["Items", "OutputItem"]
 
