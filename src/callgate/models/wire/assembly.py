@@ -113,6 +113,8 @@ class Assembly:
             return
         if call.sealed and text.strip():
             self._reopen(call)
+        if call.holds_a_place and text.lstrip().startswith("{"):
+            call.restart()
         call.pieces.append(text)
         if not self.kindly_read:
             self.events.append(ArgumentsDelta(call.position, text))

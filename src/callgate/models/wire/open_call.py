@@ -43,9 +43,19 @@ class OpenCall:
         """Whether the arguments have come to their own end with the last piece, which has a closing brace."""
         return not self.custom and not self.reopened and self._look()
 
+    @property
+    def holds_a_place(self) -> bool:
+        """Whether an empty object is all that has come: where another object follows, it stood for that one."""
+        return len(self.pieces) == 1 and not self.custom and self.pieces[0].strip() == "{}"
+
+    def restart(self) -> None:
+        """What came before was no part of the arguments."""
+        self.pieces, self._looked, self._extent = [], 0, Extent()
+
     def replace(self, text: str) -> None:
         """The provider gave the arguments whole: what came before was a preview."""
-        self.pieces, self._looked, self._extent = [text], 0, Extent()
+        self.restart()
+        self.pieces.append(text)
         if "}" in text:
             self.ends()
 
