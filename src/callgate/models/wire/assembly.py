@@ -25,6 +25,7 @@ from callgate.models.events import (
     TextDelta,
     Usage,
 )
+from callgate.models.wire.fields import json_of
 from callgate.models.wire.halves import Halves, joined
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.open_call import OpenCall
@@ -106,6 +107,11 @@ class Assembly:
         self._parts.append(call)
         self.events.append(CallOpened(call.position, call.id, self._names.original(name)))
         return call
+
+    def has(self, call_id: str, name: str, arguments: str) -> bool:
+        """Whether this very call has come before, whole and under its id: servers send some twice."""
+        same = [call for call in self.calls if call_id and (call.id, call.name) == (call_id, name)]
+        return any(call.complete and json_of(call.arguments) == json_of(arguments) for call in same)
 
     def arguments(self, call: OpenCall, text: str) -> None:
         """Take the next piece of a call's arguments; seals it at its own end."""

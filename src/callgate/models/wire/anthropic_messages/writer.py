@@ -74,6 +74,7 @@ def _turns(messages: Sequence[Message], names: WireNames, api: str) -> list[_Ite
     turns: list[_Item] = []
     answered = _answered(messages)
     placed = in_place(messages)
+    toolsets: dict[str, _Item] = {}
     last = max((at for at, message in enumerate(placed) if isinstance(message, (UserMessage, AssistantMessage))), default=0)
     for at, message in enumerate(placed):
         role, blocks = "user", []
@@ -83,14 +84,21 @@ def _turns(messages: Sequence[Message], names: WireNames, api: str) -> list[_Ite
             case UserMessage(content=content):
                 blocks = _blocks((Text(text=content),) if isinstance(content, str) else content)
             case ToolMessage():
-                blocks = [result_item(message, names)]
+                blocks = [result_item(message, names) | toolsets.pop(message.call_id, {})]
             case AssistantMessage():
                 role, blocks = "assistant", _assistant(message, names, api, None if at == last else answered)
+                toolsets |= _toolsets(message, api)
         if not turns and (role == "assistant" or not blocks):
             turns.append(_begin())
         if blocks:
             _add(turns, role, blocks)
     return _trimmed(turns or [_begin()])
+
+
+def _toolsets(message: AssistantMessage, api: str) -> dict[str, _Item]:
+    """For calls of one of the API's toolsets, what their results have to say of it, by the calls' ids."""
+    calls = [call for call in message.calls if message.api == api and call.opaque and "toolset_name" in call.opaque]
+    return {call.id: {"toolset_name": (call.opaque or {})["toolset_name"]} for call in calls}
 
 
 def _begin() -> _Item:
@@ -147,9 +155,7 @@ def _lonely(part: Native, answered: frozenset[object]) -> bool:
 
 def _call(call: ToolCall, names: WireNames, own: bool) -> _Item:
     item: _Item = {"type": "tool_use", "id": _id(call.id), "name": names.sent(call.name), "input": argument_object(call)}
-    if own and call.opaque and "caller" in call.opaque:
-        item["caller"] = call.opaque["caller"]
-    return item
+    return item | {key: value for key, value in (call.opaque or {}).items() if own and key in ("caller", "toolset_name")}
 
 
 def _thought(part: Reasoning) -> list[_Item]:

@@ -1,7 +1,7 @@
 """Write a conversation as a Converse request.
 
 Bedrock wants turns that alternate, the user's first; all results of one answer in the turn after it, before anything else; no blank text;
-ids of letters, digits, `_` and `-`; and the tools declared wherever the history has calls.
+ids of letters, digits and few signs; and the tools declared wherever the history has calls.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from callgate._json import json_text
 from callgate.calls import Image, Part, Text
@@ -22,7 +24,9 @@ from callgate.models.wire.turns import in_place
 
 __all__ = ["encode", "result_item"]
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_CLAUDES_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PICTURES = frozenset({"png", "jpeg", "gif", "webp"})
 _BEGIN = "(The conversation begins.)"
 _NOTHING = "(no text)"
 
@@ -62,7 +66,10 @@ def result_item(message: ToolMessage, names: WireNames) -> dict[str, object]:
 def _turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
     """The conversation as alternating turns, the user's first."""
     turns: list[tuple[str, list[Block]]] = [("user", [])]
+    plain = "anthropic" in request.model.lower()
     for message in in_place(request.messages):
+        if plain:
+            message = _with_plain_ids(message)
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _blocks(message, names)
         if not blocks:
@@ -73,6 +80,18 @@ def _turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
     if not turns[0][1]:
         turns[0][1].append({"text": _BEGIN})
     return [{"role": role, "content": blocks} for role, blocks in turns]
+
+
+def _with_plain_ids(message: Message) -> Message:
+    """The message with ids that Anthropic's models take, who refuse some that Bedrock itself takes, and others' models give."""
+    match message:
+        case ToolMessage(call_id=call_id):
+            return replace(message, call_id=_id(call_id, _CLAUDES_ID))
+        case AssistantMessage(parts=parts):
+            own = [replace(part, id=_id(part.id, _CLAUDES_ID)) if isinstance(part, ToolCall) else part for part in parts]
+            return replace(message, parts=tuple(own))
+        case _:
+            return message
 
 
 def _blocks(message: Message, names: WireNames) -> list[Block]:
@@ -106,8 +125,9 @@ def _answer_part(part: object, names: WireNames, *, own: bool) -> list[Block]:
 
 
 def _part(part: Part) -> list[Block]:
-    if isinstance(part, Image):
-        return [{"image": {"format": part.mime_type.rpartition("/")[2].replace("jpg", "jpeg"), "source": {"bytes": part.data}}}]
+    kind = part.mime_type.rpartition("/")[2].replace("jpg", "jpeg") if isinstance(part, Image) else ""
+    if isinstance(part, Image) and kind in _PICTURES:
+        return [{"image": {"format": kind, "source": {"bytes": part.data}}}]
     text = part_text(part)
     return [{"text": text}] if text.strip() else []
 
@@ -137,8 +157,8 @@ def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
     return {"toolSpec": spec}
 
 
-def _id(call_id: str) -> str:
-    """The call's id; a digest of it where Bedrock would refuse it."""
-    if _ID.fullmatch(call_id):
+def _id(call_id: str, taken: re.Pattern[str] = _ID) -> str:
+    """The call's id; a digest of it where it would not be `taken`."""
+    if taken.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

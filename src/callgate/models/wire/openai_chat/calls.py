@@ -39,7 +39,7 @@ class Calls:
         fields = function if isinstance(function, dict) else item
         name = text_of(fields.get("name"))
         arguments = arguments_of(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
-        if self._is_told(text_of(item.get("id")), name, arguments):
+        if name and self._message.has(text_of(item.get("id")), name, arguments):
             return
         call = self._call_of(item, name, arguments, begun)
         if call is None and not (name or arguments or item.get("id")):
@@ -57,13 +57,6 @@ class Calls:
             if self._message.server:
                 call.opaque["server"] = self._message.server
         self._message.arguments(call, arguments)
-
-    def _is_told(self, call_id: str, name: str, arguments: str) -> bool:
-        """Whether this very call has come before, whole and under its id."""
-        if not (call_id and name and arguments):
-            return False
-        same = (call for call in self._message.calls if (call.id, call.name) == (call_id, name))
-        return any(call.complete and call.arguments == arguments for call in same)
 
     def _call_of(self, item: Mapping[str, object], name: str, arguments: str, begun: int) -> OpenCall | None:
         """The call that a piece goes on with; None where it begins one."""

@@ -1,6 +1,7 @@
 """Read chat completions, whole or streamed, from OpenAI and from everybody who says they speak the same.
 
-They differ most in how a delta names its call, which `calls` decides, and in what they say beside the message, which `said` reads.
+They differ most in how a delta names its call, which `calls` decides, and in what they say beside the message: of its end, its cost and
+their failures.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.failures import Failure, failure_in, failure_of, passes
 from callgate.models.wire.fields import arguments_of, items_of, object_of, text_of
 from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_chat.calls import Calls
 from callgate.models.wire.openai_chat.echoes import grow
-from callgate.models.wire.openai_chat.said import failure_of, passes, reason_of, usage_of
+from callgate.models.wire.openai_chat.usage import usage_of
+from callgate.models.wire.reasons import reason_of
 
 __all__ = ["OpenAIChatDecoder"]
 
@@ -32,10 +35,12 @@ class OpenAIChatDecoder(Decoder):
         self._echo: dict[str, object] = {}
 
     def read(self, event: str, value: Mapping[str, object]) -> None:
-        failure = failure_of(value, event)
-        if failure is not None:
-            self._failed(failure)
-            return
+        choices = value.get("choices")
+        if not choices or event or value.get("error"):
+            failure = failure_of(value, event)
+            if failure is not None:
+                self._failed(failure)
+                return
         model = value.get("model")
         if model and isinstance(model, str):
             self.message.model = model
@@ -44,7 +49,6 @@ class OpenAIChatDecoder(Decoder):
             usage = object_of(value["x_groq"]).get("usage")
         if usage and isinstance(usage, dict):
             self.message.usage(usage_of(usage))
-        choices = value.get("choices")
         if choices:
             for choice in choices if isinstance(choices, list) else items_of(choices):
                 if isinstance(choice, dict):
@@ -53,7 +57,7 @@ class OpenAIChatDecoder(Decoder):
     def read_whole(self, value: Mapping[str, object]) -> None:
         self.read("", value)
         if not value.get("choices") and self.message.reason is None:
-            self.message.fault("bad_frame", "The answer has no choices.")
+            self._failed(failure_in(value, "The answer has no choices."))
 
     def _take_choice(self, choice: Mapping[str, object]) -> None:
         number = choice.get("index") or 0
@@ -136,6 +140,6 @@ class OpenAIChatDecoder(Decoder):
         if reason == "error":
             self.message.fault(said.lower(), f"The server ended its answer with '{said[:200]}'.", retryable=True)
 
-    def _failed(self, failure: tuple[str, str]) -> None:
+    def _failed(self, failure: Failure) -> None:
         code, message = failure
         self.message.fault(code, message, retryable=passes(code))
