@@ -68,6 +68,17 @@ async def test_the_provider_has_the_last_word_on_retries() -> None:
     assert len(server.requests) == 2
 
 
+async def test_a_call_that_the_provider_could_not_read_may_be_asked_for_again() -> None:
+    """Refused as the request's fault, though it is the model's; not sent again here, since the same words may come again."""
+    async with ScriptedServer([Reply(turn=Fail("tool_use_failed", "Failed to call a function."), status=400), "never"]) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.retryable
+    assert len(server.requests) == 1
+
+
 async def test_a_refusal_after_all_retries_is_a_fault_that_may_be_tried_later() -> None:
     async with ScriptedServer(lambda _: refusing(529)) as server:
         events = await ask(of := at(server, retries=NO_WAIT))

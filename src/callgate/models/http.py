@@ -60,7 +60,7 @@ class Refused(Exception):
         self.headers = headers
         self.body = body
         """At most 64 KiB of it."""
-        self.passing = is_passing(status, headers)
+        self.passing = is_passing(status, headers, body)
 
 
 class Transport:
@@ -108,7 +108,7 @@ class Transport:
             try:
                 return await self._attempt(request, watch, beat)
             except Refused as refused:
-                asked_s = asked_wait_s(refused.headers, self._clock.wall_ns() / 1e9)
+                asked_s = asked_wait_s(refused.headers, self._clock.wall_ns() / 1e9, refused.body)
                 wait_s = self._retries.wait_s(asked_s, retry, self._clock.jitter()) if refused.passing else None
                 if wait_s is None:
                     raise
