@@ -248,13 +248,9 @@ def test_a_request_carries_the_whole_conversation() -> None:
             "role": "user",
             "content": [
                 {"toolResult": {"toolUseId": "a", "content": [{"text": "3 hits"}]}},
-                {
-                    "toolResult": {
-                        "toolUseId": "b",
-                        "content": [{"text": "no screen"}, {"image": {"format": "png", "source": {"bytes": "aGk="}}}],
-                        "status": "error",
-                    }
-                },
+                {"toolResult": {"toolUseId": "b", "content": [{"text": "no screen"}], "status": "error"}},
+                {"text": "Pictures from the results above:"},
+                {"image": {"format": "png", "source": {"bytes": "aGk="}}},
                 {"text": "Well?"},
             ],
         },

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from callgate.calls import Audio
 from callgate.messages import AssistantMessage, Message, Reasoning, ToolCall, UserMessage
 from callgate.models.events import Usage
 from callgate.models.providers import PROVIDERS
@@ -215,3 +216,11 @@ def test_free_text_is_a_field_where_a_server_knows_no_tools_for_it() -> None:
     assert plain["tool_choice"] == {"type": "function", "function": {"name": "py"}}
     own = sent(API, talk, tools=tools, tool_choice="py", quirks=PROVIDERS["openai"].quirks)
     assert own["messages"][1]["tool_calls"][0]["type"] == own["tools"][0]["type"] == own["tool_choice"]["type"] == "custom"
+
+
+def test_sounds_are_named_as_the_api_names_them() -> None:
+    formats = [
+        sent(API, [UserMessage((Audio(data="aGk=", mime_type=mime),))])["messages"][0]["content"][0]["input_audio"]["format"]
+        for mime in ("audio/mpeg", "audio/x-wav", "audio/wav")
+    ]
+    assert formats == ["mp3", "wav", "wav"]

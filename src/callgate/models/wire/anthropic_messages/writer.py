@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from callgate.calls import Image, Part, Resource, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history import argument_object, joined_system, merged, part_text
+from callgate.models.wire.history import argument_object, joined_system, merged, part_text, pictures_of_failed, result_text, runs
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.schemas import closed, tool_schema
@@ -22,6 +22,7 @@ __all__ = ["encode", "messages_body", "result_item"]
 
 _API = "anthropic.messages"
 _MAX_TOKENS = 8192
+_NOTHING = "(no output)"
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -57,9 +58,11 @@ def messages_body(request: ModelRequest, names: WireNames, quirks: Mapping[str, 
 
 
 def result_item(message: ToolMessage, names: WireNames) -> _Item:
-    """A result as a `tool_result` block."""
-    item: _Item = {"type": "tool_result", "tool_use_id": _id(message.call_id), "content": _result(message.content)}
-    return item | {"is_error": True} if message.is_error else item
+    """A result as a `tool_result` block. One that failed must hold text, and nothing else."""
+    item: _Item = {"type": "tool_result", "tool_use_id": _id(message.call_id)}
+    if not message.is_error:
+        return item | {"content": _result(message.content)}
+    return item | {"content": result_text(message) if result_text(message).strip() else _NOTHING, "is_error": True}
 
 
 def _result(content: Sequence[Part]) -> object:
@@ -73,7 +76,7 @@ def _turns(messages: Sequence[Message], names: WireNames, api: str) -> list[_Ite
     """The conversation as alternating turns; the user's is the first."""
     turns: list[_Item] = []
     answered = _answered(messages)
-    placed = in_place(messages)
+    placed = list(runs(in_place(messages)))
     toolsets: dict[str, _Item] = {}
     last = max((at for at, message in enumerate(placed) if isinstance(message, (UserMessage, AssistantMessage))), default=0)
     for at, message in enumerate(placed):
@@ -83,8 +86,9 @@ def _turns(messages: Sequence[Message], names: WireNames, api: str) -> list[_Ite
                 continue
             case UserMessage(content=content):
                 blocks = _blocks((Text(text=content),) if isinstance(content, str) else content)
-            case ToolMessage():
-                blocks = [result_item(message, names) | toolsets.pop(message.call_id, {})]
+            case list():
+                blocks = [result_item(result, names) | toolsets.pop(result.call_id, {}) for result in message]
+                blocks += _blocks(pictures_of_failed(message))
             case AssistantMessage():
                 role, blocks = "assistant", _assistant(message, names, api, None if at == last else answered)
                 toolsets |= _toolsets(message, api)

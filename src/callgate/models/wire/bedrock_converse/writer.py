@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callgate._json import json_text
 from callgate.calls import Image, Part, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history import argument_object, joined_system, merged, part_text
+from callgate.models.wire.history import argument_object, joined_system, merged, part_text, pictures_of_failed, runs
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
 from callgate.models.wire.schemas import tool_schema
@@ -55,8 +55,9 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 
 def result_item(message: ToolMessage, names: WireNames) -> dict[str, object]:
-    """A result as a `toolResult` block. The status is told only where it is an error: some models know none."""
-    content = [block for part in message.content for block in _part(part)]
+    """A result as a `toolResult` block. The status is told only where it is an error: some models know none, and with it only text."""
+    parts = [part for part in message.content if not (message.is_error and isinstance(part, Image))]
+    content = [block for part in parts for block in _part(part)]
     result: dict[str, object] = {"toolUseId": _id(message.call_id), "content": content or [{"text": "(no output)"}]}
     if message.is_error:
         result["status"] = "error"
@@ -67,9 +68,7 @@ def _turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
     """The conversation as alternating turns, the user's first."""
     turns: list[tuple[str, list[Block]]] = [("user", [])]
     plain = "anthropic" in request.model.lower()
-    for message in in_place(request.messages):
-        if plain:
-            message = _with_plain_ids(message)
+    for message in runs(_with_plain_ids(message) if plain else message for message in in_place(request.messages)):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _blocks(message, names)
         if not blocks:
@@ -94,8 +93,11 @@ def _with_plain_ids(message: Message) -> Message:
             return message
 
 
-def _blocks(message: Message, names: WireNames) -> list[Block]:
+def _blocks(message: Message | list[ToolMessage], names: WireNames) -> list[Block]:
     match message:
+        case list():
+            results: list[Block] = [result_item(result, names) for result in message]
+            return [*results, *(block for part in pictures_of_failed(message) for block in _part(part))]
         case SystemMessage():
             return []
         case UserMessage(content=content):

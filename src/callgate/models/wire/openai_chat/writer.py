@@ -24,6 +24,8 @@ __all__ = ["encode", "message_items", "result_item", "tool_choice"]
 
 _STRICT_TURNS = re.compile(r"[sx]tral")
 """How the names of Mistral's models end: mistral, codestral, devstral, pixtral, mixtral."""
+_SOUNDS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
+"""What is called otherwise there."""
 _BRIDGE = "I have the results."
 
 
@@ -155,7 +157,7 @@ def _part(part: Part) -> dict[str, object]:
         case Image(data=data, mime_type=mime):
             return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}}
         case Audio(data=data, mime_type=mime):
-            return {"type": "input_audio", "input_audio": {"data": data, "format": mime.rpartition("/")[2]}}
+            return {"type": "input_audio", "input_audio": {"data": data, "format": _SOUNDS.get(mime, mime.rpartition("/")[2])}}
         case _:
             return {"type": "text", "text": part_text(part)}
 
