@@ -223,7 +223,7 @@ class Assembly:
 
     def _seal(self, call: OpenCall, closed: Literal["sealed", "finished", "cut"]) -> None:
         call.sealed = True
-        self.events.append(CallSealed(call.position, call.call(self._names.original(call.name)), closed))
+        self.events.append(CallSealed(call.position, self._called(call), closed))
 
     def _reopen(self, call: OpenCall) -> None:
         call.sealed, call.reopened = False, True
@@ -235,7 +235,12 @@ class Assembly:
                 self._seal(call, "cut" if call.cut else closed)
 
     def _made(self) -> list[Text | Reasoning | ToolCall | Native]:
-        return [part.call(self._names.original(part.name)) if isinstance(part, OpenCall) else _part(part) for part in self._parts]
+        return [self._called(part) if isinstance(part, OpenCall) else _part(part) for part in self._parts]
+
+    def _called(self, call: OpenCall) -> ToolCall:
+        """The call by the names that the tool and its parameters have."""
+        name = self._names.original(call.name)
+        return call.call(name, call.arguments if call.custom else self._names.arguments(name, call.arguments))
 
 
 class _Words:

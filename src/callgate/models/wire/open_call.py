@@ -72,11 +72,11 @@ class OpenCall:
         self._looked = len(self.pieces)
         return self._extent.ends_in(fresh) and not (alone and fresh.strip() == "{}")
 
-    def call(self, name: str) -> ToolCall:
+    def call(self, name: str, arguments: str) -> ToolCall:
         return ToolCall(
             id=self.id,
             name=name,
-            arguments=self.arguments,
+            arguments=arguments,
             custom=self.custom,
             made_id=self.made_id,
             opaque=self.opaque or None,

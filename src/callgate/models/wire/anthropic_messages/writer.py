@@ -12,18 +12,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from callgate.calls import Image, Part, Resource, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire.fields import object_of
 from callgate.models.wire.history import argument_object, joined_system, merged, part_text, pictures_of_failed, result_text, runs
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
-from callgate.models.wire.schemas import closed, tool_schema
+from callgate.models.wire.schemas import closed, tool_schema, with_keys
 from callgate.models.wire.turns import in_place
 
-__all__ = ["encode", "messages_body", "result_item"]
+__all__ = ["PARAMETER", "encode", "messages_body", "result_item"]
 
 _API = "anthropic.messages"
 _MAX_TOKENS = 8192
 _NOTHING = "(no output)"
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""The names of parameters that Anthropic's models take, wherever they are served."""
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
 _Item = dict[str, object]
@@ -44,10 +47,11 @@ def messages_body(request: ModelRequest, names: WireNames, quirks: Mapping[str, 
     body: _Item = {"max_tokens": request.max_tokens or quirks.get("max_tokens", _MAX_TOKENS)}
     version = quirks.get("version_in_body")
     body |= {"anthropic_version": version} if version else {"model": request.model}
+    tools = _tools(request, names)
     body["messages"] = _turns(request.messages, names, api)
     if system := joined_system(request.messages).strip():
         body["system"] = system
-    body |= _tools(request, names)
+    body |= tools
     if request.stream:
         body["stream"] = True
     if request.temperature is not None:
@@ -158,7 +162,12 @@ def _lonely(part: Native, answered: frozenset[object]) -> bool:
 
 
 def _call(call: ToolCall, names: WireNames, own: bool) -> _Item:
-    item: _Item = {"type": "tool_use", "id": _id(call.id), "name": names.sent(call.name), "input": argument_object(call)}
+    item: _Item = {
+        "type": "tool_use",
+        "id": _id(call.id),
+        "name": names.sent(call.name),
+        "input": names.arguments_sent(call.name, argument_object(call)),
+    }
     return item | {key: value for key, value in (call.opaque or {}).items() if own and key in ("caller", "toolset_name")}
 
 
@@ -195,7 +204,9 @@ def _tools(request: ModelRequest, names: WireNames) -> _Item:
 
 
 def _tool(tool: ToolSpec, names: WireNames) -> _Item:
-    item: _Item = {"name": names.sent(tool.name), "input_schema": tool_schema(tool)}
+    schema = tool_schema(tool)
+    item: _Item = {"name": names.sent(tool.name)}
+    item["input_schema"] = with_keys(schema, names.parameters(tool.name, object_of(schema.get("properties")), PARAMETER))
     return item | {"description": tool.description} if tool.description else item
 
 

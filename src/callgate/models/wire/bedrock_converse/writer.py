@@ -16,10 +16,12 @@ from msgspec.structs import replace
 from callgate._json import json_text
 from callgate.calls import Image, Part, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire.anthropic_messages.writer import PARAMETER
+from callgate.models.wire.fields import object_of
 from callgate.models.wire.history import argument_object, joined_system, merged, part_text, pictures_of_failed, runs
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
-from callgate.models.wire.schemas import tool_schema
+from callgate.models.wire.schemas import tool_schema, with_keys
 from callgate.models.wire.turns import in_place
 
 __all__ = ["encode", "result_item"]
@@ -35,6 +37,7 @@ Block = dict[str, object]
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """The request for `/model/{model}/converse` or `/converse-stream`."""
+    tools = _tools(request, names)
     body: dict[str, object] = {"messages": _turns(request, names)}
     if system := joined_system(request.messages).strip():
         body["system"] = [{"text": system}]
@@ -45,7 +48,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
         config["temperature"] = request.temperature
     if config:
         body["inferenceConfig"] = config
-    if tools := _tools(request, names):
+    if tools:
         body["toolConfig"] = tools
     if request.output_schema is not None:
         schema = {"name": "answer", "schema": json_text(request.output_schema)}
@@ -112,7 +115,8 @@ def _blocks(message: Message | list[ToolMessage], names: WireNames) -> list[Bloc
 def _answer_part(part: object, names: WireNames, *, own: bool) -> list[Block]:
     match part:
         case ToolCall():
-            return [{"toolUse": {"toolUseId": _id(part.id), "name": names.sent(part.name), "input": argument_object(part)}}]
+            given = names.arguments_sent(part.name, argument_object(part))
+            return [{"toolUse": {"toolUseId": _id(part.id), "name": names.sent(part.name), "input": given}}]
         case Reasoning(text=text, opaque=opaque) if own and opaque:
             if "redactedContent" in opaque:
                 return [{"reasoningContent": {"redactedContent": opaque["redactedContent"]}}]
@@ -153,7 +157,9 @@ def _tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:
 
 
 def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
-    spec: dict[str, object] = {"name": names.sent(tool.name), "inputSchema": {"json": tool_schema(tool)}}
+    schema = tool_schema(tool)
+    schema = with_keys(schema, names.parameters(tool.name, object_of(schema.get("properties")), PARAMETER))
+    spec: dict[str, object] = {"name": names.sent(tool.name), "inputSchema": {"json": schema}}
     if tool.description.strip():
         spec["description"] = tool.description
     return {"toolSpec": spec}
