@@ -46,7 +46,7 @@ class OpenCall:
     @property
     def holds_a_place(self) -> bool:
         """Whether an empty object is all that has come: where another object follows, it stood for that one."""
-        return len(self.pieces) == 1 and not self.custom and self.pieces[0].strip() == "{}"
+        return not self.custom and len(self.pieces) == 1 and self.pieces[0].strip() == "{}"
 
     def restart(self) -> None:
         """What came before was no part of the arguments."""

@@ -92,4 +92,6 @@ def _goes_on(call: OpenCall, name: str, arguments: str) -> bool:
 
 def _index(item: Mapping[str, object]) -> int | None:
     index = item.get("index")
-    return int(index) if isinstance(index, (int, str)) and str(index).isdigit() else None
+    if isinstance(index, int):
+        return index
+    return int(index) if isinstance(index, str) and index.isdecimal() else None

@@ -13,13 +13,14 @@ from callgate.models.wire.failures import Failure, failure_in, failure_of, passe
 from callgate.models.wire.fields import arguments_of, items_of, object_of, text_of
 from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_chat.calls import Calls
-from callgate.models.wire.openai_chat.echoes import grow
+from callgate.models.wire.openai_chat.echoes import ECHOED, grow
 from callgate.models.wire.openai_chat.usage import usage_of
 from callgate.models.wire.reasons import reason_of
 
 __all__ = ["OpenAIChatDecoder"]
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
+_BESIDE = frozenset({*_THOUGHTS, *ECHOED, "refusal", "audio"})
 
 
 class OpenAIChatDecoder(Decoder):
@@ -86,14 +87,14 @@ class OpenAIChatDecoder(Decoder):
         if len(delta) == 1 and type(content) is str:  # a piece of text and nothing else: nearly every frame
             self.message.text(content)
             return
-        self._thought(delta)
+        for key, value in delta.items():
+            if value and key in _BESIDE:
+                self._beside(delta)
+                break
         if isinstance(content, str):
             self.message.text(content)
         elif content:
             self._parts(content)
-        for said in (delta.get("refusal"), object_of(delta.get("audio")).get("transcript")):
-            if isinstance(said, str):
-                self.message.text(said)
         calls = delta.get("tool_calls")
         if calls:
             self._calls = self._calls or Calls(self.message)
@@ -102,7 +103,11 @@ class OpenAIChatDecoder(Decoder):
         if isinstance(legacy, dict) and (self._legacy or any(legacy.values())):
             self._legacy_call(legacy)
 
-    def _thought(self, delta: Mapping[str, object]) -> None:
+    def _beside(self, delta: Mapping[str, object]) -> None:
+        """Take what stands in other fields than the content: thoughts, and text of another kind."""
+        for said in (delta.get("refusal"), object_of(delta.get("audio")).get("transcript")):
+            if isinstance(said, str):
+                self.message.text(said)
         for key in _THOUGHTS:
             thought = delta.get(key)
             if isinstance(thought, str) and thought:
