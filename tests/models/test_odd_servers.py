@@ -146,6 +146,17 @@ def test_a_whole_message_beside_each_delta_is_not_read_as_more_text() -> None:
     assert text_of(read(API, b"".join(data({"choices": [choice]}) for choice in choices))) == "Hello"
 
 
+@pytest.mark.parametrize("calls", [[CALL], [{**CALL, "id": ""}]], ids=["with ids", "without"])
+def test_the_whole_message_behind_its_pieces_is_no_second_one(calls: list[dict[str, object]]) -> None:
+    """Some servers end a stream with the answer that they would have given without one."""
+    pieces = chunk({"role": "assistant", "content": "Hel"}) + chunk({"content": "lo"}) + chunk({"tool_calls": calls})
+    whole_again = data({"choices": [{"message": {"content": "Hello", "tool_calls": calls}, "finish_reason": "tool_calls"}]})
+    events = read(API, pieces + whole_again)
+    assert (text_of(events), len(calls_of(events)), finished(events).reason) == ("Hello", 1, "tool_calls")
+    alone = read(API, chunk({"role": "assistant"}) + whole_again)
+    assert (text_of(alone), len(calls_of(alone))) == ("Hello", 1)
+
+
 @pytest.mark.parametrize(
     "message",
     [

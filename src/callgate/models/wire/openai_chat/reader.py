@@ -33,6 +33,7 @@ class OpenAIChatDecoder(Decoder):
         self._calls: Calls | None = None
         self._legacy: OpenCall | None = None
         self._choice_read: object = None
+        self._in_pieces = False
         self._echo: dict[str, object] = {}
 
     def read(self, event: str, value: Mapping[str, object]) -> None:
@@ -67,7 +68,9 @@ class OpenAIChatDecoder(Decoder):
         if number != self._choice_read:
             return
         delta = choice.get("delta")
-        if not isinstance(delta, dict):
+        if isinstance(delta, dict):
+            self._in_pieces = True
+        elif self.message.bare or not self._in_pieces:  # else all of it once more, behind the pieces
             delta = choice.get("message")
         if isinstance(delta, dict):
             self._delta(delta)
