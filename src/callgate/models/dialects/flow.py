@@ -67,10 +67,11 @@ class Flow:
             self._pieces.append(text)
 
     def mark(self, *, silent: bool = False) -> None:
-        """A mark or a call stood here: what follows starts a line. A silent one says nothing of what follows."""
+        """A mark or a call stood here: what follows starts a line. A silent one says nothing, nor does it take the space."""
         self._join()
         self._lines.mark(silent=silent)
-        self.blank, self.after_mark, self._tail, self._code = True, True, "", CodeSpans()
+        self.after_mark = not silent or self.after_mark or self.empty
+        self.blank, self._tail, self._code = True, "", CodeSpans()
 
     def turn(self, *, thinking: bool) -> None:
         """A thought starts or ends here. A call in a thought that ends was only a thought."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from callgate.models.dialects.python_values import python_to_json
 
-__all__ = ["as_object", "items_schema", "json_kind", "parameter_schema", "quoted", "typed"]
+__all__ = ["as_object", "has_parameter", "inner_schema", "items_schema", "json_kind", "kinds_of", "parameter_schema", "quoted", "typed"]
 
 Schema = Mapping[str, object]
 _ANY = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
@@ -42,6 +42,25 @@ def items_schema(schema: Schema | None) -> Schema | None:
     """What a list's schema says of its items."""
     found = schema.get("items") if schema is not None else None
     return found if isinstance(found, Mapping) else None
+
+
+def has_parameter(schema: Schema | None, name: str) -> bool:
+    """Whether a tool may have a parameter of this name: one of its schema, or any where that names none."""
+    properties = schema.get("properties") if schema is not None else None
+    return not isinstance(properties, Mapping) or not properties or name in properties
+
+
+def inner_schema(schema: Schema | None, name: str, root: Schema | None) -> Schema | None:
+    """What a value's schema says of one of its members, or of the items that it is a list of."""
+    parts = [*_parts(schema, root)] if schema is not None else []
+    members = (parameter_schema(part, name) for part in parts)
+    others = (part.get("additionalProperties") for part in parts)
+    return next((found for found in (*members, *map(items_schema, parts), *others) if isinstance(found, Mapping)), None)
+
+
+def kinds_of(schema: Schema | None, root: Schema | None) -> frozenset[str]:
+    """The JSON Schema types that a schema allows."""
+    return frozenset(_allowed(schema, root)[0])
 
 
 def typed(text: str, schema: Schema | None, root: Schema | None = None) -> str:

@@ -9,6 +9,8 @@ Source: the chat template of Kimi-K3.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from html import unescape
 
 from callgate.models.dialects.cursor import Cursor, NoCall
 from callgate.models.dialects.names import ToolNames
@@ -34,7 +36,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     named = _NAME.search(header)
     if named is None or len(header) > 500:
         raise NoCall
-    name = tools.written(named[1])
+    name = tools.written(unescape(named[1]))
     root = tools.schema(name)
     members: dict[str, str] = {}
     while True:
@@ -42,16 +44,24 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         if (yield from cursor.take(_END_CALL)):
             yield Found(name=name, arguments=as_object(members))
             return
+        if members and not cursor.cut and not (yield from cursor.peek()):
+            yield Found(name=name, arguments=as_object(members), closed="finished")
+            return
         yield from cursor.expect(_ARGUMENT)
         header, _ = yield from cursor.until(_SEP)
-        key = _KEY.search(header)
-        if key is None:
+        found = _KEY.search(header)
+        if found is None:
             raise NoCall
+        key = unescape(found[1])
         text, _ = yield from cursor.until(_END_ARGUMENT)
-        if 'type="string"' in header:
-            members[key[1]] = quoted(text)
-        else:
-            members[key[1]] = text.strip() if json_kind(text) else typed(text, parameter_schema(root, key[1]), root)
+        members[key] = _value(text, header, parameter_schema(root, key), root)
+
+
+def _value(text: str, header: str, schema: Mapping[str, object] | None, root: Mapping[str, object] | None) -> str:
+    """A value as JSON: what the argument says of itself goes before the schema."""
+    if 'type="string"' in header:
+        return quoted(text)
+    return text.strip() if json_kind(text) else typed(text, schema, root)
 
 
 KIMI_K3 = Dialect(
