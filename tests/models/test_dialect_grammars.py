@@ -117,6 +117,29 @@ def test_a_call_is_read_as_its_family_means_it(text: str, meant: dict[str, Any])
 
 
 @pytest.mark.parametrize(
+    ("kind", "written", "meant"),
+    [
+        ("int", "5", 5),
+        ("float", "1.5", 1.5),
+        ("INTEGER", "5", 5),
+        ("bool", "True", True),
+        ("str", "5", "5"),
+        ("list", "('a', 1)", ["a", 1]),
+        ("dict", '{"a": 1}', {"a": 1}),
+        ("object", '"{\\"a\\": 1}"', {"a": 1}),
+        ("string", '"{\\"a\\": 1}"', '"{\\"a\\": 1}"'),
+        (["int", "none"], "null", None),
+        ("date", "5", "5"),
+    ],
+)
+def test_a_schema_may_call_the_types_as_programmers_do(kind: str | list[str], written: str, meant: object) -> None:
+    """Schemas of remote tools are written by hand; and a value may be escaped once more, or be in Python's words."""
+    tools = {"note": {"type": "object", "properties": {"value": {"type": kind}}}}
+    text = f"<tool_call>\n<function=note>\n<parameter=value>\n{written}\n</parameter>\n</function>\n</tool_call>"
+    assert calls_in(read_text(text, tools)) == [("note", {"value": meant})]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         '[TOOL_CALLS]search[ARGS]{"query": "x"}now[ARGS]{}',

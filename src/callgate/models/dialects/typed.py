@@ -17,6 +17,17 @@ __all__ = ["as_object", "has_parameter", "inner_schema", "items_schema", "json_k
 
 Schema = Mapping[str, object]
 _ANY = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
+_NAMES = {
+    "string": "str text char varchar",
+    "integer": "int int32 int64 uint long short",
+    "number": "num float float32 float64 double decimal",
+    "boolean": "bool",
+    "array": "arr list tuple set",
+    "object": "obj dict map",
+    "null": "none nil",
+}
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in (kind, *names.split())}
+"""What schemas that were written by hand call the types."""
 _WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
 _MAX_STEPS = 32
 
@@ -78,8 +89,11 @@ def typed(text: str, schema: Schema | None, root: Schema | None = None) -> str:
 
 
 def _rewritten(text: str) -> Iterator[str]:
-    """A list or object in Python's words, or with its quotes escaped once more."""
-    if text[:1] in ("[", "{"):
+    """A list or object in Python's words, or escaped once more, with the quotes around it or without."""
+    if text[:1] == '"':
+        with suppress(ValueError, RecursionError):
+            yield str(json.loads(text))
+    if text[:1] in ("[", "{", "("):
         with suppress(ValueError):
             yield python_to_json(text)
         if '\\"' in text:
@@ -125,7 +139,8 @@ def _allowed(schema: Schema | None, root: Schema | None) -> tuple[set[str], set[
     kinds, words = set[str](), set[str]()
     for part in _parts(schema, root):
         kind = part.get("type")
-        kinds |= {kind} if isinstance(kind, str) else {one for one in kind if isinstance(one, str)} if isinstance(kind, list) else set()
+        named = kind if isinstance(kind, list) else [kind]
+        kinds |= {_KINDS.get(one.lower(), one) for one in named if isinstance(one, str)}
         listed = part.get("enum")
         values = [*listed] if isinstance(listed, list) else []
         values += [part["const"]] if "const" in part else []
