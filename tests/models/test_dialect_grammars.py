@@ -98,6 +98,19 @@ NOTES: dict[str, tuple[str, dict[str, Any]]] = {
         '<|open|>call tool="note" index="1"<|sep|><|open|>argument key="text" type="string"<|sep|>x<|close|>argument<|sep|>',
         {"text": "x"},
     ),
+    "spaces between tokens": (
+        (
+            '<|open|> tools <|sep|><|open|> call tool="note" index="1" <|sep|><|open|> argument key="text" type="string" <|sep|>x'
+            "<|close|> argument <|sep|><|close|> call <|sep|><|close|> tools <|sep|>"
+        ),
+        {"text": "x"},
+    ),
+    "ends that come twice": (
+        "<tool_call>\n<function=note>\n<parameter=text>\nx\n</parameter>\n</function>\n</tool_call>\n</function>\n</tool_call>",
+        {"text": "x"},
+    ),
+    "a tool as an object": ('<tool_call>{"tool": {"name": "note", "arguments": {"text": "x"}}}</tool_call>', {"text": "x"}),
+    "a line break that was escaped": ("<tool_call>note<arg_key>text</arg_key>\\n<arg_value>x</arg_value></tool_call>", {"text": "x"}),
     "parameters in a tag of their own": (
         '<function name="note"><arguments><param name="text">x</param></arguments></function>',
         {"text": "x"},

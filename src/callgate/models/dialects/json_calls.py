@@ -28,6 +28,7 @@ _WHY_KEYS = ("reasoning", "thought", "thoughts")
 _OTHER_KEYS = frozenset({"type", "index"})
 _CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_WHY_KEYS, *_OTHER_KEYS})
 _GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call")
+_INNER_KEYS = ("function", "tool")
 _SURE_NAMES = ("name", "tool_name", "tool", "function")
 _SURE_ARGUMENTS = ("arguments", "parameters")
 _SPACE = re.compile(r"\s*")
@@ -112,11 +113,11 @@ def _string(text: str) -> str:
 
 
 def call_of(text: str) -> Call | None:
-    """The call that an object says, or the object that is its member `function`; None if it names nothing."""
+    """The call that an object says, or the object that is its member `function` or `tool`; None if it names nothing."""
     spans = member_spans(text)
     if not spans:
         return _python_call(text)
-    inner = _of(text, spans, "function") if "function" in spans else ""
+    inner = next((_of(text, spans, key) for key in _INNER_KEYS if key in spans), "")
     if not inner.startswith("{"):
         return _call(text, spans)
     call = _call(inner, member_spans(inner))

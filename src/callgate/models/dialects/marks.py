@@ -15,13 +15,15 @@ from msgspec.structs import replace
 from callgate.models.dialects.families import ALL
 from callgate.models.dialects.shape import Dialect
 
-__all__ = ["ANSWER", "END", "FENCE", "OBSERVATION", "WRAPPERS", "Marks", "marks_for"]
+__all__ = ["ANSWER", "ENDS", "FENCE", "OBSERVATION", "WRAPPERS", "Marks", "marks_for"]
 
 FENCE = "```"
 ANSWER = "Final Answer:"
 OBSERVATION = "Observation:"
-END = "</s>"
-"""Ends a message, and strikes out text on a page: it is nothing only directly behind a call."""
+ENDS = frozenset(
+    {"</s>", "</function>", "</function_calls>", "</minimax:tool_call>", "</seed:tool_call>", "</tool_call>", "</tool_calls>"},
+)
+"""End a message or a call, and are text elsewhere: they are nothing only directly behind a call, as where a model writes them twice."""
 WRAPPERS = {"<response>": "</response>", "<answer>": "</answer>"}
 """What some put around an answer that follows a thought."""
 _SILENT = (
@@ -33,7 +35,7 @@ _SILENT = (
     "<|end_of_text|>",
     "<|start_header_id|>assistant<|end_header_id|>",
     "<|start_of_role|>assistant<|end_of_role|>",
-    END,
+    *ENDS,
 )
 _THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"))
 

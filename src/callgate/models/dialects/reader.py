@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.flow import Flow
-from callgate.models.dialects.marks import ANSWER, END, FENCE, OBSERVATION, WRAPPERS, marks_for
+from callgate.models.dialects.marks import ANSWER, ENDS, FENCE, OBSERVATION, WRAPPERS, marks_for
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Part, Reading, gather
 from callgate.models.dialects.shape import Dialect
@@ -216,7 +216,7 @@ class TextReader:
 
     def _is_silent(self, literal: str) -> bool:
         """Whether a mark says nothing; it is then passed over."""
-        silent = literal in self._marks.silent and (literal != END or self._flow.after_mark)
+        silent = literal in self._marks.silent and (literal not in ENDS or self._flow.after_mark)
         if silent:
             self._skip(literal, silent=True)
         return silent

@@ -81,6 +81,7 @@ class PairReader:
             key, mark = yield from cursor.until(self._end_key, self._value)
             if mark == self._end_key:
                 yield from cursor.white()
+                yield from cursor.take("\\n")
                 yield from cursor.expect(self._value)
             members[key.strip()] = typed((yield from read_value(cursor, self._tags, schema)), parameter_schema(schema, key.strip()), schema)
             yield from cursor.white()

@@ -21,14 +21,25 @@ from callgate.models.dialects.typed import as_object, json_kind, parameter_schem
 __all__ = ["KIMI_K3"]
 
 _SEP = "<|sep|>"
-_ARGUMENT, _END_ARGUMENT = "<|open|>argument ", f"<|close|>argument{_SEP}"
-_CALL, _END_CALL = "<|open|>call ", f"<|close|>call{_SEP}"
+
+
+def _opens(name: str) -> tuple[str, ...]:
+    return f"<|open|>{name} ", f"<|open|> {name} "
+
+
+def _closes(name: str, way: str = "close") -> tuple[str, ...]:
+    """A mark without attributes. Some servers put spaces between its tokens."""
+    return f"<|{way}|>{name}{_SEP}", f"<|{way}|> {name} {_SEP}"
+
+
+_ARGUMENT, _END_ARGUMENT = _opens("argument"), _closes("argument")
+_CALL, _END_CALL = _opens("call"), _closes("call")
 _NAME = re.compile(r'(?:tool|name)="([^"]*)"')
 _KEY = re.compile(r'(?:key|name)="([^"]*)"')
 
 
 def _parts(*names: str) -> tuple[str, ...]:
-    return tuple(f"<|{way}|>{name}{_SEP}" for name in names for way in ("open", "close"))
+    return tuple(mark for name in names for way in ("open", "close") for mark in _closes(name, way))
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -41,19 +52,19 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     members: dict[str, str] = {}
     while True:
         yield from cursor.white()
-        if (yield from cursor.take(_END_CALL)):
+        if (yield from cursor.take(*_END_CALL)):
             yield Found(name=name, arguments=as_object(members))
             return
         if members and not cursor.cut and not (yield from cursor.peek()):
             yield Found(name=name, arguments=as_object(members), closed="finished")
             return
-        yield from cursor.expect(_ARGUMENT)
+        yield from cursor.expect(*_ARGUMENT)
         header, _ = yield from cursor.until(_SEP)
         found = _KEY.search(header)
         if found is None:
             raise NoCall
         key = unescape(found[1])
-        text, _ = yield from cursor.until(_END_ARGUMENT)
+        text, _ = yield from cursor.until(*_END_ARGUMENT)
         members[key] = _value(text, header, parameter_schema(root, key), root)
 
 
@@ -71,8 +82,8 @@ KIMI_K3 = Dialect(
         '<|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris'
         "<|close|>argument<|sep|><|close|>call<|sep|>"
     ),
-    openers=(_CALL,),
+    openers=_CALL,
     read=_read,
     silent=(*_parts("response", "tools", "message"), "<|end_of_msg|>"),
-    thoughts=((f"<|open|>think{_SEP}", f"<|close|>think{_SEP}"),),
+    thoughts=tuple(zip(_closes("think", "open"), _closes("think"), strict=True)),
 )
