@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -201,6 +202,45 @@ def test_a_mark_that_says_nothing_keeps_the_space_between_words() -> None:
     """DeepSeek: tokens around what a tool has put out."""
     text = "Found <｜tool▁output▁begin｜>x<｜tool▁output▁end｜> and\n<｜tool▁output▁begin｜>y<｜tool▁output▁end｜>\nDone."
     assert read_text(text, TOOLS).content == "Found x and\ny\nDone."
+
+
+QUOTED = [
+    "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n</tool_call>",
+    '<minimax:tool_call><invoke name="search"><parameter name="query">x</parameter></invoke></minimax:tool_call>',
+    "<tool_call>search<arg_key>query</arg_key><arg_value>x</arg_value></tool_call>",
+    '<｜tool▁call▁begin｜>search<｜tool▁sep｜>{"query": "x"}<｜tool▁call▁end｜>',
+    '<|open|>call tool="now" index="1"<|sep|><|open|>argument key="a" type="string"<|sep|>x<|close|>argument<|sep|><|close|>call<|sep|>',
+    minimax("<text>x</text>"),
+    "<|tool_call_start|>[now()]<|tool_call_end|>",
+]
+FRAMES = [
+    "<tool_call>\n<function=note>\n<parameter=text>\n{}\n</parameter>\n</function>\n</tool_call>",
+    '<minimax:tool_call>\n<invoke name="note">\n<parameter name="text">{}</parameter>\n</invoke>\n</minimax:tool_call>',
+    "<tool_call>note<arg_key>text</arg_key><arg_value>{}</arg_value></tool_call>",
+    dsml('name="text" string="true">{}'),
+    '<|open|>call tool="note"<|sep|><|open|>argument key="text" type="string"<|sep|>{}<|close|>argument<|sep|><|close|>call<|sep|>',
+    minimax("<text>{}</text>"),
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["qwen-xml", "minimax-m2", "glm", "deepseek-dsml", "kimi-k3", "minimax-m3"])
+def test_a_value_may_quote_the_calls_of_any_family(frame: str) -> None:
+    """A file about tools: its text comes out whole, and nothing that it quotes is run, in its own tags or in those of others."""
+    for quoted in QUOTED:
+        text = f"As in\n{quoted}\nand so on."
+        whole = frame.replace("{}", text)
+        reading = read_text(whole, SCHEMAS)
+        assert (calls_in(reading), reading.content) == ([("note", {"text": text})], "")
+        for end in range(whole.index(text), len(whole)):
+            assert read_text(whole[:end], SCHEMAS, partial=True).calls in ((), reading.calls)
+
+
+def test_a_string_may_quote_the_calls_of_any_family() -> None:
+    """DeepSeek and Kimi K2 open a call alike, and only one of them has a separator behind the name."""
+    for quoted in QUOTED:
+        written = json.dumps({"text": quoted}, ensure_ascii=False)
+        for text in (kimi(written), f"[TOOL_CALLS]note[ARGS]{written}"):
+            assert calls_in(read_text(text, SCHEMAS)) == [("note", {"text": quoted})]
 
 
 INNER = {

@@ -15,13 +15,16 @@ from msgspec import Struct
 from callgate.models.dialects.cursor import Cursor, Wait
 from callgate.models.dialects.typed import has_parameter
 
-__all__ = ["AFTER_A_CALL", "ValueTags", "name_in", "read_value"]
+__all__ = ["AFTER_A_CALL", "ValueTags", "name_in", "read_balanced", "read_value"]
 
 Schema = Mapping[str, object]
 AFTER_A_CALL = ("<|", "<\uff5c", "</s>")
 """What a turn ends with, begins so."""
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _NAME_CHARS = 300
+_SHARED = "</parameter>"
+_CALLS, _ENDS, _PARAMETERS = ("<function=", "<function name=", "<invoke "), ("</function>", "</invoke>"), ("<parameter=", "<parameter ")
+"""Of the families that end their parameters alike: in a value of one, the calls of another may be quoted."""
 
 
 class ValueTags(Struct, frozen=True, kw_only=True):
@@ -50,21 +53,37 @@ def read_value(cursor: Cursor, tags: ValueTags, schema: Schema | None) -> Wait[s
     """Read a value and its end tag. What else ends it, of the tool's next parameter or of the call, is not read."""
     parts: list[str] = []
     quoted_calls, in_quoted_value = 0, False
+    calls, ends, parameters = tags.call, tags.end, tags.parameter
+    if _SHARED in tags.end_parameter:
+        calls, ends, parameters = (*calls, *_CALLS), (*ends, *_ENDS), (*parameters, *_PARAMETERS)
     while True:
-        text, tag = yield from cursor.until(*tags.end_parameter, *tags.parameter, *tags.end, *tags.call)
+        text, tag = yield from cursor.until(*tags.end_parameter, *parameters, *ends, *calls)
         parts.append(text)
         if tag in tags.end_parameter:
             if not in_quoted_value:
                 return "".join(parts)
             in_quoted_value = False
-        elif tag in tags.call:
+        elif tag in calls:
             quoted_calls += 1
         elif quoted_calls:
-            in_quoted_value = tag in tags.parameter
-            quoted_calls -= tag in tags.end
-        elif (yield from _ends(cursor, tag, tags, schema)):
+            in_quoted_value = tag in parameters
+            quoted_calls -= tag in ends
+        elif tag in (*tags.parameter, *tags.end) and (yield from _ends(cursor, tag, tags, schema)):
             return "".join(parts)
         parts.append(tag)
+
+
+def read_balanced(cursor: Cursor, opens: tuple[str, ...], closes: tuple[str, ...]) -> Wait[str]:
+    """Read a value up to what closes it, and over that. What it opens itself closes first."""
+    parts: list[str] = []
+    quoted = 0
+    while True:
+        text, mark = yield from cursor.until(*opens, *closes)
+        parts.append(text)
+        if mark in closes and not quoted:
+            return "".join(parts)
+        quoted += 1 if mark in opens else -1
+        parts.append(mark)
 
 
 def _ends(cursor: Cursor, tag: str, tags: ValueTags, schema: Schema | None) -> Wait[bool]:

@@ -58,6 +58,8 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     header = ""
     if not (yield from cursor.at(_STEP.call[0])):
         header, mark = yield from cursor.until(*_SEPARATOR, *_END, "\n")
+        if "<" in header:
+            raise NoCall
         if mark == "\n":
             yield from cursor.white()
             yield from cursor.expect(*_SEPARATOR)

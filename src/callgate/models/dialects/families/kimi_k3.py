@@ -17,6 +17,7 @@ from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 from callgate.models.dialects.typed import as_object, json_kind, parameter_schema, quoted, typed
+from callgate.models.dialects.values import read_balanced
 
 __all__ = ["KIMI_K3"]
 
@@ -64,7 +65,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         if found is None:
             raise NoCall
         key = unescape(found[1])
-        text, _ = yield from cursor.until(*_END_ARGUMENT)
+        text = yield from read_balanced(cursor, _ARGUMENT, _END_ARGUMENT)
         members[key] = _value(text, header, parameter_schema(root, key), root)
 
 
