@@ -34,8 +34,6 @@ class Flow:
         """Whether nothing but white space has come since the last mark or call."""
         self.empty = True
         """Whether nothing was shown or called so far, but white space."""
-        self._strips = False
-        """Whether white space that comes now belongs to the last mark."""
         self._lines = Lines()
         self._nesting = Nesting()
         self._tail = ""
@@ -64,20 +62,19 @@ class Flow:
         self._tail = (self._tail + text)[-2:]
         self._lines.text(text)
         self._nesting.text(text)
-        if self._strips and not self.thinking:
+        if self.after_mark and not self.thinking:
             text = text.lstrip()
         self.after_mark = self.after_mark and not text.strip()
-        self._strips = self._strips and not text.strip()
         self.empty = self.empty and (self.thinking or not text.strip())
         if not self.dropping:
             self._pieces.append(text)
 
     def mark(self, *, silent: bool = False) -> None:
-        """A mark or a call stood here: what follows starts a line. A silent one says nothing of what follows."""
+        """A mark or a call stood here: what follows starts a line. A silent one says nothing, nor does it take the space."""
         self._join()
-        self._strips = self._strips or not silent or self.empty
         self._lines.mark(silent=silent)
-        self.blank, self.after_mark, self._tail, self._code = True, True, "", CodeSpans()
+        self.after_mark = not silent or self.after_mark or self.empty
+        self.blank, self._tail, self._code = True, "", CodeSpans()
         self._nesting = Nesting()
 
     def turn(self, *, thinking: bool) -> None:

@@ -20,8 +20,10 @@ __all__ = ["ANSWERS", "ENDS", "FENCE", "OBSERVATIONS", "WRAPPERS", "Marks", "mar
 FENCE = "```"
 ANSWERS = frozenset({"Final Answer:", "**Final Answer:**", "**Final Answer**:"})
 OBSERVATIONS = frozenset({"Observation:", "**Observation:**", "**Observation**:", *(f"Observation {number}:" for number in range(1, 10))})
-ENDS = frozenset({"</s>", "<eos>"})
-"""End a message, and stand in pages and in talk of models: they are nothing only directly behind a call."""
+ENDS = frozenset(
+    {"</s>", "<eos>", "</function>", "</function_calls>", "</minimax:tool_call>", "</seed:tool_call>", "</tool_call>", "</tool_calls>"},
+)
+"""End a message or a call, and are text elsewhere: they are nothing only directly behind a call, as where a model writes them twice."""
 WRAPPERS = {"<response>": "</response>", "<answer>": "</answer>"}
 """What some put around an answer that follows a thought."""
 _SILENT = (

@@ -222,11 +222,20 @@ class TextReader:
     # --- calls
 
     def _calls(self, opener: str) -> Wait[bool]:
-        """Whether a call is opened here, or stands here without an opener."""
-        for dialect in self._marks.dialects.get(opener, ()):
-            if self._may_call(dialect) and (yield from self._try(dialect, opener)):
+        """Whether a call is opened here, or stands here without an opener. One that was cut off is text, and so is what its values say."""
+        cut_off = False
+        for dialect in filter(self._may_call, self._marks.dialects.get(opener, ())):
+            if (yield from self._try(dialect, opener)):
                 return True
-        return False
+            cut_off = cut_off or self._cut_off()
+        if cut_off:
+            self._show(len(self._cursor.text))
+        return cut_off
+
+    def _cut_off(self) -> bool:
+        """Whether what was tried last would have gone on where a message was cut off. In a thought nothing counts then."""
+        cursor = self._cursor
+        return cursor.cut and cursor.dry and cursor.pos < len(cursor.text) and not self._closers
 
     def _may_call(self, dialect: Dialect) -> bool:
         """Whether a dialect may be tried here."""
@@ -257,6 +266,8 @@ class TextReader:
         except NoCall:
             self._vain += cursor.offset - start
             cursor.rewind()
+            if count and self._cut_off():
+                self._show(len(cursor.text))
             return count > 0
         if not count:
             self._flow.mark()
