@@ -79,8 +79,8 @@ class Engine:
         policies: Asked in order, about every call; none: everything validated may run.
         hooks: The user's code around calls.
         journal: Where everything is recorded; None: in memory.
-        blobs: Where large results are kept; None: in the journal, where that is on a server; else in memory, up to 256 MiB, the oldest
-            going first.
+        blobs: Where large results are kept; None: with the journal, on its server or in the folder `<journal>.blobs`; in memory with one
+            that is in memory, up to 256 MiB, the oldest going first.
         persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
         limits: Every bound.
         runners: The host's own, by the name that tools give as `runner`.

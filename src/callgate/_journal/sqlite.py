@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from callgate._clock import Clock, SystemClock
+from callgate._journal.blobs_beside import BlobsBeside
 from callgate._journal.commits import Commits
 from callgate._journal.files import JournalFiles, refuse_remains
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
@@ -76,6 +77,7 @@ class SqliteJournal(StoredJournal):
         refuse_odd_lease(lease_s)
         self.path = Path(path).resolve()  # two names of one file are one journal
         self.strength = "full" if synchronous == "full" else "process"
+        self.blobs = BlobsBeside(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = LockFile(self.path)
         try:
@@ -108,7 +110,7 @@ class SqliteJournal(StoredJournal):
     @property
     def files(self) -> tuple[str, ...]:
         """See `callgate.protocols.OnDisk`."""
-        return tuple(f"{self.path}{end}" for end in ("", "-wal", "-shm", "-journal", ".lock"))
+        return (*(f"{self.path}{end}" for end in ("", "-wal", "-shm", "-journal", ".lock")), *self.blobs.files)
 
     def _stored(self, query: EventQuery) -> list[Event]:
         with self._reading:
