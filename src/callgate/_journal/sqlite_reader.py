@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
+from callgate._journal.blobs_beside import BlobsBeside
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.tables import VERSION, question
@@ -50,6 +51,7 @@ class SqliteReader:
                 raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
             raise UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
+        self.blobs = BlobsBeside(Path(path))
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         if query.derived and self._version < FIRST_WITH_FINDING_TABLES:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._options import Options, Whole
 from callgate._undo.apply import drop_drafts
 from callgate._undo.beside import EVERYTHING, whose
 from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
@@ -38,14 +39,14 @@ _WORTH = 64
 """So many files must have been read for what was seen to be remembered anew."""
 
 
-class UndoLimits(Struct, frozen=True, kw_only=True):
+class UndoLimits(Options, frozen=True, kw_only=True):
     """How much is kept."""
 
-    declared_file_bytes: int = 67_108_864
+    declared_file_bytes: Whole = 67_108_864
     """The largest file kept for a call that names it."""
-    tree_file_bytes: int = 16_777_216
+    tree_file_bytes: Whole = 16_777_216
     """The largest file kept for a call that may write anything."""
-    tree_entries: int = 100_000
+    tree_entries: Whole = 100_000
     """Files, links and folders that are looked at for such a call."""
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._options import by_name
 from callgate._undo.apply import Action, Ready, apply, check, take_back
 from callgate._undo.changes import Call, Change, Step, history, read_change
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
@@ -64,6 +65,7 @@ class Shadow:
         UsageError: The workspace is no folder.
     """
 
+    @by_name
     def __init__(
         self,
         workspace: str | os.PathLike[str],
