@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.calls import HookedCalls, ParallelCalls, SerialCalls, WaitingCalls
 from bench.disks import Disk, SlowDisk
+from bench.durable_loop import DurableIterations
 from bench.imports import Imports
 from bench.journals import LongJournal
 from bench.loop import FirstRun, Iterations, StreamedTurns
@@ -20,6 +21,7 @@ from bench.memory import IndexedSearch, Near, Recall
 from bench.peers import PEER_NAMES, Peer, beside_the_best
 from bench.processes import Processes
 from bench.record import Chain, Redaction
+from bench.recovery import Recovery
 from bench.report import Machine, readme, table
 from bench.streams import Arguments, Streams
 from bench.threads import HandOff, SleepingTools
@@ -32,8 +34,8 @@ GROUPS: dict[str, tuple[Callable[[], Bench], ...]] = {
     "validation": (Validation, Compiling),
     "processes": (Processes,),
     "record": (Chain, Redaction),
-    "disks": (Disk, SlowDisk),
-    "journals": (LongJournal,),
+    "disks": (Disk, SlowDisk, DurableIterations),
+    "journals": (LongJournal, Recovery),
     "streams": (Streams, Arguments),
     "undo": (Keeping,),
     "memory": (IndexedSearch, Recall, Near),

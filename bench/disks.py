@@ -5,22 +5,16 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from itertools import islice
 from pathlib import Path
 from statistics import median
 
 import apsw
-from msgspec import structs
-from msgspec.structs import asdict
 
+from bench.bare_record import BareRecord
 from bench.calls import RULES, serial
 from bench.floor import TEXT, no_op
 from bench.measure import Counts, Row, wall
 from callgate import Engine, RawCall, Rules, SqliteJournal, tool
-from callgate._journal.rows import GENESIS, chain
-from callgate._journal.sqlite import _prepared
-from callgate._journal.sqlite_rows import insert
-from callgate.events import Event
 
 __all__ = ["Disk", "SlowDisk"]
 
@@ -70,20 +64,23 @@ class Disk:
         self.engine = Engine([made], policies=(Rules.parse(RULES),), journal=journal, run="bench")
         self.fresh = 0
         await serial(self.engine, [self._raw()])
-        self.events = list(journal.read())
-        self.bare = _prepared(Path(self.folder.name) / "bare.db", "full")
-        self.written = Event(**{**asdict(self.events[0]), "position": 0, "hash": GENESIS})
-        await self._commits(1, by=(3, 1))
+        self.bare = BareRecord(Path(self.folder.name) / "bare.db", list(journal.read()))
+        self.bare.write(1, commits=(3, 1))
 
     async def round(self, counts: Counts) -> None:
         """The floor is made of the same rows in the same tables, without engine, queue and threads."""
-        twice = await wall(lambda: self._commits(counts.durable, by=(3, 1))) / counts.durable
+        twice = self._floor(counts.durable, (3, 1))
         lone = await wall(lambda: serial(self.engine, [self._raw() for _ in range(counts.durable)])) / counts.durable
         self.lone.ratio(lone, twice)
         together = [self._raw() for _ in range(counts.threads)]
-        once = await wall(lambda: self._commits(counts.durable, by=(4,))) / counts.durable
+        once = self._floor(counts.durable, (4,))
         self.many.ratio(await wall(lambda: self.engine.call_many(together)) / counts.threads, once)
         self.each.ratio(await self._median_of_many(counts.threads), lone)
+
+    def _floor(self, calls: int, commits: tuple[int, ...]) -> float:
+        began = time.perf_counter()
+        self.bare.write(calls, commits=commits)
+        return (time.perf_counter() - began) / calls
 
     async def _median_of_many(self, count: int) -> float:
         """What one of so many callers waits for its own call."""
@@ -98,22 +95,6 @@ class Disk:
     def _raw(self) -> RawCall:
         self.fresh += 1
         return RawCall(name="no_op", arguments=TEXT.replace("Hamburg", f"city {self.fresh}"), id=f"call_{self.fresh}")
-
-    async def _commits(self, count: int, *, by: tuple[int, ...]) -> None:
-        """So many calls' four events, in commits of so many events each."""
-        for _ in range(count):
-            call = f"bare/0/{self.written.position}"
-            events = iter(self.events)
-            for size in by:
-                with self.bare:
-                    insert(self.bare, [self._next(event, call) for event in islice(events, size)])
-
-    def _next(self, event: Event, call: str) -> Event:
-        position = self.written.position + 1
-        parents = (position - 1,) if event.parents else ()
-        placed = structs.replace(event, run="bare", call=call)
-        self.written = chain(placed, self.written.hash, epoch=0, position=position, seq=position, parents=parents)
-        return self.written
 
     async def close(self) -> None:
         await self.engine.close()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Engine, TableCache, tool
+from callgate import Engine, TableCache, UsageError, tool
 from callgate._cache import MemoryCache
 from callgate.protocols import CacheStore
 from tests.counting import Count
@@ -44,6 +46,25 @@ def test_memory_is_bounded_and_the_least_used_goes_first() -> None:
     assert [store.get(key, 0) is not None for key in "abc"] == [False, True, True]
     store.put("large", b"x" * 11, expires_ns=None, reads=frozenset())
     assert store.get("large", 0) is None
+
+
+def test_what_is_no_cache_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """Another database, one that calls a table the same, a text, one byte, a folder; an empty file is nobody's."""
+    for name, schema in (("other.db", "CREATE TABLE mine (x)"), ("results.db", "CREATE TABLE results (race TEXT, time REAL)")):
+        with closing(sqlite3.connect(tmp_path / name)) as other:
+            other.execute(schema)
+            other.commit()
+    (tmp_path / "text").write_text("my notes " * 100)
+    (tmp_path / "byte").write_text("1")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").touch()
+    before = {one.name: one.read_bytes() for one in tmp_path.iterdir() if one.is_file()}
+    for name in ("other.db", "results.db", "text", "byte", "folder"):
+        with pytest.raises(UsageError, match="Give another file"):
+            TableCache(tmp_path / name)
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir() if one.is_file()} == before
+    for _ in range(2):
+        TableCache(tmp_path / "empty").close()
 
 
 @pytest.mark.parametrize("broken", ["get", "put", "drop_written", "garbage"])

@@ -55,21 +55,21 @@ def test_no_wait_is_longer_than_its_bound_however_often_it_failed(failures: int,
 @pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(Limits)])
 @pytest.mark.parametrize("value", [-1, "5", math.nan, True, 1.5j], ids=repr)
 async def test_a_limit_that_limits_nothing_is_refused_by_its_name(name: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=rf"^Limits\.{name} is .*; it must be a"):
-        Engine(limits=Limits(**{name: value}))
+    with pytest.raises(UsageError, match=rf"^Limits\({name}=.*\): it must be a"):
+        Limits(**{name: value})
 
 
 def test_limits_of_another_kind_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"limits is of type dict\. Give callgate\.Limits"):
+    with pytest.raises(UsageError, match=r"^Engine\(limits=\{'parallel_calls': 1\}\): it must be a Limits\.$"):
         Engine(limits={"parallel_calls": 1})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"timeout_s": 0}, r"timeout_s=\.\.\.\) is 0; it must be a finite number of seconds above 0"),
-        ({"timeout_s": math.inf}, "is inf; it must be a finite number"),
-        ({"timeout_s": "5"}, "is '5'; it must be a finite number"),
+        ({"timeout_s": 0}, r"^Engine\(timeout_s=0\): it must be a finite number of seconds above 0 or None\.$"),
+        ({"timeout_s": math.inf}, r"timeout_s=inf\): it must be a finite number"),
+        ({"timeout_s": "5"}, r"timeout_s='5'\): it must be a finite number"),
         ({"coerce": "no"}, r"Engine\(coerce='no'\): it must be True or False"),
         ({"repair": 1}, r"Engine\(repair=1\): it must be True or False"),
         ({"policies": Policy()}, "policies=.* was given a .*Policy; it must be a list"),
@@ -91,6 +91,7 @@ def test_limits_of_another_kind_are_refused() -> None:
         ({"runners": {1: plain}}, "has the name 1; it must be text"),
         ({"runners": {"far": plain}}, "has no method run, close"),
         ({"run": 5}, r"Engine\(run=5\): it must be text"),
+        ({"process_limits": 5}, r"^Engine\(process_limits=5\): it must be a ProcessLimits\.$"),
     ],
 )
 def test_what_an_engine_cannot_work_with_is_refused_when_it_is_made(options: dict[str, Any], said: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from typing import Any
 
 import pytest
 
-from callgate import AbortController, Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, UsageError, tool
+from callgate import AbortController, Aborted, Engine, RawCall, Retryable, RetryPolicy, Scope, ToolContext, UsageError, tool
 from callgate._environment import timeout_from_environment
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
@@ -155,6 +156,7 @@ async def test_nothing_is_tried_again_after_a_stop(during: str, end: str) -> Non
         details = bodies(engine, "call.aborted")[0]["details"]
         assert isinstance(details, dict)
         assert (details["status"], details["attempts"]) == ("error", 1)
+        assert kinds(engine).count("call.attempt_failed") == (during == "the wait")  # it says that another attempt follows
     assert tried == [1]
 
 
@@ -394,6 +396,51 @@ async def test_what_a_tool_left_behind_calls_no_tools_once_its_call_is_over(in_t
             await strays[0]
         assert kinds(engine).count("call.received") == 1
     assert ran == []
+
+
+@pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
+async def test_what_an_attempt_left_behind_calls_no_tools_while_the_next_one_runs(in_thread: bool) -> None:
+    """It would count as the next attempt's own call, and push that one aside as if it had been made before."""
+    strays: list[Any] = []
+    ran: list[int] = []
+
+    @tool
+    async def inner(n: int) -> str:
+        """Inner."""
+        ran.append(n)
+        return "done"
+
+    async def later(ctx: ToolContext, second: asyncio.Event) -> object:
+        await second.wait()
+        return await (asyncio.to_thread(ctx.call_sync, "inner", {"n": 1}) if in_thread else ctx.call("inner", {"n": 1}))
+
+    second = asyncio.Event()
+
+    async def plain(ctx: ToolContext) -> str:
+        """Leave a task behind, and fail once."""
+        if ctx.attempt == 1:
+            strays.append(asyncio.ensure_future(later(ctx, second)))
+            raise Retryable("Not yet.")
+        second.set()
+        await asyncio.wait(strays)
+        return (await ctx.call("inner", {"n": 2})).text
+
+    def threaded(ctx: ToolContext) -> str:
+        """Leave a task behind, and fail once."""
+        assert ctx.loop is not None
+        if ctx.attempt == 1:
+            strays.append(asyncio.run_coroutine_threadsafe(later(ctx, second), ctx.loop))
+            raise Retryable("Not yet.")
+        ctx.loop.call_soon_threadsafe(second.set)
+        concurrent.futures.wait(strays)
+        return ctx.call_sync("inner", {"n": 2}).text
+
+    outer = tool(name="outer", effect="none", retry=RetryPolicy(base_s=0))(threaded if in_thread else plain)
+    async with Engine([inner, outer]) as engine:
+        assert (await said(engine, call("outer"))).text == "done"
+        with pytest.raises(RuntimeError, match=r"inner was not called: attempt 1 of the call .* is over"):
+            strays[0].result()
+    assert ran == [2]
 
 
 async def test_a_parent_holds_no_slot_while_it_waits_for_its_child() -> None:

@@ -5,9 +5,10 @@ Here because everything that is shown to a person comes from a model, a tool or 
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
-__all__ = ["one_line", "printable"]
+__all__ = ["one_line", "printable", "printable_json"]
 
 _SHOWN_AS_ESCAPES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control and format characters (bidirectional marks and zero-width ones among them), lone surrogates, Unicode's line separators."""
@@ -28,9 +29,20 @@ def one_line(text: str, limit: int = 200) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def printable_json(line: str) -> str:
+    """A line of JSON that says the same, with every character that is not plainly visible as an escape of JSON."""
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(char if _is_plain(char) else _json_escape(char) for char in line)
+
+
 def _is_plain(char: str) -> bool:
     return ord(char) not in _TAGS and (char.isprintable() or unicodedata.category(char) not in _SHOWN_AS_ESCAPES)
 
 
 def _escape(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
+
+
+def _json_escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if char.isascii() else json.dumps(char)[1:-1]

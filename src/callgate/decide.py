@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from callgate._options import Count, Options
 from callgate.calls import Category, ToolResult
 
 __all__ = [
@@ -76,11 +77,11 @@ class CallEnd(Struct, frozen=True, gc=False):
     """None where no tool has the call's name."""
 
 
-class LoopRules(Struct, frozen=True, kw_only=True):
+class LoopRules(Options, frozen=True, kw_only=True):
     """What ends a loop after a message's calls have ended."""
 
     failures: Failures = "recover"
-    errors_in_a_row: int | None = 5
+    errors_in_a_row: Count | None = 5
     """So many failed calls without a success between them end the turn as `error`; denied and blocked ones count."""
     end_after_text: frozenset[str] = frozenset()
     """Tools after whose success the turn ends where the model had already written its answer before the calls."""

@@ -19,6 +19,7 @@ from callgate._clock import Clock
 from callgate._environment import timeout_from_environment
 from callgate._json import canonical
 from callgate._limits import Limits
+from callgate._options import by_name
 from callgate._pipeline.again import Known, asked_hash, call_key
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.at_work import RunsAtWork
@@ -78,8 +79,8 @@ class Engine:
         policies: Asked in order, about every call; none: everything validated may run.
         hooks: The user's code around calls.
         journal: Where everything is recorded; None: in memory.
-        blobs: Where large results are kept; None: in the journal, where that is on a server; else in memory, up to 256 MiB, the oldest
-            going first.
+        blobs: Where large results are kept; None: with the journal, on its server or in the folder `<journal>.blobs`; in memory with one
+            that is in memory, up to 256 MiB, the oldest going first.
         persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
         limits: Every bound.
         runners: The host's own, by the name that tools give as `runner`.
@@ -94,6 +95,7 @@ class Engine:
         run: The id of the engine's own run, for scopes that name none.
     """
 
+    @by_name
     def __init__(
         self,
         tools: Iterable[Tool] = (),
@@ -116,7 +118,7 @@ class Engine:
         clock: Clock | None = None,
         run: str = "",
     ) -> None:
-        check_settings(limits=limits, timeout_s=timeout_s, run=run, coerce=coerce, repair=repair)
+        check_settings(process_limits, limits=limits, timeout_s=timeout_s, run=run, coerce=coerce, repair=repair)
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
         ground = self._ground = Ground.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)

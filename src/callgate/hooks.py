@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from callgate._options import by_name
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools import BoundTool
@@ -86,6 +87,7 @@ def _is_several(value: object) -> bool:
 Decorator = Callable[[Callable[..., Any]], Hook]
 
 
+@by_name
 def before_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeout_s: float | None = None) -> Decorator:
     """Make the decorated function a hook before the calls of these tools (patterns; none given: all).
 
@@ -96,6 +98,7 @@ def before_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeou
     return lambda run: Hook(run=run, phase="before", kind=kind, tools=tools or ("*",), priority=priority, timeout_s=timeout_s)
 
 
+@by_name
 def after_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeout_s: float | None = None) -> Decorator:
     """Make the decorated function a hook after the calls of these tools (patterns; none given: all).
 

@@ -12,12 +12,13 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
+from callgate._options import Options
 from callgate.events import Event
 
 __all__ = ["CallFacts", "EventQuery", "facts_of", "merged", "select"]
 
 
-class EventQuery(Struct, frozen=True, kw_only=True):
+class EventQuery(Options, frozen=True, kw_only=True):
     """Which events; what is not given does not narrow."""
 
     run: str | None = None

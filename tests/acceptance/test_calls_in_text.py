@@ -44,6 +44,36 @@ async def test_a_strict_json_object_in_the_text_is_a_call(text: str) -> None:
     assert found.reasoning == "it may rain"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"tool": "look", "parameters": {}, "at": "sky"}',
+        '{"tool": "look", "at": "sky", "reasoning": "r"}',
+        '{"tool": "look", "parameters": null, "at": "sky"}',
+    ],
+)
+async def test_parameters_that_stand_beside_empty_ones_are_found_in_text(text: str) -> None:
+    """The fallback format, with the mistake that models make in it."""
+    async with Engine([look]) as engine:
+        assert (await said(engine, as_raw(only_call(text)))).data == {"seen": "sky"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"tool": "look", "for": "rain"}', '{"tool": "look"}', '{"tool": "look", "at": "sky", "for": 1}', '{"tool": "gaze", "at": "sky"}'],
+)
+def test_what_a_tool_does_not_take_makes_no_call_of_an_answer(text: str) -> None:
+    """An object that names a tool may be about it: only just what the tool takes is its parameters."""
+    assert read_text(text, {"look": SCHEMA}).calls == ()
+    assert read_text(text, {"look": None}).calls == ()
+
+
+def test_a_tool_that_takes_nothing_needs_no_parameters() -> None:
+    nothing = {"type": "object", "properties": {}}
+    (found,) = read_text('{"tool": "look"}', {"look": nothing}).calls
+    assert found.arguments == "{}"
+
+
 @pytest.mark.parametrize("text", ['{"tool": "look", "parameters": {"at": "s', '{"tool": look, parameters: at the sky}'])
 def test_what_is_not_strict_json_is_text(text: str) -> None:
     """The fallback format is strict: cut off or invented, it is an answer."""

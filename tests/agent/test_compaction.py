@@ -137,9 +137,24 @@ def gives_nothing(messages: Sequence[Message]) -> Sequence[Message]:
     return None  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("hook", [fails, parts_a_call_from_its_result, gives_what_is_no_message, gives_nothing])
+def leaves_nothing(messages: Sequence[Message]) -> Sequence[Message]:
+    return []
+
+
+def leaves_no_task(messages: Sequence[Message]) -> Sequence[Message]:
+    return [message for message in messages if not isinstance(message, UserMessage)]
+
+
+def makes_it_longer(messages: Sequence[Message]) -> Sequence[Message]:
+    return [*messages, UserMessage(LONG)]
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [fails, parts_a_call_from_its_result, gives_what_is_no_message, gives_nothing, leaves_nothing, leaves_no_task, makes_it_longer],
+)
 async def test_a_hook_that_fails_changes_nothing(hook: Compact, caplog: pytest.LogCaptureFixture) -> None:
-    """What comes back is taken only if it is a valid conversation; the run goes on either way."""
+    """What comes back is taken only if it is a valid conversation with a task, and shorter; the run goes on either way."""
     model = Script(says(call("read", {"page": 1})), DONE)
     async with Agent(model, tools=[read], compact=Compaction(compact=hook, at_tokens=100)) as agent:
         result = await agent.run("Read the book.")

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from callgate.agent import Agent, AgentEvent, CallStarted
+from callgate.agent import Agent, AgentEvent, CallStarted, RunEnded
 from callgate.agent.feed import Feed
-from callgate.calls import Answered, Text
+from callgate.calls import Answered, RawCall, Text
 from callgate.errors import UsageError
 from callgate.models.events import ModelEvent, TextDelta
 from callgate.models.model import StreamingContext
@@ -51,8 +51,19 @@ def test_plain_code_runs_an_agent(board: Board) -> None:
 
 
 async def test_plain_code_inside_a_loop_is_told_what_to_do(board: Board) -> None:
-    with pytest.raises(UsageError, match="event loop"):
-        Agent(Script()).run_sync("Go.")
+    agent = Agent(Script())
+    for door in (lambda: agent.run_sync("Go."), agent.close_sync, lambda: agent.engine.call_sync(RawCall(name="look"))):
+        with pytest.raises(UsageError, match=r"would hold up the event loop .* 'await agent\.run\(\.\.\.\)'"):
+            door()
+
+
+def test_an_agent_that_plain_code_has_closed_says_so() -> None:
+    agent = Agent(Script(says("one")))
+    assert agent.run_sync("Go.").text == "one"
+    agent.close_sync()
+    with pytest.raises(UsageError, match=r"^This agent is closed\. Make a new one\.$"):
+        agent.run_sync("Go.")
+    agent.close_sync()
 
 
 async def test_an_answered_outcome_is_what_the_tool_gave(board: Board) -> None:
@@ -95,6 +106,19 @@ async def test_an_observer_that_raises_a_cancel_breaks_no_call(desk: Desk) -> No
 
     async with Agent(Script(says(call("look")), says("done")), tools=desk.tools()) as agent:
         result = await asyncio.wait_for(agent.run("x", on_event=observe), PATIENCE_S)
+    assert (result.status, result.text) == ("completed", "done")
+
+
+@pytest.mark.parametrize("error", [ValueError("deaf"), asyncio.CancelledError()], ids=["error", "cancel"])
+async def test_a_listener_that_fails_at_the_end_takes_nobody_the_result(error: BaseException) -> None:
+    """The run is over and on record; whoever asked for it gets what it came to."""
+
+    def hear(event: AgentEvent) -> None:
+        if isinstance(event, RunEnded):
+            raise error
+
+    async with Agent(Script(says("done"))) as agent:
+        result = await agent.run("x", on_event=hear)
     assert (result.status, result.text) == ("completed", "done")
 
 

@@ -36,6 +36,19 @@ async def test_exit_calls_become_signals_and_change_nothing(board: Board) -> Non
     assert agent.engine.activity_since_wake == 1
 
 
+@pytest.mark.parametrize(
+    ("exits", "said"),
+    [
+        ([ToolSpec(name="done"), ToolSpec(name="done")], "Two exit tools are named 'done'"),
+        ([ToolSpec(name=" ")], "has no name"),
+        ([ToolSpec(name="done", schema=5)], "'done' has the schema 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_exit_tools_that_a_model_could_not_tell_apart_or_call_are_refused(exits: list[ToolSpec], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Agent(Script(), exit_tools=exits)
+
+
 @pytest.mark.parametrize("written", ["Report_Back", "functions.report-back", "`report-back`", " report-back "])
 async def test_an_exit_tool_whose_name_is_almost_right_is_meant_as_any_tool_is(board: Board, written: str) -> None:
     """ACCEPTANCE E16, E17, and the decision on almost-right names: exactly one can be meant, and the repair is on record."""

@@ -84,7 +84,9 @@ async def test_an_answer_of_any_kind_of_type_is_described_and_read(kind: Any, wr
 
 async def test_what_pydantic_reads_is_not_bent_into_shape() -> None:
     async with Agent(Script(*[says('[{"name": "Hall", "floor": "2"}]')] * 3), output=list[Place]) as agent:
-        assert (await agent.run("Where?")).status == "failed"
+        result = await agent.run("Where?")
+    assert result.status == "failed"
+    assert result.reason.endswith(": 0.floor: Input should be a valid integer.")
 
 
 @pytest.mark.parametrize("kind", [Mixed, list[Mixed], list[Place | Point], list[object], print, "Place", 3], ids=range(7))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from callgate.agent import Agent, Budget, Compaction, Deliberate, Settings, keep_last
+from callgate import EventQuery, RetryPolicy, before_call, tool
+from callgate.agent import Agent, Budget, Compaction, ContextRestarts, Deliberate, Settings, keep_last, summarise
 from callgate.agent.settings import Prices
 from callgate.agent.stuck import StuckLimits
 from callgate.decide import LoopRules
@@ -21,8 +22,8 @@ from tests.agent.scripts import Script, says
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"preset": "chatty"}, r"Agent\(preset='chatty'\) is not known. Choose one of: agent, chat, tick, worker."),
-        ({"text_calls": "yes"}, r"Choose one of: auto, fallback, never."),
+        ({"preset": "chatty"}, r"Agent\(preset='chatty'\): it must be one of 'agent', 'chat', 'tick', 'worker'\."),
+        ({"text_calls": "yes"}, r"it must be one of 'auto', 'fallback', 'never'\."),
         ({"tools": [print]}, r"<built-in function print> is no tool. Put @tool over the function"),
     ],
 )
@@ -32,28 +33,91 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("made", "said"),
     [
-        (Settings(budget=Budget(iterations=-1)), "Budget(iterations=-1) is no limit. Give a whole number, 0 or more, or None for none."),
-        (Settings(budget=Budget(cost=float("nan")), prices=Prices(input=1.0)), "Budget(cost=nan) is no limit."),
-        (Settings(output_retries=-1), "Settings(output_retries=-1) is no limit. Give a whole number, 0 or more."),
-        (Settings(budget=Budget(cost=0.5)), "Budget(cost=0.5) would never be used up: nothing has a price."),
-        (Settings(budget=Budget(calls=1.5)), "Budget(calls=1.5) is no limit. Give a whole number, 0 or more, or None for none."),  # type: ignore[arg-type]
-        (Settings(budget=Budget(calls=True)), "Budget(calls=True) is no limit."),
-        (Settings(budget=Budget(wall_s="x")), "Budget(wall_s='x') is no limit. Give 0 or more, or None for none."),  # type: ignore[arg-type]
-        (Settings(budget=5), "Settings(budget=5) cannot work. Give a Budget."),  # type: ignore[arg-type]
-        (Settings(prices=Prices(input=-1.0)), "Prices(input=-1.0) is no limit. Give 0 or more."),
-        (Settings(early_start="no"), "Settings(early_start='no') cannot work. Give True or False."),  # type: ignore[arg-type]
-        (Settings(when_spent="stop"), "Settings(when_spent='stop') cannot work. Choose one of: end, answer."),  # type: ignore[arg-type]
-        (Settings(rules=LoopRules(errors_in_a_row=0)), "LoopRules(errors_in_a_row=0) is no limit. Give a whole number, 1 or more"),
-        (Settings(rules=LoopRules(end_after_text="say")), "LoopRules(end_after_text='say') cannot work. Give a list of texts."),  # type: ignore[arg-type]
+        (lambda: Budget(iterations=-1), "Budget(iterations=-1): it must be a whole number from 0 or None."),
+        (lambda: Budget(cost=float("nan")), "Budget(cost=nan): it must be a number from 0 or None."),
+        (lambda: Settings(output_retries=-1), "Settings(output_retries=-1): it must be a whole number from 0."),
+        (lambda: Settings(budget=Budget(cost=0.5)), "Budget(cost=0.5) would never be used up: nothing has a price."),
+        (lambda: Budget(calls=1.5), "Budget(calls=1.5): it must be a whole number from 0 or None."),  # type: ignore[arg-type]
+        (lambda: Budget(calls=True), "Budget(calls=True): it must be a whole number"),
+        (lambda: Budget(wall_s="x"), "Budget(wall_s='x'): it must be a finite number of seconds from 0 or None."),  # type: ignore[arg-type]
+        (lambda: Settings(budget=5), "Settings(budget=5): it must be a Budget."),  # type: ignore[arg-type]
+        (lambda: Settings(budget={}), "Settings(budget={}): it must be a Budget."),  # type: ignore[arg-type]
+        (lambda: Prices(input=-1.0), "Prices(input=-1.0): it must be a number from 0."),
+        (lambda: Settings(early_start="no"), "Settings(early_start='no'): it must be True or False."),  # type: ignore[arg-type]
+        (lambda: Settings(when_spent="stop"), "Settings(when_spent='stop'): it must be one of 'answer', 'end'."),  # type: ignore[arg-type]
+        (lambda: LoopRules(errors_in_a_row=0), "LoopRules(errors_in_a_row=0): it must be a whole number from 1 or None."),
+        (lambda: LoopRules(end_after_text="say"), "LoopRules(end_after_text='say'): it must be a list of texts."),  # type: ignore[arg-type]
+        (lambda: StuckLimits(hint=0), "StuckLimits(hint=0): it must be a whole number from 1."),
+        (lambda: StuckLimits(stop=-1), "StuckLimits(stop=-1): it must be"),
+        (lambda: StreamLimits(idle_s=0), "StreamLimits(idle_s=0): it must be a finite number of seconds above 0."),
+        (lambda: StreamLimits(first_s=float("nan")), "StreamLimits(first_s=nan): it must be"),
+        (lambda: Deliberate(always="look"), "Deliberate(always='look'): it must be a list of texts."),  # type: ignore[arg-type]
+        (
+            lambda: Deliberate(triggers={"look": "see"}),  # type: ignore[dict-item]
+            "Deliberate(triggers={'look': 'see'}): it must be a dict of lists of texts.",
+        ),
+        (lambda: Deliberate(thought_log=5), "Deliberate(thought_log=5): it must be a function or None."),  # type: ignore[arg-type]
+        (lambda: Compaction(compact=keep_last(3), at_tokens="x"), "Compaction(at_tokens='x'): it must be a whole number from 1."),  # type: ignore[arg-type]
+        (lambda: Compaction(compact=5, at_tokens=5), "Compaction(compact=5): it must be a function."),  # type: ignore[arg-type]
+        (lambda: keep_last("x"), "keep_last(count='x'): it must be a whole number from 1."),  # type: ignore[arg-type]
+        (lambda: summarise(5), "summarise(write=5): it must be a function."),  # type: ignore[arg-type]
+        (lambda: ContextRestarts(ttl_s="x"), "ContextRestarts(ttl_s='x'): it must be a finite number of seconds above 0."),  # type: ignore[arg-type]
     ],
 )
-def test_a_limit_that_limits_nothing_is_refused(settings: Settings, said: str) -> None:
-    """A budget that is silently none is found out on the bill."""
+def test_a_limit_that_limits_nothing_is_refused_where_it_is_written(made: Callable[[], object], said: str) -> None:
+    """A budget that is silently none is found out on the bill; a guard that refuses the first call, nobody meant."""
     with pytest.raises(UsageError) as caught:
-        Agent(Script(), settings=settings)
+        made()
     assert str(caught.value).startswith(said)
+
+
+MODEL: Any = Script()
+
+
+async def hears_later(event: object) -> None:
+    raise AssertionError("never awaited")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: Budget(iteration=1), "Budget has no option 'iteration'; did you mean 'iterations'? It takes iterations, calls, "),  # type: ignore[call-arg]
+        (lambda: Budget("x"), "Budget was given 'x' without a name. By name it takes iterations=..., calls=..., "),  # type: ignore[arg-type, call-arg]
+        (lambda: RetryPolicy(retries=5), "RetryPolicy has no option 'retries'. It takes attempts, base_s, max_s, multiplier, jitter."),  # type: ignore[call-arg]
+        (lambda: Compaction(), "Compaction lacks compact, at_tokens. It takes compact, at_tokens, estimate, timeout_s."),  # type: ignore[call-arg]
+        (lambda: EventQuery(kind="x"), "EventQuery has no option 'kind'; did you mean 'kinds'? It takes run, call, "),  # type: ignore[call-arg]
+        (lambda: Agent(MODEL, tool=[]), "Agent has no option 'tool'; did you mean 'tools'? It takes model, engine, tools, "),  # type: ignore[call-arg]
+        (lambda: Agent(), "Agent lacks model. It takes model, engine, tools, "),  # type: ignore[call-arg]
+        (lambda: Agent(MODEL, None, []), "Agent was given [] without a name. By name it takes tools=..., policies=..., "),  # type: ignore[call-arg]
+        (lambda: Engine(policy=[]), "Engine has no option 'policy'; did you mean 'policies'? It takes tools, policies, "),  # type: ignore[call-arg]
+        (lambda: Engine([], []), "Engine was given [] without a name. By name it takes policies=..., hooks=..., "),  # type: ignore[call-arg]
+        (lambda: tool(efect="none"), "@tool has no option 'efect'; did you mean 'effect'? It takes name, description, "),  # type: ignore[call-overload]
+        (
+            lambda: before_call("pay", prio=3),  # type: ignore[call-arg]
+            "before_call has no option 'prio'; did you mean 'priority'? It takes ",
+        ),
+        (
+            lambda: ContextRestarts(ttl=5),  # type: ignore[call-arg]
+            "ContextRestarts has no option 'ttl'; did you mean 'ttl_s'? It takes ",
+        ),
+        (lambda: Agent(MODEL).run_sync("x", max_iterations=5), "Agent.run has no option 'max_iterations'. It takes task, conversation, "),
+    ],
+)
+def test_an_option_that_there_is_not_is_refused_with_the_nearest_and_all_there_are(made: Callable[[], object], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        made()
+    assert str(caught.value).startswith(said)
+
+
+def test_an_error_of_types_within_is_not_taken_for_a_wrong_option() -> None:
+    class Odd:
+        def __iter__(self) -> None:
+            raise TypeError("odd")
+
+    with pytest.raises(TypeError, match=r"^odd$"):
+        Engine(Odd())  # type: ignore[arg-type]
 
 
 async def test_a_history_in_a_providers_form_is_refused_with_what_reads_it() -> None:
@@ -101,27 +165,7 @@ async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task:
 )
 def test_what_an_agent_cannot_be_made_of_is_refused_by_name(given: dict[str, Any]) -> None:
     """DESIGN, errors: one sentence that names the thing and the next step, and none of it is taken for the default."""
-    with pytest.raises(UsageError, match=rf"Agent\({next(iter(given))}=.*(Give|Choose)"):
-        Agent(Script(), **given)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"stuck": StuckLimits(hint=0)}, r"^StuckLimits\(hint=0\) is no limit\. Give a whole number, 1 or more\.$"),
-        ({"stuck": StuckLimits(stop=-1)}, r"^StuckLimits\(stop=-1\)"),
-        ({"stream_limits": StreamLimits(idle_s=0)}, r"^StreamLimits\(idle_s=0\) is no limit\. Give more than 0\.$"),
-        ({"stream_limits": StreamLimits(first_s=float("nan"))}, r"^StreamLimits\(first_s=nan\) is no limit\."),
-        ({"deliberate": Deliberate(always="look")}, r"^Deliberate\(always='look'\) cannot work\. Give a list of texts\.$"),  # type: ignore[arg-type]
-        ({"deliberate": Deliberate(triggers={"look": "see"})}, r"^Deliberate\(triggers=.* Give a dict of lists of texts\.$"),  # type: ignore[dict-item]
-        ({"deliberate": Deliberate(thought_log=5)}, r"^Deliberate\(thought_log=5\) cannot work\. Give a function, or None\.$"),  # type: ignore[arg-type]
-        ({"compact": Compaction(compact=keep_last(3), at_tokens="x")}, r"^Compaction\(at_tokens='x'\) is no limit\."),  # type: ignore[arg-type]
-        ({"compact": Compaction(compact=5, at_tokens=5)}, r"^Compaction\(compact=5\) cannot work\. Give a function\.$"),  # type: ignore[arg-type]
-    ],
-)
-def test_a_value_that_would_count_for_something_else_is_refused_with_its_field(given: dict[str, Any], said: str) -> None:
-    """A guard that refuses the first call, a wait that is over at once: nobody meant that."""
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=rf"^Agent\({next(iter(given))}=.*: it must be "):
         Agent(Script(), **given)
 
 
@@ -150,16 +194,17 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
     [
         (lambda agent: agent.run("Go.", conversation=5), r"Agent.run\(conversation=5\)"),
         (lambda agent: agent.run("Go.", scope="here"), r"Agent.run\(scope='here'\)"),
-        (lambda agent: agent.run("Go.", history=5), r"Agent.run\(history=5\) cannot work\. Give a list of messages"),
+        (lambda agent: agent.run("Go.", history=5), r"Agent.run\(history=5\): it must be a list of messages"),
         (lambda agent: agent.run("Go.", history={"role": "user"}), r"Agent.run\(history="),
-        (lambda agent: agent.run("Go.", trigger=[]), r"Agent.run\(trigger=\[\]\) cannot work"),
-        (lambda agent: agent.run("Go.", expose=5), r"Agent.run\(expose=5\) cannot work\. Give a list of tools' names"),
-        (lambda agent: agent.run("Go.", expose="look"), r"Agent.run\(expose='look'\) cannot work\. Give a list of tools' names"),
-        (lambda agent: agent.run("Go.", expose=[5]), r"Agent.run\(expose=5\) cannot work"),
-        (lambda agent: agent.run("Go.", on_event=5), r"Agent.run\(on_event=5\) cannot work\. Give a function"),
-        (lambda agent: agent.run("Go.", reflect="no"), r"Agent.run\(reflect='no'\) cannot work\. Give True or False"),
-        (lambda agent: agent.run("Go.", deliberate="yes"), r"Agent.run\(deliberate='yes'\) cannot work"),
-        (lambda agent: agent.follow_up("Go.", conversation=None), r"Agent.follow_up\(conversation=None\) cannot work"),
+        (lambda agent: agent.run("Go.", trigger=[]), r"Agent.run\(trigger=\[\]\): it must be"),
+        (lambda agent: agent.run("Go.", expose=5), r"Agent.run\(expose=5\): it must be a list of tools' names"),
+        (lambda agent: agent.run("Go.", expose="look"), r"Agent.run\(expose='look'\): it must be a list of tools' names"),
+        (lambda agent: agent.run("Go.", expose=[5]), r"Agent.run\(expose=\[5\]\): it must be a list of tools' names"),
+        (lambda agent: agent.run("Go.", on_event=5), r"Agent.run\(on_event=5\): it must be a function"),
+        (lambda agent: agent.run("Go.", on_event=hears_later), r"Agent.run\(on_event=.*\): it must be a plain function.* agent.stream"),
+        (lambda agent: agent.run("Go.", reflect="no"), r"Agent.run\(reflect='no'\): it must be True or False"),
+        (lambda agent: agent.run("Go.", deliberate="yes"), r"Agent.run\(deliberate='yes'\): it must be"),
+        (lambda agent: agent.follow_up("Go.", conversation=None), r"Agent.follow_up\(conversation=None\): it must be"),
         (lambda agent: agent.resume(None), r"Agent.resume\(run=None\)"),
         (lambda agent: agent.resume("run-1", on_event=5), r"Agent.resume\(on_event=5\)"),
     ],

@@ -10,6 +10,7 @@ from callgate.agent.settings import Prices
 from callgate.decide import LoopRules
 from callgate.messages import AssistantMessage, UserMessage
 from callgate.models.events import Usage
+from callgate.testing import Item, ScriptedModel
 from tests.agent.board import LOOK, Board, run
 from tests.agent.scripts import Answer, Script, call, ends, says
 
@@ -35,6 +36,27 @@ async def test_a_call_for_which_no_iteration_is_left_is_refused(board: Board) ->
     strict = Settings(budget=once, rules=LoopRules(failures="strict"))
     result, _ = await run(board, LOOK, LOOK, settings=strict)
     assert (result.status, result.turn_status) == ("failed", "tool_execution_error")
+
+
+@pytest.mark.parametrize("limit", [Budget(cost=1.0), Budget(output_tokens=5), Budget(input_tokens=5)])
+async def test_a_limit_that_cannot_be_counted_is_told_once(limit: Budget, caplog: pytest.LogCaptureFixture) -> None:
+    """Some servers tell no tokens: whoever set the limit would find out on the bill."""
+    notices: list[Notice] = []
+    async with Agent(ScriptedModel(["a", "b"]), settings=Settings(budget=limit, prices=Prices(input=1.0))) as agent:
+        for _ in range(2):
+            await agent.run("Go.", on_event=lambda event: notices.append(event) if isinstance(event, Notice) else None)
+    assert [(notice.kind, notice.hidden) for notice in notices] == [("budget", False)] * 2
+    assert "tells no tokens" in notices[0].text
+    assert "tells no tokens" in caplog.text
+
+
+async def test_a_limit_that_is_counted_or_not_set_is_no_notice() -> None:
+    told: list[AgentEvent] = []
+    for budget, usage in ((Budget(output_tokens=500), Usage(input_tokens=1, output_tokens=1)), (Budget(calls=5), None)):
+        turn: list[Item] = ["a"] if usage is None else ["a", usage]
+        async with Agent(ScriptedModel([turn]), settings=Settings(budget=budget)) as agent:
+            await agent.run("Go.", on_event=told.append)
+    assert not any(isinstance(event, Notice) for event in told)
 
 
 async def test_the_last_pass_may_be_an_answer_without_tools(board: Board) -> None:

@@ -19,6 +19,7 @@ async def test_an_answer_may_have_a_type(board: Board) -> None:
     assert model.requests[0].output_schema == {"type": "object", "additionalProperties": {"type": "integer"}}
     result, _ = await run(board, *[says("no")] * 3, output=dict[str, int])
     assert (result.status, result.output) == ("failed", None)
+    assert result.reason.startswith("The answer was not what was asked for (try 3 of 3): ")
 
 
 @pytest.mark.parametrize("text", ["```json\n5\n```", "```json\r\n5\r\n```\r\n", "```\n 5```", " 5 "])

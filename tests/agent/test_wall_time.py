@@ -56,7 +56,7 @@ async def test_a_pass_ends_when_the_time_is_up_and_its_text_is_kept() -> None:
     bench = Bench([*says("So far")[:1], gate])
     result = await bench.run(gate.reached)
     assert (result.status, result.turn_status, result.text) == ("stopped", "budget_exhausted", "So far")
-    assert "the run's wall time is used up: 61 of 60 s" in result.reason
+    assert "the run has used up its wall time: 61 of 60 s" in result.reason
     assert isinstance(result.messages[-1], AssistantMessage)
     assert bench.model.closed == 1
 
@@ -106,7 +106,7 @@ async def test_a_compaction_ends_with_the_time() -> None:
         return messages
 
     bench = Bench(says("never"))
-    bench.agent._compaction = Compaction(at_tokens=0, compact=endless)
+    bench.agent._compaction = Compaction(at_tokens=1, compact=endless)
     assert (await bench.run(reached)).turn_status == "budget_exhausted"
 
 

@@ -91,6 +91,12 @@ def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> Non
         (("list", "--field", "status"), "Give a path and a value"),
         (("list", "--limit", "-1"), "--limit -1"),
         (("list", "--caused-by", "99999999999999999999"), "--caused-by"),
+        (("list", "--caused-by", "99"), "There is no event 99 here"),
+        (("list", "--run", "nothing"), "No run 'nothing' is on record here. The latest runs: odd, order=A8, order=A7."),
+        (("show", "odd", "--run", "nothing"), "No run 'nothing' is on record here"),
+        (("stats", "--run", "nothing"), "No run 'nothing' is on record here"),
+        (("export", "--run", "nothing"), "No run 'nothing' is on record here"),
+        (("export", "--run", "nothing", "--to", "all.jsonl"), "No run 'nothing' is on record here"),
         (("tree", "99"), "There is no event 99 here"),
         (("tree", "nothing"), "is not an id here"),
         (("verify", "--tail", "0"), "Give a number from 1"),
@@ -160,6 +166,17 @@ def test_an_export_has_every_body_byte_for_byte(logged: Path) -> None:
     assert len(shell(logged, "log", "export", "--run", "odd", "--kind", "call").lines) == 3
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("list", "--kind", "none"), ("show", "odd", "--kind", "none"), ("tree", "odd", "--kind", "none"), ("export", "--tool", "none")],
+    ids=" ".join,
+)
+def test_where_nothing_matches_it_is_said(logged: Path, words: tuple[str, ...]) -> None:
+    done = shell(logged, "log", *words)
+    assert (done.code, done.out) == (0, "")
+    assert " match" in done.err
+
+
 @pytest.mark.parametrize("words", [("list",), ("show", "x"), ("tree", "x"), ("follow",), ("stats",), ("verify",), ("export",)])
 def test_a_journal_that_is_not_there_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = shell(tmp_path, "log", *words, "--journal", "none.db")
@@ -180,6 +197,20 @@ def test_events_are_followed_live_from_any_position_and_an_interrupt_ends_it_wel
     assert [event["run"] for event in (*old, new)] == ["order=A8", "odd", "later"]
     assert running.returncode == 0
     assert "Traceback" not in err
+
+
+def test_a_run_that_has_not_begun_is_waited_for(logged: Path) -> None:
+    words = command(("log", "follow", "--json", "--kind", "call.received", "--run", "later"))
+    with subprocess.Popen(words, cwd=logged, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        told = running.stderr.readline() + running.stderr.readline()
+        shell(logged, "call", "odd_text", "--tools", "crm.py", "--run", "later")
+        assert json.loads(running.stdout.readline())["run"] == "later"
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=COMMAND_S)
+    assert "No run 'later' is on record yet" in told
+    assert running.returncode == 0
 
 
 @pytest.mark.parametrize(

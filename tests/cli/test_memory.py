@@ -62,21 +62,25 @@ def test_a_principal_is_asked_for_by_name(tmp_path: Path) -> None:
         (("memory", "search", "x", "--limit", "0"), "from 1 to 50"),
         (("memory", "search", "x", "--since", "soon"), "is no time"),
         (("memory", "search", "x"), "There is no memory at"),
-        (("memory", "search", "x", "--memory", "text.txt"), "not a database"),
+        (("memory", "search", "x", "--memory", "text.txt"), "can be no database"),
         (("memory", "status", "--memory", "journal.db"), "but no memory"),
+        (("memory", "status", "--memory", "byte"), "1 byte can be no database"),
+        (("call", "recall", "query=x", "--memory", "byte"), "1 byte can be no database"),
         (("memory", "rebuild", "--memory", "new.db"), "There is no journal"),
         (("call", "recall", "query=x", "--memory", "."), "is a folder"),
-        (("run", "Do it.", "--model", "openai:gpt-5", "--memory", "text.txt"), "not a database"),
+        (("run", "Do it.", "--model", "openai:gpt-5", "--memory", "text.txt"), "can be no database"),
     ],
 )
 def test_bad_input_is_one_sentence_with_the_next_step(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     """Exit code 2, nothing is done."""
     (tmp_path / "text.txt").write_text("my notes")
+    (tmp_path / "byte").write_text("1")
     shell(tmp_path, "call", "list_files", "--journal", "journal.db")
     done = shell(tmp_path, *words, OPENAI_API_KEY="none")
     assert done.code == 2
     assert said in done.err
     assert (tmp_path / "text.txt").read_text() == "my notes"
+    assert (tmp_path / "byte").read_text() == "1"
     assert not (tmp_path / "new.db").exists()
 
 

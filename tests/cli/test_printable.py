@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._printable import one_line, printable
+from callgate._printable import one_line, printable, printable_json
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,14 @@ def test_what_a_terminal_would_obey_or_hide_is_shown_as_an_escape(text: str, sho
 @pytest.mark.parametrize("text", ["", "plain", "two\nlines\tand a tab", "Grüße, 日本, العربية, 🙂", "a\u0301 combined", "no\u00a0break"])
 def test_what_people_write_stays_as_it_is(text: str) -> None:
     assert printable(text) == text
+
+
+@given(st.text())
+def test_a_line_of_json_says_the_same_and_nothing_to_the_terminal(text: str) -> None:
+    line = json.dumps(text, ensure_ascii=False)
+    shown = printable_json(line)
+    assert json.loads(shown) == text
+    assert printable(shown) == shown
 
 
 def test_line_ends_of_other_systems_are_line_ends() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from callgate._printable import printable
 from callgate.models.events import Usage
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
 from callgate.testing.server import Script
@@ -120,6 +121,15 @@ async def test_json_is_one_event_a_line_in_order_and_nothing_else(folder: Path) 
     assert ended["refund"]["text"] == "paid 12 for A7"
     last = done.lines[-1]
     assert (last["status"], last["text"], last["calls"], last["input_tokens"]) == ("completed", "Paid.", 2, 2500)
+
+
+async def test_json_says_nothing_to_a_terminal_that_shows_it(folder: Path) -> None:
+    """Above ASCII too there are characters that a terminal obeys, or hides."""
+    said = "\x9b2Jred\u202edesrever\U000e0041 and Grüße"
+    done = await ran(folder, [said], "--json")
+    assert done.lines[-1]["text"] == said
+    assert printable(done.out) == done.out
+    assert "Grüße" in done.out
 
 
 async def test_a_call_that_started_early_is_marked(folder: Path) -> None:
@@ -237,6 +247,28 @@ async def test_at_a_terminal_a_person_decides_and_the_run_goes_on(folder: Path, 
     assert (told in json.dumps(sent)) or told == "Paid"
 
 
+async def test_what_was_typed_before_a_question_is_no_answer_to_it(folder: Path) -> None:
+    """An approval is for what somebody has read. A key that was pressed twice must not say yes to the next call."""
+    ours, theirs = pty.openpty()
+    typed = asyncio.Event()
+    async with ScriptedServer([["I think. ", Pause(typed), *PAYS], DONE]) as server:
+        words = command((*TASK, "--base-url", server.url, *CRM))
+        process = await asyncio.create_subprocess_exec(
+            *words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="dumb")
+        )
+        os.close(theirs)
+        await asyncio.to_thread(read_until, ours, b"I think.")
+        os.write(ours, b"y\n")
+        await asyncio.to_thread(read_until, ours, b"y\r\n")
+        typed.set()
+        await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
+        os.write(ours, b"n\n")
+        await asyncio.to_thread(read_until, ours, b"callgate log show")
+        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
+    os.close(ours)
+    assert paid(folder) == []
+
+
 async def test_a_chat_goes_on_in_one_conversation_until_its_end(folder: Path) -> None:
     ours, theirs = pty.openpty()
     async with ScriptedServer([[Call("odd_text")], "Hello.", "Once more hello."]) as server:
@@ -272,8 +304,9 @@ async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
         os.close(theirs)
         await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
         process.send_signal(signal.SIGINT)
-        await asyncio.to_thread(read_until, ours, b"callgate log show")
+        seen = await asyncio.to_thread(read_until, ours, b"callgate log show")
         assert await asyncio.wait_for(process.wait(), COMMAND_S) == 130
+    assert b"callgate resume run-" in seen
     os.close(ours)
     assert paid(folder) == []
 

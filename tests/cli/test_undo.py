@@ -44,6 +44,25 @@ def test_a_call_made_at_the_terminal_is_listed_shown_undone_and_redone(work: Pat
     assert shell(work, "log", "verify").code == 0
 
 
+def test_what_was_done_to_each_file_is_said(work: Path) -> None:
+    """In words that are true of a redo as well."""
+    (work / "old.txt").write_text("old")
+    shell(work, "call", "run_command", "command=echo more >> in.txt; rm old.txt; echo x > new.txt", "--run", "case")
+    undone = ["changed back  in.txt", "removed  new.txt", "put back  old.txt"]
+    assert shell(work, "undo", "last", "--dry-run").out.splitlines() == [f"would be {line}" for line in undone]
+    done = shell(work, "undo", "last")
+    assert (done.out.splitlines(), "Undone: call case/0/0. `callgate redo last`" in done.err) == (undone, True)
+    done = shell(work, "redo", "--json")
+    assert done.json["actions"] == {"in.txt": "changed", "new.txt": "made", "old.txt": "removed"}
+    shell(work, "undo", "last")
+    done = shell(work, "redo")
+    assert done.out.splitlines() == ["changed again  in.txt", "made again  new.txt", "removed again  old.txt"]
+    assert "Made again: call case/0/0. `callgate undo last` takes it back." in done.err
+    (work / "new.txt").unlink()
+    done = shell(work, "undo", "last")
+    assert "as it should be already  new.txt" in done.err
+
+
 def test_a_refusal_names_the_path_and_changes_nothing(work: Path) -> None:
     """Exit code 1, one line per path."""
     shell(work, "call", "write_file", "path=in.txt", "content=theirs")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from msgspec.structs import replace
 
 from callgate.errors import UsageError
 from callgate.memory import MemoryPassages, Passage, PassageQuery, PassageStore, TablePassages
+from tests.patience import COMMAND_S
 
 MAKERS: dict[str, Callable[[Path], PassageStore]] = {
     "memory": lambda folder: MemoryPassages(),
@@ -178,14 +181,14 @@ def test_a_table_outlives_the_process_and_is_for_its_owner_only(tmp_path: Path) 
         texts(again, "zebra")
 
 
-@pytest.mark.parametrize("what", ["text", "other database", "newer", "folder"])
+@pytest.mark.parametrize("what", ["text", "byte", "other database", "newer", "folder"])
 def test_a_file_that_is_no_memory_is_refused_and_left_as_it_was(tmp_path: Path, what: str) -> None:
     """A wrong path must not cost a user their file."""
     path = tmp_path / "given"
     if what == "folder":
         path.mkdir()
-    elif what == "text":
-        path.write_text("my notes, not a database " * 100)
+    elif what in ("text", "byte"):
+        path.write_text("my notes, not a database " * 100 if what == "text" else "1")
     else:
         with sqlite3.connect(path) as connection:
             connection.execute("CREATE TABLE mine (x)")
@@ -197,3 +200,15 @@ def test_a_file_that_is_no_memory_is_refused_and_left_as_it_was(tmp_path: Path, 
     with pytest.raises(UsageError, match="memory"):
         TablePassages(str(path))
     assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@pytest.mark.process
+def test_others_see_that_a_memory_is_open(tmp_path: Path) -> None:
+    """By the lock that SQLite holds: whoever could take it would believe to be alone, and clear away the log."""
+    path = tmp_path / "m.db"
+    TablePassages(str(path)).close()
+    memory = TablePassages(str(path))
+    ask = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)"
+    asked = subprocess.run([sys.executable, "-c", ask, str(path)], capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    memory.close()
+    assert "BlockingIOError" in asked.stderr

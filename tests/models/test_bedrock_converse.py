@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.calls import Text
+from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
@@ -149,7 +149,7 @@ def test_arguments_of_a_call_that_was_never_started_are_a_fault() -> None:
     ("body", "retryable"),
     [
         (failure("throttlingException", "slow down"), True),
-        (failure("modelStreamErrorException", "slow down"), False),
+        (failure("modelStreamErrorException", "slow down"), True),
         (b'{"message": "slow down", "__type": "com.amazonaws.bedrock#ThrottlingException"}', True),
         (b'{"Message": "slow down"}', False),
         (b'{"throttlingException": {"message": "slow down"}}', True),
@@ -248,13 +248,9 @@ def test_a_request_carries_the_whole_conversation() -> None:
             "role": "user",
             "content": [
                 {"toolResult": {"toolUseId": "a", "content": [{"text": "3 hits"}]}},
-                {
-                    "toolResult": {
-                        "toolUseId": "b",
-                        "content": [{"text": "no screen"}, {"image": {"format": "png", "source": {"bytes": "aGk="}}}],
-                        "status": "error",
-                    }
-                },
+                {"toolResult": {"toolUseId": "b", "content": [{"text": "no screen"}], "status": "error"}},
+                {"text": "Pictures from the results above:"},
+                {"image": {"format": "png", "source": {"bytes": "aGk="}}},
                 {"text": "Well?"},
             ],
         },
@@ -329,3 +325,34 @@ def test_the_model_is_in_the_path() -> None:
         assert unquote(http.path).count("/") == 3
         schema = json.loads(http.body)["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
         assert json.loads(schema["schema"]) == {"type": "object"}
+
+
+@pytest.mark.parametrize(("model", "kept"), [("moonshot.kimi-k2", True), ("us.anthropic.claude-x", False)])
+def test_an_id_that_the_service_takes_goes_back_as_it_is_unless_the_model_refuses_it(model: str, kept: bool) -> None:
+    """Some models read the tool's name and the call's number out of the id; Anthropic's refuse its dots and colons."""
+    given = "functions.find:0"
+    talk: list[Message] = [
+        UserMessage("Go."),
+        AssistantMessage(parts=(ToolCall(id=given, name="find"),)),
+        ToolMessage(call_id=given, name="find"),
+    ]
+    messages = sent(API, talk, model=model)["messages"]
+    call_id = messages[1]["content"][0]["toolUse"]["toolUseId"]
+    assert call_id == messages[2]["content"][0]["toolResult"]["toolUseId"]
+    assert (call_id == given) is kept
+
+
+def test_a_picture_that_the_service_does_not_take_is_named() -> None:
+    drawing = Image(data="aGk=", mime_type="image/svg+xml")
+    talk: list[Message] = [UserMessage((drawing, Image(data="aGk=", mime_type="image/jpg")))]
+    content = sent(API, talk)["messages"][0]["content"]
+    assert content[0] == {"text": "[image/svg+xml]"}
+    assert content[1]["image"]["format"] == "jpeg"
+
+
+@pytest.mark.parametrize("said", ["malformed_tool_use", "malformed_model_output"])
+def test_a_call_that_the_service_could_not_read_may_be_asked_for_again(said: str) -> None:
+    over = finished(read(API, end(said)))
+    assert over.fault is not None
+    assert (over.reason, over.fault.code, over.fault.retryable) == ("error", said, True)
+    assert finished(read(API, start(0, "a", "f") + piece(0, '{"x": 1}') + stop(0) + end(said))).fault is None

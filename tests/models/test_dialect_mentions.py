@@ -47,6 +47,19 @@ def test_where_no_names_are_known_only_what_looks_like_nothing_but_a_call_is_one
         f"I look for ``x''. <tool_call>{SEARCH}</tool_call>",
         f"I look for ``x``. <tool_call>{SEARCH}</tool_call>",
         f"`a` and ``b`` <tool_call>{SEARCH}</tool_call>",
+        f'{{"steps": [1]}}\n{SEARCH}',
+        f"{{ not closed\n{SEARCH}",
+        f"[note\nThen:\n{SEARCH}",
+        f"[1] says so.\n{SEARCH}",
+        f"To find out, I will call the tool:\n{SEARCH}",
+        f"Here is the call you need:\n```json\n{SEARCH}\n```",
+        f"It looks like you want to know x:\n{SEARCH}",
+        f"To find x, let us use this call:\n```json\n{SEARCH}\n```",
+        f"I use <tool_call>{SEARCH}</tool_call> to look.",
+        f"so i'll use <tool_call>{SEARCH}</tool_call> to look.",
+        f"Calling <tool_call>{SEARCH}</tool_call> now.",
+        f"Wait<tool_call>{SEARCH}</tool_call>and see",
+        f"This is a call. <tool_call>{SEARCH}</tool_call> Wait.",
     ],
 )
 def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) -> None:
@@ -55,7 +68,13 @@ def test_a_call_after_talk_of_examples_is_a_call(text: str, hint: str | None) ->
 
 
 @pytest.mark.parametrize("hint", ["bare-json", "json-in-text", "fenced-json"])
-@pytest.mark.parametrize("kind", ["a quotation", "lines between quotes", "an example", "an example in a fence", "two examples"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("a quotation", "lines between quotes", "an example", "an example in a fence", "two examples"),
+        *("a plan on lines of its own", "a plan on one line", "a plan with brackets in its text"),
+    ],
+)
 def test_a_hint_makes_no_call_of_an_example(kind: str, hint: str) -> None:
     """A hint says how calls are written, not that everything written so is one."""
     assert read_text(NO_CALLS[kind], TOOLS, dialect=hint).calls == ()
@@ -102,11 +121,49 @@ def test_what_the_model_made_up_as_an_observation_is_dropped() -> None:
     assert reading.content == "Thought: hm\n"
 
 
-@pytest.mark.parametrize("opener", ["<think>", "<|START_THINKING|>", "[THINK]", "<|inner_prefix|>"])
+_CLOSERS = {"<think>": "</think>", "[THINK]": "[/THINK]", "<thought>": "</thought>", "<think:opensource>": "</think:opensource>"}
+
+
+@pytest.mark.parametrize("mark", ["Observation:", "Observation 1:", "**Observation:**", "**Observation**:"])
+def test_an_observation_is_made_up_however_the_call_and_it_are_written(mark: str) -> None:
+    """What follows a call without markers as its observation is dropped, with the calls in it; without a call before it is text."""
+    for call in ('{"action": "search", "action_input": "x"}', f"```json\n{SEARCH}\n```", "Action: search\nAction Input: x"):
+        reading = read_text(f"{call}\n{mark} found\n{SEARCH}\nAction: now\nAction Input: {{}}", TOOLS)
+        assert (calls_in(reading), reading.content) == ([("search", {"query": "x"})], "")
+    assert read_text(f"{mark} it rains.", TOOLS).content == f"{mark} it rains."
+
+
+@pytest.mark.parametrize("mark", ["Final Answer:", "**Final Answer:**", "**Final Answer**:"])
+@pytest.mark.parametrize("hint", [None, "react", "bare-json", "json-in-text"])
+def test_nothing_without_markers_is_a_call_in_a_final_answer(mark: str, hint: str | None) -> None:
+    text = f"Thought: done\n{mark} Write so:\n\nAction: search\nAction Input: x\n\n{SEARCH}"
+    assert read_text(text, TOOLS, dialect=hint) == Reading(calls=(), content=text, reasoning="")
+
+
+@pytest.mark.parametrize("opener", [*_CLOSERS, "<|START_THINKING|>", "<|inner_prefix|>"])
 def test_thoughts_are_kept_from_the_user(opener: str) -> None:
-    closer = {"<think>": "</think>", "[THINK]": "[/THINK]"}.get(opener, opener.replace("START", "END").replace("prefix", "suffix"))
+    closer = _CLOSERS.get(opener, opener.replace("START", "END").replace("prefix", "suffix"))
     reading = read_text(f"{opener}hm{closer}\n\nHello", TOOLS)
     assert (reading.reasoning, reading.content) == ("hm", "Hello")
+
+
+def test_a_mark_of_thoughts_that_is_spoken_of_opens_none() -> None:
+    text = "Put it between <think> and </think> marks."
+    assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+
+
+def test_a_mark_that_says_nothing_takes_no_white_space_with_it() -> None:
+    """What stands behind a token that is only dropped stays as it was written."""
+    assert (
+        read_text("Results: <｜tool▁output▁begin｜>4<｜tool▁output▁end｜> and\n<｜tool▁output▁begin｜>5", {}).content == "Results: 4 and\n5"
+    )
+    assert read_text("<|im_start|>assistant\nHello<|im_end|>", {}).content == "Hello"
+
+
+def test_what_comes_before_the_final_response_was_a_thought() -> None:
+    """Apriel: the prompt has opened it."""
+    text = "hm\n[BEGIN FINAL RESPONSE]\nHello\n[END FINAL RESPONSE]"
+    assert read_text(text, TOOLS) == Reading(calls=(), content="Hello\n", reasoning="hm\n")
 
 
 def test_a_thought_that_the_prompt_opened_is_taken_back_when_it_ends() -> None:

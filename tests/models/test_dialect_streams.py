@@ -36,7 +36,7 @@ def test_a_call_is_given_out_as_soon_as_it_is_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a < b", "{x} y", "[see] y", "<b>bold", "Action speaks", "`x` y", "a <tool y", "[TOOL y", '{"author": "x", ']
+    "text", ["a < b", "{x} y", "[see] y", "<b>bold", "Action speaks", "`x` y", "a <tool y", "[TOOL y", '{"author": "x", ', "call: y"]
 )
 def test_text_is_released_as_soon_as_it_cannot_be_a_call(text: str) -> None:
     """Letter by letter: nothing is held that no marker and no call can begin with."""

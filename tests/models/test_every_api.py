@@ -177,3 +177,15 @@ def test_a_web_page_instead_of_an_answer_is_called_one(api: str, streamed: bool,
         assert fault is not None
         assert fault.message.startswith("The answer is a web page and no JSON: '<!doctype html>")
         assert fault.message.endswith("Check the URL that was asked.")
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    "failure", [{"error": {"message": "no luck"}}, {"error": "no luck"}, {"message": "no luck"}, {"detail": "no luck"}]
+)
+def test_a_failure_with_the_status_of_an_answer_is_told_in_its_own_words(api: str, streamed: bool, failure: dict[str, object]) -> None:
+    """Gateways have their own forms of failure, whatever API they stand before; that there was no answer says less."""
+    end = finished(read(api, json.dumps(failure).encode(), streamed=streamed))
+    assert end.fault is not None
+    assert "no luck" in end.fault.message

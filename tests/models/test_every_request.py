@@ -135,3 +135,26 @@ def _calls(turn: dict[str, Any]) -> list[str]:
 def _result(block: dict[str, Any]) -> str:
     result = block.get("toolResult", block)
     return str(result.get("toolUseId") or result.get("tool_use_id") or "")
+
+
+def failed_results(turn: dict[str, Any]) -> Iterable[list[dict[str, Any]]]:
+    """What the failed results of a turn hold, as blocks."""
+    for block in turn["content"]:
+        result = block.get("toolResult", block)
+        if result.get("is_error") or result.get("status") == "error":
+            yield list(blocks_of(result))
+
+
+@pytest.mark.parametrize("api", TURNS)
+@given(talks)
+@example([AssistantMessage(parts=(ToolCall(id="a", name="f"),)), ToolMessage(call_id="a", name="f", content=(PICTURE,), is_error=True)])
+@example([AssistantMessage(parts=(ToolCall(id="a", name="f"),)), ToolMessage(call_id="a", name="f", content=(), is_error=True)])
+def test_a_failed_result_holds_text_and_its_pictures_follow(api: str, talk: list[Message]) -> None:
+    """Anthropic refuses the whole conversation for one failed result that is empty, or holds a picture."""
+    for turn in body_of(api, talk)["messages"]:
+        for blocks in failed_results(turn):
+            assert all(block.get("type", "text") == "text" and block["text"].strip() for block in blocks)
+            assert blocks
+    calls = [call.id for message in talk if isinstance(message, AssistantMessage) for call in message.calls]
+    shown = [part for message in talk if isinstance(message, ToolMessage) and message.call_id in calls for part in message.content]
+    assert json.dumps(body_of(api, talk)).count(PICTURE.data) >= sum(part == PICTURE for part in shown)

@@ -114,6 +114,34 @@ def test_a_whole_part_is_a_whole_call_at_once() -> None:
     assert isinstance(codec(API).decoder().feed(chunk(function("f", args={})))[-1], CallSealed)
 
 
+WHOLE = function("f", id="a", args={"x": 1})
+GROWN = chunk(function("f", id="a", willContinue=True)) + chunk(grows("$.x", 1)) + chunk(function())
+
+
+@pytest.mark.parametrize(
+    "first",
+    [chunk(function("f", id="a", args={"x": 1.0})), GROWN, chunk(WHOLE, WHOLE)],
+    ids=["in two frames", "after it grew", "in one frame"],
+)
+def test_a_call_that_comes_again_under_its_id_is_one_call(first: bytes) -> None:
+    """Without an id it may be the same thing asked for twice."""
+    assert [one[:2] for one in calls_of(read(API, first + chunk(WHOLE) + STOP))] == [("a", "f")]
+    assert len(calls_of(read(API, chunk(function("f", args={"x": 1})) * 2 + STOP))) == 2
+    assert len(calls_of(read(API, first + chunk(function("f", id="a", args={"x": 2})) + STOP))) == 2
+
+
+def test_text_and_call_of_one_part_are_both_read() -> None:
+    events = read(API, chunk({"text": "Let me look.", **WHOLE}) + STOP)
+    assert (text_of(events), calls_of(events)[0][:2]) == ("Let me look.", ("a", "f"))
+
+
+def test_a_reason_that_is_not_specified_is_none() -> None:
+    """Some versions say so in every frame; the last one has the reason."""
+    body = chunk(function("f", willContinue=True), finish="FINISH_REASON_UNSPECIFIED") + chunk(grows("$.x", 1)) + chunk(function())
+    assert finished(read(API, body)).reason == "cut"
+    assert finished(read(API, body + STOP)).reason == "tool_calls"
+
+
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER", "NEW", None])
 def test_a_call_that_was_still_growing_is_cut(finish: str | None) -> None:
     """Owner's decision on cut-off calls."""

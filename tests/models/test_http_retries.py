@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from callgate.errors import ModelUnreachable
 from callgate.models.events import Fault
 from callgate.models.http import Timeouts
 from callgate.testing import Drop, Fail, ManualClock, Raw, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, NO_WAIT, abortable, ask, at, until
+from tests.models.asking import NEVER, NO_WAIT, REQUEST, abortable, ask, at, until
 from tests.models.reading import finished, text_of
 
 
@@ -62,6 +66,17 @@ async def test_the_provider_has_the_last_word_on_retries() -> None:
         await of.close()
     assert finished(events).reason == "error"
     assert len(server.requests) == 2
+
+
+async def test_a_call_that_the_provider_could_not_read_may_be_asked_for_again() -> None:
+    """Refused as the request's fault, though it is the model's; not sent again here, since the same words may come again."""
+    async with ScriptedServer([Reply(turn=Fail("tool_use_failed", "Failed to call a function."), status=400), "never"]) as server:
+        events = await ask(of := at(server, retries=NO_WAIT))
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.retryable
+    assert len(server.requests) == 1
 
 
 async def test_a_refusal_after_all_retries_is_a_fault_that_may_be_tried_later() -> None:
@@ -141,6 +156,49 @@ async def test_a_connection_that_is_lost_before_the_answer_is_tried_again() -> N
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
     assert text_of(events) == "Hello"
+
+
+@asynccontextmanager
+async def losing(times: int, framing: str) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A gateway that sends its headers at once and loses what is behind it, so many times; its address, and the requests it was sent."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0])))
+        body = (
+            b"" if len(asked) <= times else json.dumps({"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}).encode()
+        )
+        size = f"content-length: {len(body) or 9}" if framing == "length" else "transfer-encoding: chunked"
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n{size}\r\n\r\n".encode())
+        if body:
+            writer.write(body if framing == "length" else b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", asked
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_a_connection_that_is_lost_behind_the_headers_is_tried_again(framing: str, stream: bool) -> None:
+    """Nobody has seen a byte of the answer."""
+    async with losing(2, framing) as (address, asked):
+        events = await ask(of := at(address, retries=NO_WAIT), replace(REQUEST, stream=stream))
+        await of.close()
+    assert text_of(events) == "Hello"
+    assert len(asked) == 3
+    assert asked[0] == asked[1] == asked[2]
+
+
+async def test_an_answer_that_never_begins_is_no_answer() -> None:
+    """After all retries as much as where no connection stood; it is not taken for one that broke off."""
+    async with losing(9, "chunked") as (address, asked):
+        of = at(address, retries=NO_WAIT)
+        with pytest.raises(ModelUnreachable, match="someone could not be reached at http://127"):
+            await ask(of)
+        await of.close()
+    assert len(asked) == 3
 
 
 async def test_an_answer_that_has_begun_is_never_asked_for_again() -> None:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from callgate.models.events import ArgumentsDelta, Fault, ReasoningDelta, TextDelta, Usage
+from callgate.models.events import ArgumentsDelta, CallSealed, Fault, ReasoningDelta, TextDelta, Usage
+from callgate.models.wire import codec
 from tests.models.reading import calls_of, finished, read, text_of
 from tests.models.test_openai_chat import API, CALLS, DONE, chunk, piece
 
@@ -39,6 +40,23 @@ def test_calls_that_take_turns_under_one_number_are_told_apart_by_their_ids() ->
     pieces = [("a", '{"x"'), ("b", '{"y"'), ("a", ":1}"), ("b", ":2}")]
     body = b"".join(piece(text, index=0, id=one, name="f") for one, text in pieces) + CALLS
     assert calls_of(read(API, body)) == [("a", "f", '{"x":1}', "sealed"), ("b", "f", '{"y":2}', "sealed")]
+
+
+@pytest.mark.parametrize("split", [["{", '"q": 1}'], ['{"q": 1}'], ["{}"]], ids=["half", "whole", "empty"])
+@pytest.mark.parametrize("late", [{"index": 0}, {"index": 0, "id": "a"}, {"id": "a"}], ids=str)
+def test_a_name_that_comes_after_the_first_arguments_is_their_calls(split: list[str], late: dict[str, object]) -> None:
+    """It was taken for a second call, and the first was left without a name."""
+    first, *rest = split
+    body = piece(first, index=0, id="a") + piece("", name="f", **late) + b"".join(piece(more, index=0) for more in rest) + CALLS
+    closed = "finished" if split == ["{}"] else "sealed"
+    assert calls_of(read(API, body)) == [("a", "f", "".join(split), closed)]
+
+
+def test_a_call_is_never_told_as_whole_before_its_name_is_known() -> None:
+    """Whoever starts calls early would start one of nothing."""
+    decoder = codec(API).decoder()
+    assert not [event for event in decoder.feed(piece('{"q": 1}', index=0, id="a")) if isinstance(event, CallSealed)]
+    assert [event.call.name for event in decoder.feed(piece("", index=0, name="f")) if isinstance(event, CallSealed)] == ["f"]
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,12 @@ def test_calls_of_every_server_are_read(item: dict[str, object], got: tuple[str,
     assert [one[:3] for one in calls_of(read(API, says(tool_calls=[item]) + DONE))] == [got]
 
 
+def test_a_call_that_comes_again_under_its_id_is_one_call() -> None:
+    again = says(tool_calls=[call("f", {"x": 1}, id="a")])
+    assert len(calls_of(read(API, again + again + DONE))) == 1
+    assert len(calls_of(read(API, again + says(tool_calls=[call("f", {"x": 2}, id="a")]) + DONE))) == 2
+
+
 @pytest.mark.parametrize(
     ("said", "reason"),
     [("stop", "stop"), ("length", "length"), ("load", "stop"), ("unload", "stop"), ("who_knows", "other")],

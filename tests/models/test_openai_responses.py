@@ -267,3 +267,30 @@ def test_responses_that_follow_each_other_in_one_body_are_one_message() -> None:
     assert [one[0] for one in calls_of(events)] == ["a", "b"]
     assert text_of(events) == "Let me lóok.So."
     assert shape(read(API, first + over(SAID, function("a", "f", "{}")))) == shape(read(API, first))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        added(0, **message("Let me.")),
+        added(0, type="message", id="m", content=[])
+        + event(
+            "response.content_part.done", item_id="m", output_index=0, content_index=0, part={"type": "output_text", "text": "Let me."}
+        ),
+    ],
+    ids=["in its begin", "in its part"],
+)
+def test_text_that_is_told_in_one_place_alone_is_read(body: bytes) -> None:
+    """By servers whose items are never done, and whose last event repeats nothing."""
+    assert text_of(read(API, body + over())) == "Let me."
+
+
+def test_what_the_provider_began_and_never_said_was_done_is_kept_of_a_whole_response() -> None:
+    assert finished(read(API, added(0, **SEARCH) + over())).message.parts == (Native(kind="web_search_call", id="ws_1", item=SEARCH),)
+    assert finished(read(API, added(0, **SEARCH))).message.parts == ()
+
+
+def test_the_failure_of_something_beside_the_response_is_not_its_own() -> None:
+    """Of a message that was to steer it, for instance."""
+    beside = event("response.steer.failed", error={"code": "invalid_input", "message": "no"})
+    assert finished(read(API, beside + USUAL)).reason == "tool_calls"

@@ -30,6 +30,15 @@ from callgate.models._retrying import Retries, asked_wait_s, is_passing
         ({"error": "model 'x' not found"}, "http_400", "model 'x' not found"),
         ({"detail": "Not Found"}, "http_400", "Not Found"),
         ({"message": {"detail": [{"loc": ["body"]}]}}, "http_400", '{"message": {"detail": [{"loc": ["body"]}]}}'),
+        ({"Message": "not authorised"}, "http_400", "not authorised"),
+        ({"code": 500, "msg": "no route"}, "http_400", "no route"),
+        ({"errors": [{"message": "no route", "code": 7000}], "success": False}, "http_400", "no route"),
+        ({"status": 429, "title": "Too Many Requests"}, "http_400", "Too Many Requests"),
+        (
+            {"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "busy upstream", "provider_name": "X"}}},
+            "http_400",
+            "Provider returned error: busy upstream",
+        ),
         ("just a text", "http_400", "just a text"),
         ([], "http_400", "[]"),
         (None, "http_400", "null"),
@@ -40,7 +49,7 @@ def test_every_shape_of_an_error_body_is_read(body: object, code: str, said: str
 
 
 def test_a_page_is_shown_without_its_tags_and_short() -> None:
-    page = b"<html><head><title>502 Bad Gateway</title></head><body>" + b"<p>nginx</p>" * 5_000
+    page = b"<html><head><title>502 Bad Gateway</title><style>p { color: red }</style></head><body>" + b"<p>nginx</p>" * 5_000
     _, text = refusal("someone", 502, page)
     assert text.startswith("someone answered 502: 502 Bad Gateway nginx")
     assert len(text) < 2_100
@@ -97,6 +106,18 @@ def test_no_wait_is_longer_than_the_limit_or_shorter_than_asked(asked_s: float |
 
 def test_own_waits_grow() -> None:
     assert [Retries(most=9).wait_s(None, retry, 0.0) for retry in (1, 2, 3, 8)] == [0.5, 1.0, 2.0, 60.0]
+
+
+def test_the_delay_that_google_asks_for_in_the_body_is_read() -> None:
+    """It sends no header for it, and refuses whoever comes back earlier."""
+    body = b'{"error": {"code": 429, "details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}}'
+    assert asked_wait_s({}, 0.0, body) == 34.5
+    assert asked_wait_s({"retry-after": "3"}, 0.0, body) == 3.0
+
+
+def test_too_many_requests_before_somebody_pays_are_not_tried_again() -> None:
+    assert not is_passing(429, {}, b'{"error": {"code": "insufficient_quota"}}')
+    assert is_passing(429, {}, b'{"error": {"code": "rate_limit_exceeded"}}')
 
 
 def test_a_provider_may_say_whether_another_try_helps() -> None:

@@ -160,6 +160,26 @@ def test_what_gitignore_names_is_told_and_left_alone(bench: Bench) -> None:
     assert (bench.root / "a.log").read_text() == "new\n"
 
 
+def test_what_was_left_out_is_told_with_its_reason(bench: Bench) -> None:
+    """A name that no text can hold is not ignored by anybody."""
+    os.mkdir(os.fsencode(bench.root) + b"/odd\xff")
+    bench.command("echo x > b.txt")
+    (told,) = bench.shadow.undo("last").told
+    assert "1 path not looked at, whose name is no UTF-8 (odd" in told
+
+
+def test_the_workspace_itself_is_undone_too(bench: Bench) -> None:
+    """A command that changes every mode changes that of the root as well."""
+    (bench.root / "a").write_text("mine")
+    bench.root.chmod(0o755)
+    before = facts(bench.root)
+    bench.command("chmod -R 700 . && echo theirs > b")
+    assert bench.shadow.undo("last").paths == (".", "a", "b", "in.txt")
+    assert (facts(bench.root), bench.root.stat().st_mode & 0o7777) == (before, 0o755)
+    bench.shadow.redo("last")
+    assert bench.root.stat().st_mode & 0o7777 == 0o700
+
+
 def test_what_a_command_stops_ignoring_was_there_before(bench: Bench) -> None:
     """A file that .gitignore hid is not the command's, though it is seen only afterwards: undo must not take it away."""
     (bench.root / ".gitignore").write_text("*.log\nhidden/\n")

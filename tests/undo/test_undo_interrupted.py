@@ -357,6 +357,38 @@ def test_an_undo_that_was_killed_is_carried_through_or_taken_back(tmp_path: Path
     assert facts(bench.root) == (before if last == "undo" else after)
 
 
+@pytest.mark.parametrize("last", ["undo", "redo"])
+@pytest.mark.parametrize("first", ["undo", "redo"])
+def test_times_that_an_undo_had_put_back_when_it_was_killed_are_known(tmp_path: Path, first: str, last: str) -> None:
+    """Also where nothing but its time was different."""
+    bench = Bench(tmp_path / "work")
+    (bench.root / "plain").write_text("as it was")
+    (bench.root / "link").symlink_to("plain")
+    (bench.root / "box").mkdir()
+    before = facts(bench.root)
+    bench.command("touch -h -d 2001-01-01 plain link && chmod 700 box")
+    after = facts(bench.root)
+    if first == "redo":
+        bench.shadow.undo("last")
+    killed(bench, "before the modes of folders", first)
+    assert facts(bench.root) not in (before, after)
+    getattr(bench.shadow, last)("run")
+    assert facts(bench.root) == (before if last == "undo" else after)
+    getattr(bench.shadow, "redo" if last == "undo" else "undo")("run")
+    assert facts(bench.root) == (after if last == "undo" else before)
+
+
+def test_what_a_killed_call_did_to_a_time_is_undone(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "in.txt").write_text("half")
+    os.utime(root / "in.txt", ns=(0, 0))
+    before = facts(root)
+    subprocess.run([sys.executable, "-c", _KILLED, str(root), str(tmp_path / "kept")], timeout=COMMAND_S, check=False)
+    Shadow(root, place=tmp_path / "kept").undo("r", interrupted=True)
+    assert facts(root) == before
+
+
 def test_what_somebody_wrote_after_an_undo_was_killed_is_not_taken_for_its_work(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "work")
     (bench.root / "swap").write_text("a file")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from callgate._sqlite import refuse_scrap
+from callgate.errors import UsageError
 from callgate.tools.resources import meet
+
+if TYPE_CHECKING:
+    import apsw
 
 __all__ = ["TableCache"]
 
@@ -18,6 +24,8 @@ CREATE TABLE IF NOT EXISTS results (
     reads   TEXT    NOT NULL
 ) STRICT, WITHOUT ROWID;
 """
+_COLUMNS = {"key", "value", "expires", "reads"}
+_GIVE = "Give another file."
 
 
 class TableCache:
@@ -25,20 +33,22 @@ class TableCache:
 
     Args:
         path: Made if it does not exist, its folder too.
+
+    Raises:
+        UsageError: It cannot be opened, or is something else.
     """
 
     def __init__(self, path: str | Path) -> None:
         import apsw
 
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         self.files = tuple(f"{Path(path).absolute()}{end}" for end in ("", "-wal", "-shm", "-journal"))
-        self._connection = apsw.Connection(str(path))
-        self._connection.set_busy_timeout(2000)
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
-            self._connection.execute(f"PRAGMA {pragma}")
-        self._connection.execute(_SCHEMA)
-        if any(column[1] == "grp" for column in self._connection.execute("PRAGMA table_info(results)")):  # made before 0.1
-            self._connection.execute("ALTER TABLE results DROP COLUMN grp")
+        try:
+            refuse_scrap(path, "cache", _GIVE)
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._connection = _opened(path)
+        except (OSError, apsw.Error) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(f"{path} cannot be used as a cache: {why}. {_GIVE} A damaged cache may be deleted.") from error
 
     def get(self, key: str, now_ns: int) -> bytes | None:
         row = self._connection.execute("SELECT value, expires FROM results WHERE key = ?", (key,)).fetchone()
@@ -61,3 +71,21 @@ class TableCache:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _opened(path: str | Path) -> apsw.Connection:
+    import apsw
+
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(2000)
+    columns = {str(column[1]) for column in connection.execute("PRAGMA table_info(results)")}
+    tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if tables and (tables != {"results"} or columns - {"grp"} != _COLUMNS):
+        connection.close()
+        raise UsageError(f"{path} is a database, but no cache. {_GIVE}")
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(_SCHEMA)
+    if "grp" in columns:  # made before 0.1
+        connection.execute("ALTER TABLE results DROP COLUMN grp")
+    return connection

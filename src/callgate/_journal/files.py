@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
+from callgate._sqlite import refuse_scrap
 from callgate.errors import JournalFailed, UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ Identity = tuple[int, int]
 TURN_S: Final = 30
 """How long a commit waits for other engines' commits; one that was stopped in the middle of one holds all others up."""
 _AGAIN_S: Final = 0.001
-_SMALLEST: Final = 512
-"""Bytes of the smallest database."""
 _LOG_HEAD, _FRAME_HEAD = 32, 24
 """Bytes at the beginning of the log, and of each page in it."""
 
@@ -40,8 +39,7 @@ def refuse_remains(path: Path, *, was_journal: bool) -> None:
         UsageError: It is.
     """
     size, log = _size(path), _size(Path(f"{path}-wal"))
-    if size is not None and 0 < size < _SMALLEST:
-        raise UsageError(f"{path} is no journal: {size} byte{'s' if size > 1 else ''} can be no database. {_RESTORE}")
+    refuse_scrap(path, "journal", _RESTORE)
     if not size and log:
         what = "is missing" if size is None else "is empty"
         raise UsageError(f"{path} {what}, and its log {path}-wal is not: it was deleted or cut off without it. {_RESTORE}")

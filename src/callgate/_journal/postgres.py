@@ -27,6 +27,7 @@ from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT, POSTGRES, VERSION, migrations, question
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
+from callgate._options import by_name
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Draft, Event
 from callgate.protocols import JournalStatus, Letter
@@ -66,6 +67,7 @@ class PostgresJournal(StoredJournal):
     strength = _STRENGTH
     remote = True
 
+    @by_name
     def __init__(self, url: str, clock: Clock | None = None, *, schema: str = _SCHEMA, lease_s: float = LEASE_S) -> None:
         refuse_odd_lease(lease_s)
         self._place = place = Place(url, schema)

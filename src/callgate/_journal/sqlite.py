@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from callgate._clock import Clock, SystemClock
+from callgate._journal.blobs_beside import BlobsBeside
 from callgate._journal.commits import Commits
 from callgate._journal.files import TURN_S, JournalFiles, refuse_remains
 from callgate._journal.leases import Ask, Leases, refuse_odd_lease
@@ -29,6 +30,7 @@ from callgate._journal.stored import StoredJournal
 from callgate._journal.tables import LAST_EVENT, LAST_SEQ, SQLITE, VERSION, migrations
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
+from callgate._options import by_name
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Event
 from callgate.protocols import JournalStatus, Letter
@@ -60,6 +62,7 @@ class SqliteJournal(StoredJournal):
         UsageError: It is no journal of a version this callgate knows, or an older callgate writes to it.
     """
 
+    @by_name
     def __init__(
         self,
         path: str | Path,
@@ -73,6 +76,7 @@ class SqliteJournal(StoredJournal):
         refuse_odd_lease(lease_s)
         self.path = Path(path).resolve()  # two names of one file are one journal
         self.strength = "full" if synchronous == "full" else "process"
+        self.blobs = BlobsBeside(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = LockFile(self.path)
         try:
@@ -105,7 +109,7 @@ class SqliteJournal(StoredJournal):
     @property
     def files(self) -> tuple[str, ...]:
         """See `callgate.protocols.OnDisk`."""
-        return tuple(f"{self.path}{end}" for end in ("", "-wal", "-shm", "-journal", ".lock"))
+        return (*(f"{self.path}{end}" for end in ("", "-wal", "-shm", "-journal", ".lock")), *self.blobs.files)
 
     def _stored(self, query: EventQuery) -> list[Event]:
         with self._reading:

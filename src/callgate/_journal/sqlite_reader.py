@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
+from callgate._journal.blobs_beside import BlobsBeside
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.tables import VERSION, question
+from callgate._sqlite import refuse_scrap
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery, select
@@ -26,6 +28,7 @@ __all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_write
 
 FIRST_WITH_FINDING_TABLES: Final = 2
 BUSY_MS: Final = 5_000
+_GIVE: Final = "Give the file that a run wrote, with --journal."
 
 
 class SqliteReader:
@@ -39,15 +42,16 @@ class SqliteReader:
         import apsw
 
         if not Path(path).is_file():
-            raise UsageError(f"There is no journal at {path}. Give the file that a run wrote, with --journal.")
+            raise UsageError(f"There is no journal at {path}. {_GIVE}")
+        refuse_scrap(path, "journal", _GIVE)
         try:
             self._connection, self._version = beside_writers(Path(path))
             if self._version == 0:
                 tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
-                what = "is a database, but no journal." if tables else "is no journal: it is an empty database."
-                raise UsageError(f"{path} {what} Give the file that a run wrote, with --journal.")
+                raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
-            raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
+            raise UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
+        self.blobs = BlobsBeside(Path(path))
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         if query.derived and self._version < FIRST_WITH_FINDING_TABLES:

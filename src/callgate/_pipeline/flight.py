@@ -68,6 +68,8 @@ class Flight(Struct, kw_only=True, eq=False):
     """Whether it may have taken effect before this engine took it up, and nobody knows."""
     doubt: Doubt | None = None
     """The doubt that was put aside so that the call could start again."""
+    attempt: int = 0
+    """The one whose code runs; 0: none does."""
     _made: Counter[tuple[str, str]] | None = None
     """How often the present attempt has made each call of another tool."""
     nest: Nest | None = None
@@ -118,7 +120,7 @@ class Flight(Struct, kw_only=True, eq=False):
         if self.tick:
             body = replace(body, tick=self.tick)
         self.doubtful = False
-        self._made = None
+        self.attempt, self._made = attempt, None
         return self.write("call.started", body, self._numbered(attempt))
 
     async def claimed(self, attempt: int) -> None:
@@ -135,6 +137,7 @@ class Flight(Struct, kw_only=True, eq=False):
         return attempt if self.unfinished is None else attempt + self.unfinished.attempts
 
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
+        self.attempt = 0
         self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s), attempt)
 
     def remember(self, body: bytes) -> None:
@@ -150,15 +153,16 @@ class Flight(Struct, kw_only=True, eq=False):
         if self.writer.bus.busy:
             self.writer.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=text, stream=stream))
 
-    async def nested(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
+    async def nested(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """A tool's call of another tool.
 
         Raises:
-            RuntimeError: Its own call is over.
+            RuntimeError: Its own call is over, or the attempt at it that its code belongs to.
         """
-        if self.nest is None:
+        if self.nest is None or attempt != self.attempt:
+            own = f"attempt {attempt} of the call {self.uid}" if self.nest is not None else f"the call {self.uid}"
             raise RuntimeError(
-                f"{name} was not called: the call {self.uid} that would have made it is over, so it could be part of nothing."
+                f"{name} was not called: {own} that would have made it is over, so it could be part of nothing."
                 f" Let {clean(self.raw.name)} wait for what it begins before it returns."
             )
         return await self.nest(self, name, arguments)

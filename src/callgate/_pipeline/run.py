@@ -84,7 +84,8 @@ async def run(
             await record.durable(position)
             now = clock.monotonic()
         record.started = not claims
-        context.attempt = attempt
+        if attempt > 1:  # an object of its own: what an earlier attempt left behind still has that one's
+            context = replace(context, attempt=attempt)
         context.deadline = now + timeout_s
         request = RunRequest(approved=approved, context=context, attempt=attempt, timeout_s=timeout_s, grace_s=grace_s, kill=kill)
         if claims:
@@ -96,12 +97,15 @@ async def run(
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
         if wait_s is None:
             return Ran(execution, attempt)
-        record.attempt_failed(attempt, execution, wait_s)
-        if not await _wait(wait_s, clock, kill, stopping()):
-            if not kill.aborted:
-                return Ran(execution, attempt)
-            return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
-        attempt += 1
+        stop = stopping()
+        if not (kill.aborted or stop.aborted):
+            record.attempt_failed(attempt, execution, wait_s)
+            if await _wait(wait_s, clock, kill, stop):
+                attempt += 1
+                continue
+        if not kill.aborted:
+            return Ran(execution, attempt)
+        return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
 
 
 def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:

@@ -22,7 +22,10 @@ def refuse_inside_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise UsageError("call_sync was used inside a running event loop, which it would hold up. Use 'await engine.call(...)' there.")
+    raise UsageError(
+        "A method that ends in _sync waits, and would hold up the event loop that runs here. Await the method without that ending instead:"
+        " 'await agent.run(...)', 'await engine.call(...)', 'await engine.close()'."
+    )
 
 
 class LoopThread:
@@ -66,7 +69,7 @@ class LoopThread:
 
 
 class SyncDoor:
-    """One engine's door for plain code: its loop thread is made when it is first used."""
+    """A door for plain code to what works on an event loop: the thread with that loop is made when it is first used."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

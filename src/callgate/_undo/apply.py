@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Literal
 
 from msgspec import Struct
 
@@ -18,9 +19,13 @@ from callgate._undo.objects import Objects, blob_name
 from callgate._undo.plan import Move
 from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed
 from callgate._undo.state import State, described, look, opened_parent, same, sees
+from callgate._workspace.attributes import set_attributes
+from callgate._workspace.drafts import draft_name, drop_draft
 from callgate._workspace.replace import put
 
-__all__ = ["Ready", "apply", "check", "drop_drafts", "take_back"]
+__all__ = ["Action", "Ready", "apply", "check", "drop_drafts", "take_back"]
+
+Action = Literal["made", "removed", "changed"]
 
 
 class Ready(Struct, frozen=True, kw_only=True):
@@ -28,6 +33,12 @@ class Ready(Struct, frozen=True, kw_only=True):
 
     move: Move
     now: State
+
+    @property
+    def action(self) -> Action:
+        if self.move.target.kind == "absent":
+            return "removed"
+        return "made" if self.now.kind == "absent" else "changed"
 
 
 def check(root: int, moves: Sequence[Move], objects: Objects, limit: int) -> tuple[list[Ready], list[Conflict], list[str]]:
@@ -102,11 +113,8 @@ def _has_folder(root: int, path: str, targets: dict[str, State]) -> bool:
         return False
 
 
-def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int, draft: str) -> None:
+def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> None:
     """Make every move.
-
-    Args:
-        draft: What a file or link is called until it takes its name.
 
     Raises:
         UndoFailed: One could not be made; those before it were taken back.
@@ -115,14 +123,14 @@ def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int, draft
     try:
         for one in _in_order(ready):
             done.append(one)
-            _carry_out(root, one, objects, limit, draft)
+            _carry_out(root, one, objects, limit)
         _set_folders(root, ready)
     except (OSError, StoreDamaged) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise UndoFailed(done[-1].move.path, why, take_back(root, done, objects, limit, draft)) from error
+        raise UndoFailed(done[-1].move.path, why, take_back(root, done, objects, limit)) from error
 
 
-def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int, draft: str) -> tuple[str, ...]:
+def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int) -> tuple[str, ...]:
     """Undo what was done of an undo.
 
     Returns:
@@ -139,7 +147,7 @@ def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int, dr
             left.append(path)
     for one in _in_order(back):
         try:
-            _carry_out(root, one, objects, limit, draft)
+            _carry_out(root, one, objects, limit)
         except (OSError, StoreDamaged):
             left.append(one.move.path)
     with suppress(OSError):
@@ -147,11 +155,12 @@ def take_back(root: int, done: Sequence[Ready], objects: Objects, limit: int, dr
     return tuple(dict.fromkeys(left))
 
 
-def drop_drafts(root: int, paths: Iterable[str], draft: str) -> None:
-    """Remove what an undo of these paths that was killed had not given its name yet."""
-    for folder in {path.rpartition("/")[0] for path in paths}:
-        with suppress(OSError), opened_parent(root, f"{folder}/{draft}".lstrip("/")) as (fd, name):
-            os.unlink(name, dir_fd=fd)
+def drop_drafts(root: int, paths: Iterable[str]) -> None:
+    """Remove what somebody who was killed in the middle of writing these paths had not given its name yet."""
+    for path in paths:
+        with suppress(OSError), opened_parent(root, path) as (folder, name):
+            if not drop_draft(folder, name):
+                _drop_link(folder, name)
 
 
 def _by_path(done: Sequence[Ready]) -> dict[str, list[Ready]]:
@@ -183,17 +192,15 @@ def _goes(one: Ready) -> bool:
     return one.now.kind != "absent" and (target == "absent" or "directory" in (one.now.kind, target)) and one.now.kind != target
 
 
-def _carry_out(root: int, one: Ready, objects: Objects, limit: int, draft: str) -> None:
+def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
     target = one.move.target
     with opened_parent(root, one.move.path) as (folder, name):
         still = _still(root, one, folder, name, limit)
         if target.kind == "file":
             data, replace = [objects.get(target.blob)], one.now.kind != "absent"
-            put(folder, name, data, mode=target.mode, replace=replace, still_there=still, draft=draft)
-            _dress(folder, name, target)
+            put(folder, name, data, dress=lambda fd: _dress(fd, target), replace=replace, still_there=still)
         elif target.kind == "link":
-            _link(folder, name, os.fsdecode(objects.get(target.blob)), still, draft)
-            _dress(folder, name, target)
+            _link(folder, name, os.fsdecode(objects.get(target.blob)), target, still)
         elif target.kind == "directory" and one.now.kind != "directory":
             os.mkdir(name, 0o700, dir_fd=folder)
         elif target.kind == "absent":
@@ -215,32 +222,46 @@ def _still(root: int, one: Ready, folder: int, name: str, limit: int) -> Callabl
     return look_again
 
 
-def _link(folder: int, name: str, target: str, still: Callable[[], None], draft: str) -> None:
-    os.symlink(target, draft, dir_fd=folder)
+def _link(folder: int, name: str, text: str, target: State, still: Callable[[], None]) -> None:
+    draft = draft_name(name)
+    _drop_link(folder, name)
+    os.symlink(text, draft, dir_fd=folder)
     try:
+        now = os.stat(draft, dir_fd=folder, follow_symlinks=False)
+        if (now.st_uid, now.st_gid) != (target.uid, target.gid):
+            os.chown(draft, target.uid, target.gid, dir_fd=folder, follow_symlinks=False)
+        os.utime(draft, ns=(now.st_atime_ns, target.mtime_ns), dir_fd=folder, follow_symlinks=False)
         still()
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(draft, dir_fd=folder)
+        _drop_link(folder, name)
         raise
 
 
-def _dress(folder: int, name: str, target: State) -> None:
-    """Owner, mode and time, as they were."""
-    now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+def _drop_link(folder: int, name: str) -> None:
+    draft = draft_name(name)
+    with suppress(OSError):
+        if stat.S_ISLNK(os.stat(draft, dir_fd=folder, follow_symlinks=False).st_mode):
+            os.unlink(draft, dir_fd=folder)
+
+
+def _dress(fd: int, target: State) -> None:
+    """Owner, attributes, mode and a file's time, as they were."""
+    now = os.fstat(fd)
     if (now.st_uid, now.st_gid) != (target.uid, target.gid):
-        os.chown(name, target.uid, target.gid, dir_fd=folder, follow_symlinks=False)
-        if target.kind == "file":
-            os.chmod(name, target.mode, dir_fd=folder)
-    os.utime(name, ns=(now.st_atime_ns, target.mtime_ns), dir_fd=folder, follow_symlinks=False)
+        os.fchown(fd, target.uid, target.gid)
+    set_attributes(fd, target.attributes)
+    os.fchmod(fd, target.mode)
+    if target.kind == "file":
+        os.utime(fd, ns=(now.st_atime_ns, target.mtime_ns))
 
 
 def _set_folders(root: int, ready: Sequence[Ready]) -> None:
-    for one in sorted(ready, key=lambda one: one.move.path.count("/"), reverse=True):
+    """The deepest first, the workspace itself last: afterwards one may not get there any more."""
+    for one in sorted(ready, key=lambda one: (one.move.path != ".", one.move.path.count("/")), reverse=True):
         if one.move.target.kind == "directory":
             with _opened(root, one.move.path) as fd:
-                os.fchmod(fd, one.move.target.mode)
+                _dress(fd, one.move.target)
 
 
 @contextmanager

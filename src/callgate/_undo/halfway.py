@@ -21,7 +21,7 @@ def own_steps(steps: Iterable[Step], targets: Mapping[str, State]) -> tuple[tupl
         target = targets.get(step.path)
         if target is None:
             continue
-        if _is_done(step.after, target):
+        if step.after == target:
             own.append(step)
         elif _is_between(step, target):
             own.append(step)
@@ -40,10 +40,6 @@ def left_halfway(changes: Iterable[Change]) -> dict[str, dict[str, State]]:
                 if step.path in change.halfway:
                     left[step.path] = step.after
     return found
-
-
-def _is_done(state: State, target: State) -> bool:
-    return same(state, target) and (state.kind == "directory" or state == target)
 
 
 def _is_between(step: Step, target: State) -> bool:

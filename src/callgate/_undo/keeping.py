@@ -18,18 +18,18 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._options import Options, Whole
 from callgate._undo.apply import drop_drafts
 from callgate._undo.beside import EVERYTHING, whose
 from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
 from callgate._undo.halfway import own_steps
-from callgate._undo.looks import Looked, folders_above, has_moved, is_unkept_and_same, merged, state_at, without_hidden
+from callgate._undo.looks import Looked, folders_above, has_moved, merged, state_at, without_hidden
 from callgate._undo.notes import Held, Notes, Pending
 from callgate._undo.objects import Objects
 from callgate._undo.seen import recalled, remember
 from callgate._undo.snapshot import Taker
-from callgate._undo.state import ABSENT, Seen, State, same, sees
+from callgate._undo.state import ABSENT, Seen, State, sees
 from callgate._workspace import PathRefused, Workspace
-from callgate._workspace.replace import draft_name
 
 __all__ = ["Keeping", "Open", "UndoLimits"]
 
@@ -39,14 +39,14 @@ _WORTH = 64
 """So many files must have been read for what was seen to be remembered anew."""
 
 
-class UndoLimits(Struct, frozen=True, kw_only=True):
+class UndoLimits(Options, frozen=True, kw_only=True):
     """How much is kept."""
 
-    declared_file_bytes: int = 67_108_864
+    declared_file_bytes: Whole = 67_108_864
     """The largest file kept for a call that names it."""
-    tree_file_bytes: int = 16_777_216
+    tree_file_bytes: Whole = 16_777_216
     """The largest file kept for a call that may write anything."""
-    tree_entries: int = 100_000
+    tree_entries: Whole = 100_000
     """Files, links and folders that are looked at for such a call."""
 
 
@@ -176,10 +176,8 @@ class Keeping:
             for path in roots:
                 for above in folders_above(path):
                     seen[above] = self._one(root, above, declared)
-                found = self._one(root, path, declared) if path else None
-                if found is not None:
-                    seen[path] = found
-                if found is None or found.state.kind == "directory":
+                found = seen[path or "."] = self._one(root, path or ".", declared)
+                if found.state.kind == "directory":
                     taken = self.taker.take(root, self._keep, lambda name: _text(workspace, name), path)
                     seen |= taken.seen
                     gaps += taken.gaps
@@ -250,12 +248,12 @@ class Keeping:
             self.objects.mend(blob)
         with Workspace(self._workspace, sync=False) as workspace:
             with workspace.folder() as root:
-                drop_drafts(root, pending.targets, draft_name(pending.change.id))
+                drop_drafts(root, pending.targets or pending.roots)
             after = self._look(workspace, pending.roots, pending.before)
         seen, hidden = without_hidden(after.seen, pending.before, pending.unseen)
         paths = sorted(pending.before.keys() | seen.keys())
         steps = [Step(path=path, before=pending.before.get(path, ABSENT), after=state_at(seen, path)) for path in paths]
-        moved = tuple(step for step in steps if not same(step.before, step.after) and not is_unkept_and_same(step))
+        moved = tuple(step for step in steps if step.before != step.after)
         if pending.targets:
             own, halfway = own_steps(moved, pending.targets)
             ended = replace(pending.change, steps=own, halfway=halfway)

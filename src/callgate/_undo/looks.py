@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from callgate._undo.changes import Gap, Step
+from callgate._undo.changes import Gap
 from callgate._undo.state import ABSENT, Seen, State, same
 
-__all__ = ["Looked", "folders_above", "has_moved", "is_unkept_and_same", "merged", "state_at", "without_hidden"]
+__all__ = ["Looked", "folders_above", "has_moved", "merged", "state_at", "without_hidden"]
 
 _NAMED = 10
 
@@ -58,8 +58,3 @@ def has_moved(before: Seen | None, after: Seen | None) -> bool:
     if before is None or after is None:
         return before is not after
     return before.signature != after.signature or not (same(before.state, after.state) or before.state == after.state)
-
-
-def is_unkept_and_same(step: Step) -> bool:
-    """A file whose content was not kept, with the same size and time as before."""
-    return bool(step.before.why) and step.before == step.after

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from callgate._undo.changes import Change, Step
+from callgate._undo.changes import Change, Gap, Step
 from callgate._undo.halfway import left_halfway
 from callgate._undo.refusals import Conflict
 from callgate._undo.state import State, described, same
@@ -146,8 +146,19 @@ def _gaps(change: Change) -> list[Conflict]:
 
 def _told(change: Change) -> list[str]:
     return [
-        f"{change.call.uid}: {gap.count:,} ignored path{'s' if gap.count != 1 else ''} not looked at ({', '.join(gap.paths)}"
-        f"{', …' if gap.count > len(gap.paths) else ''})"
+        f"{change.call.uid}: {_left_out(gap)} ({', '.join(gap.paths)}{', …' if gap.count > len(gap.paths) else ''})"
         for gap in change.gaps
         if not gap.blocks
     ]
+
+
+def _left_out(gap: Gap) -> str:
+    paths = f"{gap.count:,} path{'s' if gap.count != 1 else ''}"
+    match gap.why:
+        case "overlap":
+            return f"{paths} left to another call that wrote meanwhile"
+        case "name":
+            return f"{paths} not looked at, whose name is no UTF-8"
+        case "unreadable":
+            return f"{paths} not looked at, as nobody may read there"
+    return f"{gap.count:,} ignored path{'s' if gap.count != 1 else ''} not looked at"

@@ -20,9 +20,12 @@ __all__ = ["recalled", "remember"]
 
 _FILE = "callgate.seen"
 _DIGEST = 32
+_FORM = 2
+"""What is seen of a path has grown: what was remembered in another form is not whole."""
 
 
 class _Saved(Struct, frozen=True, array_like=True):
+    form: int
     pruned: int
     """Which prune of the store came last: it may have dropped what was seen before."""
     seen: dict[str, Seen]
@@ -41,12 +44,12 @@ def recalled(objects: Objects) -> dict[str, Seen]:
         saved = _decode(data[_DIGEST:])
     except (OSError, msgspec.DecodeError):
         return {}
-    return saved.seen if saved.pruned == objects.pruned else {}
+    return saved.seen if (saved.form, saved.pruned) == (_FORM, objects.pruned) else {}
 
 
 def remember(objects: Objects, seen: dict[str, Seen]) -> None:
     """Keep what was seen, of which all content is on disk."""
     settled = {path: one for path, one in seen.items() if one.settled}
-    data = msgspec.msgpack.encode(_Saved(objects.pruned, settled))
+    data = msgspec.msgpack.encode(_Saved(_FORM, objects.pruned, settled))
     with suppress(OSError):  # it only saves time
         objects.replace(_FILE, hashlib.sha256(data).digest() + data)

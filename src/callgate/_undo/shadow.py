@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._undo.apply import Ready, apply, check, take_back
+from callgate._options import by_name
+from callgate._undo.apply import Action, Ready, apply, check, take_back
 from callgate._undo.changes import Call, Change, Step, history, read_change
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
 from callgate._undo.difference import Difference, difference
@@ -25,7 +26,6 @@ from callgate._undo.place import default_place, folder_of
 from callgate._undo.plan import Direction, Move, Plan, plan, undone_paths
 from callgate._undo.refusals import StoreDamaged, UndoFailed, UndoRefused
 from callgate._undo.state import State, sees
-from callgate._workspace.replace import draft_name
 from callgate._workspace.tree import Glob
 from callgate.errors import UsageError
 
@@ -41,6 +41,8 @@ class Undone(Struct, frozen=True, kw_only=True):
     runs: tuple[str, ...]
     paths: tuple[str, ...]
     """What was put back."""
+    actions: dict[str, Action] = {}
+    """What was done to each of these."""
     already: tuple[str, ...] = ()
     """What was there already."""
     stay: tuple[str, ...] = ()
@@ -63,6 +65,7 @@ class Shadow:
         UsageError: The workspace is no folder.
     """
 
+    @by_name
     def __init__(
         self,
         workspace: str | os.PathLike[str],
@@ -196,6 +199,7 @@ class Shadow:
                 calls=tuple(change.call.uid for change in planned.changes),
                 runs=tuple(dict.fromkeys(change.call.run for change in planned.changes)),
                 paths=tuple(one.move.path for one in ready),
+                actions={one.move.path: one.action for one in ready},
                 already=tuple(sorted({move.path for move in planned.moves} - {one.move.path for one in ready} - set(stay))),
                 stay=tuple(stay),
                 told=planned.told,
@@ -212,12 +216,12 @@ class Shadow:
         opened = self.keeping.hold(change, now, {one.move.path: one.move.target for one in ready})
         limit = self.keeping.limits.declared_file_bytes
         try:
-            apply(root, ready, self._objects, limit, draft_name(change.id))
+            apply(root, ready, self._objects, limit)
             try:
                 steps = tuple(self._step(root, move, now) for move in planned.moves if move.path not in stay)
                 return self.keeping.commit(replace(change, steps=steps)).commit
             except (OSError, StoreDamaged) as error:
-                raise UndoFailed(self.folder, str(error), take_back(root, ready, self._objects, limit, draft_name(change.id))) from error
+                raise UndoFailed(self.folder, str(error), take_back(root, ready, self._objects, limit)) from error
         finally:
             opened.note.drop()
 

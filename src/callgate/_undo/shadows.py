@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from callgate._options import by_name
 from callgate._undo.changes import Call, Change
 from callgate._undo.keeping import Open, UndoLimits
 from callgate._undo.shadow import Shadow
@@ -33,6 +34,7 @@ class Shadows:
         own: Paths that are the host's own, and that no snapshot looks at. What an engine writes itself (journal, blobs, cache) it says.
     """
 
+    @by_name
     def __init__(
         self,
         place: str | os.PathLike[str] | None = None,

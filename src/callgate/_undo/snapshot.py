@@ -71,8 +71,10 @@ class Taker:
         if known is not None and known.settled and known.signature == now:
             return known
         at_ns = time.time_ns()
-        self.read += 1
         seen, state = look(folder, name, keep, self._file_bytes)
+        if state.kind == "directory":
+            return Seen(signature=seen, state=state, settled=False)
+        self.read += 1
         settled = state.why != "changing" and at_ns - max(found.st_mtime_ns, found.st_ctime_ns) > _FRESH_NS
         return Seen(signature=seen, state=state, settled=settled)
 

@@ -1,4 +1,4 @@
-"""What is at a path: kind, bytes, mode, times and owner, or nothing. Looked at without ever following a link.
+"""What is at a path: kind, bytes, mode, attributes, times and owner, or nothing. Looked at without ever following a link.
 
 Every folder on the way is opened by its own name and must be a real folder: a path that a link stands in is not the path that was
 looked at before. Reads content only to keep or compare it. Knows nothing of calls or undo.
@@ -7,6 +7,7 @@ looked at before. Reads content only to keep or compare it. Knows nothing of cal
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from msgspec import Struct
+
+from callgate._workspace.attributes import attributes
 
 __all__ = ["ABSENT", "Keep", "Seen", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
 
@@ -38,6 +41,8 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """0 for folders: whatever happens in them moves it."""
     uid: int = 0
     gid: int = 0
+    attributes: dict[str, bytes] = {}
+    """Extended attributes and access lists of files and folders; see `attributes`."""
     why: str = ""
     """Why the content was not kept: `too_large`, `unreadable`, `changing`, `hard_link`, `special`. Empty: it was."""
 
@@ -54,8 +59,12 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 def same(one: State, other: State) -> bool:
-    """Whether nobody has changed what is there: kind, bytes and mode. Times and owner do not count as a change."""
-    return (one.kind, one.blob, one.mode) == (other.kind, other.blob, other.mode) and not one.why and not other.why
+    """Whether nobody has changed what is there: kind, bytes, mode and attributes. Times and owner do not count as a change."""
+    return _counted(one) == _counted(other) and not one.why and not other.why
+
+
+def _counted(state: State) -> tuple[object, ...]:
+    return state.kind, state.blob, state.mode, state.attributes
 
 
 def described(state: State) -> str:
@@ -64,12 +73,17 @@ def described(state: State) -> str:
         case "absent":
             return "nothing"
         case "file":
-            return f"a file of {state.size:,} bytes, mode {state.mode:o}, {state.blob[:10] or state.why}"
+            return f"a file of {state.size:,} bytes, mode {state.mode:o}, {state.blob[:10] or state.why.replace('_', ' ')}{_noted(state)}"
         case "link":
             return f"a link, {state.blob[:10]}"
         case "directory":
-            return f"a folder, mode {state.mode:o}"
+            return f"a folder, mode {state.mode:o}{_noted(state)}"
     return "something that is no file"
+
+
+def _noted(state: State) -> str:
+    noted = [f"{name} {hashlib.sha256(value).hexdigest()[:10]}" for name, value in state.attributes.items()]
+    return f", attributes {', '.join(noted)}" if noted else ""
 
 
 @contextmanager
@@ -129,7 +143,8 @@ def signature(found: os.stat_result) -> Signature:
 def _state(folder: int, name: str, found: os.stat_result, keep: Keep, limit: int) -> State | None:
     """None where it changed while it was read."""
     if stat.S_ISDIR(found.st_mode):
-        return State(kind="directory", mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid)
+        noted = _attributes_of_folder(folder, name)
+        return State(kind="directory", mode=stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid, attributes=noted)
     if stat.S_ISLNK(found.st_mode):
         target = os.fsencode(os.readlink(name, dir_fd=folder))
         return State(kind="link", blob=keep(target), size=len(target), mtime_ns=found.st_mtime_ns, uid=found.st_uid, gid=found.st_gid)
@@ -140,13 +155,15 @@ def _state(folder: int, name: str, found: os.stat_result, keep: Keep, limit: int
     if found.st_nlink > 1:
         return _plain(found, "file", why="hard_link")
     try:
-        data = _read(folder, name, found)
+        read = _read(folder, name, found)
     except PermissionError:
         return _plain(found, "file", why="unreadable")
-    return None if data is None else _plain(found, "file", blob=keep(data))
+    return None if read is None else _plain(found, "file", blob=keep(read[0]), noted=read[1])
 
 
-def _plain(found: os.stat_result, kind: Literal["file", "special"], *, blob: str = "", why: str = "") -> State:
+def _plain(
+    found: os.stat_result, kind: Literal["file", "special"], *, blob: str = "", noted: dict[str, bytes] | None = None, why: str = ""
+) -> State:
     return State(
         kind=kind,
         blob=blob,
@@ -155,16 +172,28 @@ def _plain(found: os.stat_result, kind: Literal["file", "special"], *, blob: str
         mtime_ns=found.st_mtime_ns,
         uid=found.st_uid,
         gid=found.st_gid,
+        attributes=noted or {},
         why=why,
     )
 
 
-def _read(folder: int, name: str, found: os.stat_result) -> bytes | None:
-    """The whole content, where the file was the same before and after."""
+def _attributes_of_folder(folder: int, name: str) -> dict[str, bytes]:
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=folder)
+    except OSError:
+        return {}
+    try:
+        return attributes(fd)
+    finally:
+        os.close(fd)
+
+
+def _read(folder: int, name: str, found: os.stat_result) -> tuple[bytes, dict[str, bytes]] | None:
+    """The whole content and the attributes, where the file was the same before and after."""
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(fd, "rb") as file:
         before = os.fstat(fd)
         if signature(before) != signature(found):
             return None
-        data = file.read(found.st_size + 1)
-        return data if signature(os.fstat(fd)) == signature(before) and len(data) == found.st_size else None
+        data, noted = file.read(found.st_size + 1), attributes(fd)
+        return (data, noted) if signature(os.fstat(fd)) == signature(before) and len(data) == found.st_size else None

@@ -1,24 +1,22 @@
 """Put whole content under a name: all of it or nothing, whatever happens meanwhile.
 
-The content goes to a new file beside the target, to disk, and then takes the name in one step. A reader sees the old content or the
-new, never a part. Works in an open directory only: it cannot be led elsewhere by a path.
+The content goes to a draft, to disk, and then takes the name in one step. A reader sees the old content or the new, never a part. Works
+in an open directory only: it cannot be led elsewhere by a path.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from callgate._workspace.beneath import rename_new
+from callgate._workspace.attributes import attributes, set_attributes
+from callgate._workspace.drafts import new_draft
 
-__all__ = ["draft_name", "put"]
+__all__ = ["like", "put"]
 
-
-def draft_name(word: str) -> str:
-    """What a file is called that has not its name yet."""
-    return f".callgate-{word}.tmp"
+Dress = Callable[[int], None]
+"""Gives an open file its owner, mode and whatever else is not its content."""
 
 
 def put(
@@ -26,45 +24,52 @@ def put(
     name: str,
     chunks: Iterable[bytes],
     *,
-    like: os.stat_result | None = None,
-    mode: int | None = None,
+    dress: Dress = lambda _: None,
     replace: bool = True,
     sync: bool = True,
     still_there: Callable[[], None] = lambda: None,
-    draft: str = "",
 ) -> int:
     """Write `chunks` as the file `name` in the open directory `folder`; returns the size.
 
     Args:
-        like: Keep this file's mode, and its owner where the process may.
-        mode: Of a file that is new; None: what the umask leaves of 0o666.
+        dress: Called once the content is there; without one the file has what the umask leaves of 0o666.
         replace: Whether an existing name is replaced; else FileExistsError.
         sync: Whether the content and the name survive a power cut once this returns.
         still_there: Called just before the name is taken; raises to give up.
-        draft: What the new file is called until then, for whoever comes after a kill; empty: any name.
     """
-    draft = draft or draft_name(secrets.token_hex(8))
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
-    try:
-        try:
-            size = _fill(fd, chunks)
-            _dress(fd, like, mode)
-            if sync:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
+    with new_draft(folder, name) as draft:
+        size = _fill(draft.fd, chunks)
+        dress(draft.fd)
+        if sync:
+            os.fsync(draft.fd)
         still_there()
-        if replace:
-            os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-        else:
-            rename_new(folder, draft, folder, name)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft, dir_fd=folder)
-        raise
+        draft.take_name(replace=replace)
     if sync:
         os.fsync(folder)
     return size
+
+
+def like(folder: int, name: str) -> Dress:
+    """What a file that takes another's place gets of it: mode, attributes, and the owner where the process may."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    noted = dict[str, bytes]()
+    with suppress(PermissionError):
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            noted = attributes(fd)
+        finally:
+            os.close(fd)
+    noted.pop("security.capability", None)  # as in any write: what a program may do goes with its bytes
+
+    def dress(fd: int) -> None:
+        now = os.fstat(fd)
+        if (now.st_uid, now.st_gid) != (found.st_uid, found.st_gid):
+            with suppress(PermissionError):
+                os.fchown(fd, found.st_uid, found.st_gid)
+        set_attributes(fd, noted)
+        os.fchmod(fd, found.st_mode & 0o7777)
+
+    return dress
 
 
 def _fill(fd: int, chunks: Iterable[bytes]) -> int:
@@ -75,14 +80,3 @@ def _fill(fd: int, chunks: Iterable[bytes]) -> int:
         while rest:
             rest = rest[os.write(fd, rest) :]
     return size
-
-
-def _dress(fd: int, like: os.stat_result | None, mode: int | None) -> None:
-    if like is not None:
-        now = os.fstat(fd)
-        if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid):
-            with suppress(PermissionError):
-                os.fchown(fd, like.st_uid, like.st_gid)
-        os.fchmod(fd, like.st_mode & 0o7777)
-    elif mode is not None:
-        os.fchmod(fd, mode & 0o7777)

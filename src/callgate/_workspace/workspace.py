@@ -18,7 +18,7 @@ from callgate._workspace import beneath
 from callgate._workspace.ignore import Ignore
 from callgate._workspace.protect import is_protected
 from callgate._workspace.refusals import PathNotFound, PathRefused
-from callgate._workspace.replace import put
+from callgate._workspace.replace import like, put
 from callgate._workspace.root import Root, told
 from callgate._workspace.tree import Entry, Glob, Kind, Listing, entries, kind_of, walk
 
@@ -187,9 +187,10 @@ class Workspace:
     def write_bytes(self, path: str, data: bytes) -> bool:
         """Make `data` the file's whole content, at once; missing folders are made. Mode is kept. Returns whether the file is new."""
         with self._beneath.spot(path, make=True) as (folder, name, still_there):
-            like = self._target(path, folder, name)
-            put(folder, name, [data], like=like, sync=self._sync, still_there=still_there)
-            return like is None
+            new = self._target(path, folder, name) is None
+            dress = (lambda _: None) if new else like(folder, name)
+            put(folder, name, [data], dress=dress, sync=self._sync, still_there=still_there)
+            return new
 
     def create(self, path: str, data: bytes = b"") -> None:
         """A new file with this content, at once; refused where the name is taken."""
@@ -250,9 +251,10 @@ class Workspace:
     def copy(self, path: str, target: str) -> int:
         """A second file with the same content and mode; refused where the name is taken. Returns the size."""
         with self.open_read(path) as source, self._beneath.spot(target, make=True, follow=False) as (folder, name, still_there):
-            mode = os.fstat(source.fileno()).st_mode
+            mode = os.fstat(source.fileno()).st_mode & 0o777
             chunks = iter(lambda: source.read(_CHUNK), b"")
-            return put(folder, name, chunks, mode=mode & 0o777, replace=False, sync=self._sync, still_there=still_there)
+            dress = lambda fd: os.fchmod(fd, mode)  # noqa: E731
+            return put(folder, name, chunks, dress=dress, replace=False, sync=self._sync, still_there=still_there)
 
     @contextmanager
     def folder(self, path: str = ".") -> Iterator[int]:

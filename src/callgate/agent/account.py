@@ -57,6 +57,11 @@ class Account:
         if self._prices is not None:
             self.cost += max(0.0, self._prices.of(usage))
 
+    def is_blind(self, usage: Usage | None) -> bool:
+        """Whether a limit on tokens or their cost counts nothing of a whole pass, because its provider tells no tokens."""
+        limited = not (self._budget.input_tokens is self._budget.output_tokens is self._budget.cost is None)
+        return limited and (usage is None or usage.input_tokens + usage.output_tokens <= 0)
+
     @property
     def iterations_left(self) -> int | None:
         return None if self._budget.iterations is None else max(0, self._budget.iterations - self.iterations)
@@ -85,7 +90,7 @@ class Account:
         )
         for what, spent, limit in used:
             if limit is not None and spent >= limit:
-                return f"the run's {what} are used up: {spent:.6g} of {limit:.6g}"
+                return f"the run has used up its {what}: {spent:.6g} of {limit:.6g}"
         return self.out_of_time()
 
     @property
@@ -97,15 +102,14 @@ class Account:
         """That the wall time is used up; None if it is not."""
         if self._budget.wall_s is None or (self.seconds_left or 0.0) > 0:
             return None
-        return f"the run's wall time is used up: {self._clock.monotonic() - self._began:.6g} of {self._budget.wall_s:.6g} s"
+        return f"the run has used up its wall time: {self._clock.monotonic() - self._began:.6g} of {self._budget.wall_s:.6g} s"
 
     def reserve(self, place: int) -> CallDenied | None:
         """Take one call, the `place`-th of its message, out of the budget; or say why it cannot be had."""
         most = self._budget.calls_per_message
         if most is not None and place >= most:
-            return _refusal(
-                f"a message may have {most} calls, and this is call {place + 1}. Send it in your next message, if it is still needed."
-            )
+            instead = "Send it in your next message, if it is still needed." if most else "Answer with what you know."
+            return _refusal(f"it is call {place + 1} of its message, of which {most} may run. {instead}")
         if self._budget.calls is not None and self.calls >= self._budget.calls:
             return _refusal(f"the run's {self._budget.calls} calls are used up. Answer with what you know.")
         self.calls += 1

@@ -6,50 +6,49 @@ The door of the loop: what an agent is made of, and what one can ask of it. How 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 from callgate._environment import silence_from_environment
-from callgate._limits import Limits
-from callgate._pipeline.sync import LoopThread, refuse_inside_loop
+from callgate._options import by_name, check
+from callgate._pipeline.sync import SyncDoor
 from callgate._runners.guard import Guards
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
-from callgate.agent.given import TextCallMode, model_of, output_type, reading_text
-from callgate.agent.history import History
-from callgate.agent.options import (
-    check_asked,
-    check_choice,
-    check_left_out,
-    check_limits,
-    check_planned,
-    check_request,
-    check_shown,
-    check_type,
-    check_types,
+from callgate.agent.given import (
+    compaction_of,
+    deliberation_of,
+    engine_of,
+    exits_of,
+    instructions_of,
+    model_of,
+    output_of,
+    reading_text,
+    request_of,
 )
+from callgate.agent.history import History
+from callgate.agent.options import TextCallMode, check_asked, check_made
 from callgate.agent.parts import Mode
 from callgate.agent.results import RunResult
 from callgate.agent.resuming import Resuming
 from callgate.agent.runs import Wish
-from callgate.agent.settings import PRESETS, PresetName, Settings, checked
+from callgate.agent.settings import PRESETS, PresetName, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.calls import Scope
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.messages import Message, UserMessage
 from callgate.models.model import Model
-from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Policy, RestartHandler, WriteLog
 from callgate.stream import StreamLimits
 from callgate.tools import Tool
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction
-    from callgate.agent.deliberate import Deliberate, Deliberation
+    from callgate.agent.deliberate import Deliberate
     from callgate.agent.episodes import Episode
 
 __all__ = ["Agent"]
@@ -88,6 +87,7 @@ class Agent(Resuming):
             the preset `worker`, and where calls are text.
     """
 
+    @by_name
     def __init__(
         self,
         model: Model | str,
@@ -113,49 +113,30 @@ class Agent(Resuming):
         dialect: str | None = None,
         bios: bool | None = None,
     ) -> None:
-        check_choice("preset", preset, PRESETS)
-        check_choice("text_calls", text_calls, get_args(TextCallMode))
-        check_types(
-            engine=(engine, Engine), settings=(settings, Settings), stream_limits=(stream_limits, StreamLimits), stuck=(stuck, StuckLimits)
-        )
-        check_shown(tools, policies, exit_tools, instructions, bios)
-        check_request(max_tokens, temperature, extra, dialect)
-        check_planned(deliberate, compact)
-        check_limits(stream_limits, stuck)
+        check_made(engine=engine, preset=preset, settings=settings, stream_limits=stream_limits, stuck=stuck)
+        check_made(text_calls=text_calls, bios=bios)
         given = model_of(model)
         self.model = reading_text(given, text_calls, dialect)
-        self.settings = checked(settings) if settings is not None else PRESETS[preset]
+        self.settings = settings or PRESETS[preset]
+        self.engine = engine_of(engine, self.settings, tools, policies, restart, undo)
         self._own_engine = engine is None
-        if engine is not None:
-            check_left_out(tools, policies, restart, undo)
-        limits = Limits(dangerous_per_tick=self.settings.dangerous_per_tick)
-        self.engine = engine or Engine(tools, policies=policies, limits=limits, restart=restart, undo=undo)
-        self._instructions = instructions
+        self._instructions = instructions_of(instructions)
         self._bios = (preset == "worker" or self.model is not given) if bios is None else bios
-        self._exits = {tool.name: tool for tool in exit_tools}
-        self._check_exits()
+        self._exits = exits_of(exit_tools, self.engine)
         self._limits = stream_limits or StreamLimits(idle_s=silence_from_environment())
         self._stuck = stuck
-        self._output = None if output is None or output is str else output_type(output)
-        self._deliberation: Deliberation | None = None
-        if deliberate is not None or any(bound.tool.triggers for bound in self.engine.tools):
-            self._planner(deliberate)
-        self._compaction = compact
-        self._request = ModelRequest(
-            model=self.model.name,
-            messages=(),
-            max_tokens=max_tokens,
-            temperature=temperature,
-            extra=extra or {},
-            output_schema=self._output.schema if self._output is not None else None,
-        )
+        self._output = output_of(output)
+        self._deliberation = deliberation_of(deliberate, self.engine)
+        self._compaction = compaction_of(compact)
+        self._request = request_of(self.model, self._output, max_tokens, temperature, extra)
         self._guards = Guards()
         self._histories: OrderedDict[str, History] = OrderedDict()
-        self._thread: LoopThread | None = None
-        self._thread_lock = threading.Lock()
+        self._door = SyncDoor()
+        self._closed = False
 
     # Runs
 
+    @by_name
     async def run(
         self,
         task: str | UserMessage,
@@ -180,8 +161,8 @@ class Agent(Resuming):
             reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
             deliberate: Deliberate mode on or off for this run; None: as the agent was made.
             expose: Tools that deliberate mode offers in this run whatever the message says.
-            on_event: Told everything at once. What it raises fails the run; at `CallStarted` and `Progress`, which the engine tells,
-                it is counted and breaks nothing.
+            on_event: A plain function, told everything at once. What it raises fails the run; at `CallStarted` and `Progress`, which the
+                engine tells, it is counted and breaks nothing, and at `RunEnded` it is logged.
 
         Raises:
             UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task
@@ -199,6 +180,7 @@ class Agent(Resuming):
         )
         return await self._in_turn(task, wish, scope)
 
+    @by_name
     async def follow_up(
         self, task: str | UserMessage, *, conversation: str, scope: Scope = _NOWHERE, trigger: str | None = None
     ) -> RunResult:
@@ -213,6 +195,7 @@ class Agent(Resuming):
             self.engine.control.follow_up(conversation)
         return await self._in_turn(task, Wish(conversation=conversation, trigger=trigger, first=True), scope)
 
+    @by_name
     async def resume(
         self, run: RunResult | str, *, extra: object = None, on_event: Callable[[AgentEvent], None] | None = None
     ) -> RunResult:
@@ -231,7 +214,7 @@ class Agent(Resuming):
         Raises:
             UsageError: The run is not on record, has ended, or somebody works on it already.
         """
-        check_type("Agent.resume(run", run, (str, RunResult), "a RunResult, or the id of a run")
+        check("Agent.resume", "run", run, str | RunResult)
         check_asked("Agent.resume", on_event=on_event)
         if isinstance(run, str):
             return await self._take_up(run, extra, on_event)
@@ -243,10 +226,7 @@ class Agent(Resuming):
         Raises:
             UsageError: Inside a running event loop.
         """
-        refuse_inside_loop()
-        with self._thread_lock:
-            self._thread = self._thread or LoopThread()
-        return self._thread.run(self.run(task, **options))
+        return self._door.run(self._check_open, lambda: self.run(task, **options))
 
     async def stream(self, task: str | UserMessage, **options: Any) -> AsyncIterator[AgentEvent]:
         """`run`, told event by event; the last is `RunEnded`. Leaving the loop early kills the run."""
@@ -304,10 +284,14 @@ class Agent(Resuming):
 
     def close_sync(self) -> None:
         """Close an agent that was used through `run_sync`."""
-        refuse_inside_loop()
-        thread, self._thread = self._thread or LoopThread(), None
-        thread.run(self.close())
-        thread.close()
+        self._door.close(self._shut, self.close)
+
+    def _shut(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("This agent is closed. Make a new one.")
 
     async def __aenter__(self) -> Self:
         return self

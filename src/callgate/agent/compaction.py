@@ -10,13 +10,11 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from msgspec import Struct
-
+from callgate._options import Count, Options, Seconds, check
 from callgate._runners.guard import Guards
 from callgate._signals import AbortSignal
 from callgate.agent.history import History
 from callgate.calls import Audio, Image, Link, Text
-from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["Compact", "Compaction", "Compactor", "estimate_tokens", "keep_last", "summarise"]
@@ -24,7 +22,8 @@ __all__ = ["Compact", "Compaction", "Compactor", "estimate_tokens", "keep_last",
 log = logging.getLogger("callgate")
 
 Compact = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
-"""Takes a conversation and returns a shorter one, in which each call still has exactly one result after it. Plain or async."""
+"""Takes a conversation and returns a shorter one, in which each call still has exactly one result after it, and the user
+still says something. Plain or async."""
 
 _CHARS_PER_TOKEN = 4
 _MESSAGE_TOKENS = 4
@@ -50,16 +49,16 @@ def estimate_tokens(message: Message) -> int:
     return _MESSAGE_TOKENS + -(-chars // _CHARS_PER_TOKEN) + media * _MEDIA_TOKENS
 
 
-class Compaction(Struct, frozen=True, kw_only=True):
+class Compaction(Options, frozen=True, kw_only=True):
     """When a conversation is made shorter, and how."""
 
     compact: Compact
     """`keep_last(n)`, `summarise(write, keep=n)`, or your own."""
-    at_tokens: int
+    at_tokens: Count
     """From this estimate on, before a pass. Of the history alone: leave room for instructions, tools and the answer."""
     estimate: Callable[[Message], int] = estimate_tokens
     """Tokens of one message; asked once for each."""
-    timeout_s: float = 60.0
+    timeout_s: Seconds = 60.0
     """What an async hook may take; after it the history stays as it is."""
 
 
@@ -75,14 +74,16 @@ class Compactor:
     async def before_pass(self, history: History, signal: AbortSignal) -> tuple[int, int] | None:
         """Make the history shorter where it is time to, unless `signal` fires. Returns the estimate before and after where it was.
 
-        A hook that fails, takes too long or gives back no valid conversation changes nothing, and is asked again when the history has
-        grown further.
+        A hook that fails, takes too long or gives back what is no valid conversation, or no shorter one, changes nothing, and is asked
+        again when the history has grown further.
         """
         before = history.tokens(self._settings.estimate)
         if before < self._at:
             return None
         given = list(history.messages)
-        shorter = await self._guards.run(self._asked(given), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s)
+        shorter = await self._guards.run(
+            self._asked(given, before), signal, grace_s=_GRACE_S, name=self._name, timeout_s=self._settings.timeout_s
+        )
         changed = shorter is not None and shorter != given
         if changed and shorter is not None:
             history.rewrite(shorter)
@@ -90,17 +91,23 @@ class Compactor:
         self._at = max(self._settings.at_tokens, int(after * _GROWTH) + 1)
         return (before, after) if changed else None
 
-    async def _asked(self, messages: list[Message]) -> list[Message] | None:
+    async def _asked(self, messages: list[Message], tokens: int) -> list[Message] | None:
         try:
             found = self._settings.compact(tuple(messages))
             shorter = list(await found if inspect.isawaitable(found) else found)
-            problem = _problem(shorter)
+            problem = _problem(shorter) or self._shortcoming(shorter, messages, tokens)
         except Exception:
             log.warning("The history could not be compacted; it stays as it is", exc_info=True)
             return None
         if problem:
-            log.warning("What the compaction gave back is no valid conversation (%s); the history stays as it is", problem)
+            log.warning("What the compaction gave back cannot be used: %s; the history stays as it is", problem)
         return None if problem else shorter
+
+    def _shortcoming(self, shorter: Sequence[Message], given: Sequence[Message], tokens: int) -> str:
+        if not any(isinstance(message, UserMessage) for message in shorter):
+            return "it has no message of the user"
+        is_longer = shorter != given and sum(map(self._settings.estimate, shorter)) >= tokens
+        return "it is no shorter" if is_longer else ""
 
 
 def keep_last(count: int) -> Compact:
@@ -110,9 +117,9 @@ def keep_last(count: int) -> Compact:
     task. Where the cut would part a call from its result, both are kept.
 
     Raises:
-        UsageError: `count` is below 1.
+        UsageError: `count` is no whole number from 1.
     """
-    _check_count(count, "keep_last")
+    check("keep_last", "count", count, Count)
 
     def compact(messages: Sequence[Message]) -> Sequence[Message]:
         head, _, kept = _split(messages, count)
@@ -129,9 +136,10 @@ def summarise(write: Callable[[Sequence[Message]], str | Awaitable[str]], *, kee
         keep: How many messages stay as they are.
 
     Raises:
-        UsageError: `keep` is below 1.
+        UsageError: `write` is no function, or `keep` no whole number from 1.
     """
-    _check_count(keep, "summarise")
+    check("summarise", "write", write, Callable[..., object])
+    check("summarise", "keep", keep, Count)
 
     async def compact(messages: Sequence[Message]) -> Sequence[Message]:
         head, gone, kept = _split(messages, keep)
@@ -186,8 +194,3 @@ def _parts(message: Message) -> Sequence[object]:
             return parts
         case ToolMessage(content=results):
             return results
-
-
-def _check_count(count: int, name: str) -> None:
-    if count < 1:
-        raise UsageError(f"{name}({count}) would keep nothing. Keep at least 1 message.")

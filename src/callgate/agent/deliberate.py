@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._options import Options, Whole
 from callgate._pipeline.resolve import almost
 from callgate.agent.events import AgentEvent, Notice
 from callgate.agent.exposed import Exposed, Match
@@ -38,12 +38,12 @@ _LOOK_BACK = 8
 _MOST_LOOKED_AT = 256
 
 
-class Deliberate(Struct, frozen=True, kw_only=True):
+class Deliberate(Options, frozen=True, kw_only=True):
     """How deliberate mode works in one agent. All of it is the operator's; tools only declare their triggers."""
 
     active: bool = True
     """Whether it is on where a run does not say."""
-    turns: int = 4
+    turns: Whole = 4
     """How many further turns a tool stays exposed after a success; 0 to 10."""
     always: frozenset[str] = frozenset()
     """Tools that every turn offers."""

@@ -1,19 +1,45 @@
-"""What an agent is given, turned into what it works with: a model by its name, a reader of calls in text, the type of its answer."""
+"""What an agent is given, turned into what it works with, or refused by its name with what it must be.
+
+Here, before anything begins: later it would be an error about something else, a limit that limits nothing, or no error at all. Says nothing
+about what is right for a task.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
-from callgate.agent.options import shown
+from msgspec import Meta
+
+from callgate._limits import Limits
+from callgate._options import MOST, Count, check, refused, shown
+from callgate.agent.options import TextCallMode, check_list
+from callgate.agent.settings import Settings
+from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.model import Model
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.protocols import Policy, RestartHandler, WriteLog
+from callgate.tools import Tool
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
+    from callgate.agent.compaction import Compaction
+    from callgate.agent.deliberate import Deliberation
     from callgate.agent.output import OutputType
 
-__all__ = ["TextCallMode", "model_of", "output_type", "reading_text"]
+__all__ = [
+    "compaction_of",
+    "deliberation_of",
+    "engine_of",
+    "exits_of",
+    "instructions_of",
+    "model_of",
+    "output_of",
+    "reading_text",
+    "request_of",
+]
 
-TextCallMode = Literal["auto", "fallback", "never"]
+_TEMPERATURE = Annotated[float, Meta(ge=-MOST, le=MOST)]
 
 
 def model_of(model: Model | str) -> Model:
@@ -26,15 +52,114 @@ def model_of(model: Model | str) -> Model:
     return model
 
 
-def output_type(kind: Any) -> OutputType:
-    from callgate.agent.output import OutputType
-
-    return OutputType(kind)
-
-
 def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model:
+    """The model, with a reader of calls in text around it where there may be some."""
+    if dialect is not None:
+        from callgate.models.dialects import DIALECTS
+
+        if not isinstance(dialect, str) or dialect not in DIALECTS:
+            raise refused("Agent", "dialect", dialect, f"one of {', '.join(map(repr, sorted(DIALECTS)))}, or None: found out")
     if mode == "never" or (mode == "auto" and model.native_tools):
         return model
     from callgate.agent.text_calls import TextCalls
 
     return TextCalls(model, teach=not model.native_tools, dialect=dialect)
+
+
+def engine_of(
+    given: Engine | None,
+    settings: Settings,
+    tools: Iterable[Tool],
+    policies: Iterable[Policy],
+    restart: RestartHandler | None,
+    undo: WriteLog | None,
+) -> Engine:
+    """The engine that was given, which has parts of its own already; or one of these parts."""
+    check_list("Agent", "tools", tools, "a list of tools, also for one: tools=[...]")
+    check_list("Agent", "policies", policies, "a list of policies, also for one: policies=[...]")
+    if given is None:
+        limits = Limits(dangerous_per_tick=settings.dangerous_per_tick)
+        return Engine(tools, policies=policies, limits=limits, restart=restart, undo=undo)
+    if any(True for _ in (*tools, *policies)) or restart is not None or undo is not None:
+        raise UsageError(
+            "Agent(engine=...) takes the engine's own tools, policies, restart and undo. Give them to it, or leave the engine out."
+        )
+    return given
+
+
+def instructions_of(given: str | Callable[[int | None], str]) -> str | Callable[[int | None], str]:
+    if not callable(given) and not isinstance(given, str):
+        raise refused("Agent", "instructions", given, "text, or a function that takes the iterations left and returns text")
+    return given
+
+
+def exits_of(given: Iterable[ToolSpec], engine: Engine) -> dict[str, ToolSpec]:
+    """The exit tools by their names, none of which a tool of the engine has."""
+    wanted = "a list of ToolSpecs: an exit tool has a name and a schema, and no code"
+    exits: dict[str, ToolSpec] = {}
+    for one in check_list("Agent", "exit_tools", given, wanted):
+        if not isinstance(one, ToolSpec):
+            raise refused("Agent", "exit_tools", given, wanted)
+        _check_exit(one, exits)
+        if one.name in engine.tools:
+            raise UsageError(f"'{one.name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")
+        exits[one.name] = one
+    return exits
+
+
+def _check_exit(tool: ToolSpec, others: Collection[str]) -> None:
+    """Refuse what a model could not call, or not tell from another."""
+    if not isinstance(tool.name, str) or not tool.name.strip():
+        raise UsageError(f"An exit tool has no name: {shown(tool)}. Give it one, as in ToolSpec(name='report').")
+    if tool.name in others:
+        raise UsageError(f"Two exit tools are named '{tool.name}'. Rename one of them.")
+    if not isinstance(tool.schema, Mapping):
+        raise UsageError(f"The exit tool '{tool.name}' has the schema {shown(tool.schema)}. Give a JSON Schema, as a dict.")
+
+
+def output_of(kind: Any) -> OutputType | None:
+    """How the answer is read; None: as text."""
+    if kind is None or kind is str:
+        return None
+    from callgate.agent.output import OutputType
+
+    return OutputType(kind)
+
+
+def deliberation_of(given: object, engine: Engine) -> Deliberation | None:
+    """Deliberate mode's planner; None where it is neither asked for nor has a trigger to look for."""
+    if given is None and not any(bound.tool.triggers for bound in engine.tools):
+        return None
+    from callgate.agent.deliberate import Deliberate, Deliberation
+
+    if given is not None and not isinstance(given, Deliberate):
+        raise refused("Agent", "deliberate", given, "a Deliberate, as in Deliberate(always={'search'}), or None")
+    return Deliberation(given or Deliberate(active=False), engine.tools)
+
+
+def compaction_of(given: object) -> Compaction | None:
+    if given is None:
+        return None
+    from callgate.agent.compaction import Compaction
+
+    if not isinstance(given, Compaction):
+        raise refused("Agent", "compact", given, "a Compaction, as in Compaction(compact=keep_last(20), at_tokens=50_000), or None")
+    return given
+
+
+def request_of(
+    model: Model, output: OutputType | None, max_tokens: int | None, temperature: float | None, extra: dict[str, object] | None
+) -> ModelRequest:
+    """What every request has; what is wrong here would come back as the provider's complaint, or be taken for nothing."""
+    check("Agent", "max_tokens", max_tokens, Count | None)
+    check("Agent", "temperature", temperature, _TEMPERATURE | None)
+    if extra is not None and not (isinstance(extra, dict) and all(isinstance(name, str) for name in extra)):
+        raise refused("Agent", "extra", extra, "a dict by the names of the provider's request body, or None")
+    return ModelRequest(
+        model=model.name,
+        messages=(),
+        max_tokens=max_tokens,
+        temperature=temperature,
+        extra=extra or {},
+        output_schema=output.schema if output is not None else None,
+    )

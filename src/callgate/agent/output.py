@@ -7,21 +7,24 @@ by pydantic, all others by msgspec.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from callgate._schema.annotations import from_text, schema_hook, uses_pydantic
 from callgate.errors import UsageError
 
+if TYPE_CHECKING:
+    import pydantic
+
 __all__ = ["OutputInvalid", "OutputType"]
 
 _FENCE = "```"
+_MOST_PLACES = 10
 
 
 class OutputInvalid(ValueError):
-    """The model's answer is not of the type; the message is for the model."""
+    """The model's answer is not of the type; the message says why not."""
 
 
 class OutputType:
@@ -61,7 +64,7 @@ class OutputType:
                 raise ValueError(cut)
             return self._read(_unfenced(text.strip()))
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            raise OutputInvalid(f"Your answer is not what was asked for: {error}. Answer again, with nothing but the JSON.") from error
+            raise OutputInvalid(str(error)) from error
 
 
 _Read = Callable[[str], Any]
@@ -71,11 +74,24 @@ def _by_pydantic(kind: Any) -> tuple[dict[str, Any], _Read]:
     import pydantic
 
     adapter = pydantic.TypeAdapter(kind)
-    return adapter.json_schema(), partial(adapter.validate_json, strict=True)
+
+    def read(text: str) -> Any:
+        try:
+            return adapter.validate_json(text, strict=True)
+        except pydantic.ValidationError as error:
+            raise ValueError(_places(error)) from error
+
+    return adapter.json_schema(), read
 
 
 def _by_msgspec(kind: Any) -> tuple[dict[str, Any], _Read]:
     return msgspec.json.schema(kind, schema_hook=schema_hook), msgspec.json.Decoder(kind, dec_hook=from_text).decode
+
+
+def _places(error: pydantic.ValidationError) -> str:
+    """Where the answer is wrong and how, without what was given and without links."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found[:_MOST_PLACES])
 
 
 def _cause(error: Exception) -> str:

@@ -35,7 +35,7 @@ from callgate.stream import StreamLimits
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.compaction import Compaction, Compactor
-    from callgate.agent.deliberate import Deliberate, Deliberation, Exposure
+    from callgate.agent.deliberate import Deliberation, Exposure
     from callgate.agent.output import OutputType
     from callgate.agent.resume import GoesOn
 
@@ -136,12 +136,12 @@ class Parts:
             message, history.messages, scope, active=mode.deliberate, expose=mode.expose, leaves_trace=leaves_trace
         )
 
-    def _planner(self, deliberate: Deliberate | None = None) -> Deliberation:
+    def _planner(self) -> Deliberation:
         """Deliberate mode's planner, made when it is first needed."""
         if self._deliberation is None:
             from callgate.agent.deliberate import Deliberate, Deliberation
 
-            self._deliberation = Deliberation(deliberate or Deliberate(active=False), self.engine.tools)
+            self._deliberation = Deliberation(Deliberate(active=False), self.engine.tools)
         return self._deliberation
 
     def _enrichment(self, goes_on: GoesOn | None) -> Enrichment:
@@ -180,8 +180,3 @@ class Parts:
         if not self._exits:
             return Exits()
         return Exits(self._exits, (name for bound in self.engine.tools for name in (bound.name, *bound.tool.aliases)))
-
-    def _check_exits(self) -> None:
-        for name in self._exits:
-            if name in self.engine.tools:
-                raise UsageError(f"'{name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")

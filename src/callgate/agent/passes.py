@@ -7,6 +7,7 @@ Whether a further pass may begin, its request, its stream, and what a message wi
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from callgate.agent.compaction import Compactor
 
 __all__ = ["Passes"]
+
+log = logging.getLogger("callgate")
 
 _DAY_S = 86_400.0
 _CUT = {"length": "the answer was cut at its length limit", "content_filter": "the answer was cut by the provider's content filter"}
@@ -51,6 +54,7 @@ class Passes:
         self._empty = 0
         self._pauses = 0
         self._warned = False
+        self._blind = False
 
     def ready(self) -> Ending | None:
         """Prepare the next pass; why there may be none. A stop or a follow-up that is pending ends the pass itself, first thing."""
@@ -93,6 +97,10 @@ class Passes:
             on_call=intake.see,
         )
         parts.account.use(result.usage)
+        if result.status in _WHOLE and not self._blind and parts.account.is_blind(result.usage):
+            self._blind = True
+            log.warning("%s: %s", parts.model.name, _BLIND)
+            self._notice(Notice("budget", _BLIND))
         if parts.tell is not None:
             parts.tell(MessageEnded(iteration, result.status, result.reason))
         if result.text:
@@ -169,6 +177,8 @@ def _kept(result: StreamResult) -> AssistantMessage | None:
     return None
 
 
+_WHOLE = frozenset({"completed", "function_call"})
+_BLIND = "The provider tells no tokens, so the run's limit on tokens or cost counts nothing."
 _STATUS: dict[PassStatus, TurnStatus] = {
     "error": "error",
     "timeout": "timeout",

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
 from callgate._json import json_text
+from callgate._options import Count, Seconds, by_name, check
 from callgate.agent.history import History
 from callgate.calls import Part, Text
 from callgate.errors import UsageError
@@ -120,11 +121,10 @@ class ContextRestarts:
         UsageError: A limit that would keep nothing.
     """
 
+    @by_name
     def __init__(self, *, ttl_s: float = 300.0, entries: int = 16, keep: bool = False, clock: Clock | None = None) -> None:
-        if not ttl_s > 0 or entries < 1:
-            raise UsageError(
-                f"ContextRestarts(ttl_s={ttl_s!r}, entries={entries!r}) would keep nothing. Take a time above 0 and at least 1 entry."
-            )
+        for name, value, kind in (("ttl_s", ttl_s, Seconds), ("entries", entries, Count), ("keep", keep, bool)):
+            check("ContextRestarts", name, value, kind)
         self.keep = keep
         self._ttl_s = ttl_s
         self._entries = entries

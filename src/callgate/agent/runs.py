@@ -137,7 +137,10 @@ class Runs(Parts):
             result = replace(result, status="failed", turn_status="error", reason=why)
         result = await self._end(record, start.history, result)
         if start.on_event is not None:
-            start.on_event(RunEnded(result))
+            try:
+                start.on_event(RunEnded(result))
+            except (Exception, asyncio.CancelledError):
+                log.exception("The listener failed at the end of the run, which is as it was")
         return result
 
     async def _result(self, start: Start, record: RunRecord) -> RunResult:
@@ -226,8 +229,9 @@ class Runs(Parts):
                 return replace(result, output=self._output.read(result.text, cut=turn.cut))
             except OutputInvalid as error:
                 if attempt == self.settings.output_retries:
-                    return replace(result, status="failed", turn_status="error", reason=str(error))
-                turn.say(str(error))
+                    why = f"The answer was not what was asked for (try {attempt + 1} of {attempt + 1}): {error}."
+                    return replace(result, status="failed", turn_status="error", reason=why)
+                turn.say(f"Your answer is not what was asked for: {error}. Answer again, with nothing but the JSON.")
                 ending = await turn.run()
         raise AssertionError("unreachable")
 

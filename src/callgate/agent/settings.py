@@ -7,46 +7,44 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from msgspec import Struct
-
-from callgate.agent.options import check_values
+from callgate._options import Amount, Options, Pause, Whole
 from callgate.decide import LoopRules
 from callgate.errors import UsageError
 from callgate.models.events import Usage
 
-__all__ = ["PRESETS", "Budget", "PresetName", "Prices", "Settings", "checked"]
+__all__ = ["PRESETS", "Budget", "PresetName", "Prices", "Settings"]
 
 PresetName = Literal["chat", "tick", "agent", "worker"]
 
 
-class Budget(Struct, frozen=True, kw_only=True):
+class Budget(Options, frozen=True, kw_only=True):
     """What one run may use. None: no limit. What a message's calls need is reserved before the first of them starts."""
 
-    iterations: int | None = 100
+    iterations: Whole | None = 100
     """Messages with calls, however many calls each has."""
-    calls: int | None = None
-    calls_per_message: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cost: float | None = None
+    calls: Whole | None = None
+    calls_per_message: Whole | None = None
+    input_tokens: Whole | None = None
+    output_tokens: Whole | None = None
+    cost: Amount | None = None
     """In the unit of the prices."""
-    wall_s: float | None = None
+    wall_s: Pause | None = None
     """From the run's beginning; waiting for a human does not count. What runs when it is over ends then."""
 
 
-class Prices(Struct, frozen=True, kw_only=True):
+class Prices(Options, frozen=True, kw_only=True):
     """What a million tokens cost, in one unit of the host's."""
 
-    input: float = 0.0
-    output: float = 0.0
-    cached: float = 0.0
+    input: Amount = 0.0
+    output: Amount = 0.0
+    cached: Amount = 0.0
 
     def of(self, usage: Usage) -> float:
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         return (fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output) / 1_000_000
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class Settings(Options, frozen=True, kw_only=True):
     """How a loop behaves."""
 
     budget: Budget = Budget()
@@ -54,19 +52,26 @@ class Settings(Struct, frozen=True, kw_only=True):
     prices: Prices | None = None
     when_spent: Literal["end", "answer"] = "end"
     """Where no iteration is left: end as `budget_exhausted`, or let the model answer once more without tools."""
-    soft_warn: int | None = 20
+    soft_warn: Whole | None = 20
     """At this iteration one notice says that the turn takes long."""
     early_start: bool = True
     """Whether calls without effect may start while the message still streams."""
-    empty_retries: int = 0
+    empty_retries: Whole = 0
     """How often an empty answer is asked for again."""
-    empty_retry_s: float = 1.0
-    output_retries: int = 2
+    empty_retry_s: Pause = 1.0
+    output_retries: Whole = 2
     """How often an answer that is not of the wanted type is sent back."""
-    dangerous_per_tick: int | None = None
+    dangerous_per_tick: Whole | None = None
     """For engines that the agent makes itself."""
-    pauses: int = 8
+    pauses: Whole = 8
     """How often a provider may ask to be sent its own message to go on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.budget.cost is not None and self.prices is None:
+            raise UsageError(
+                f"Budget(cost={self.budget.cost!r}) would never be used up: nothing has a price. Give Settings(prices=Prices(...)) too."
+            )
 
 
 PRESETS: Final[dict[str, Settings]] = {
@@ -76,18 +81,3 @@ PRESETS: Final[dict[str, Settings]] = {
     "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None)),
 }
 """`agent` for a task, `chat` for a conversation with people, `tick` for an actor in a world, `worker` for a job that succeeds or fails."""
-
-
-def checked(settings: Settings) -> Settings:
-    """The settings, if each of their values is of its kind and each of their limits is one.
-
-    Raises:
-        UsageError: One is not, or a cost has no prices.
-    """
-    check_values(settings)
-    budget = settings.budget
-    if budget.cost is not None and settings.prices is None:
-        raise UsageError(
-            f"Budget(cost={budget.cost!r}) would never be used up: nothing has a price. Give Settings(prices=Prices(...)) too."
-        )
-    return settings

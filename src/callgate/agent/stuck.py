@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from callgate._json import canonical, decode
+from callgate._options import Count, Options
 from callgate.agent.results import Repeat
 from callgate.calls import ToolResult
 from callgate.decide import REPEATED
@@ -24,16 +23,16 @@ from callgate.messages import ToolCall
 __all__ = ["StuckGuard", "StuckLimits"]
 
 
-class StuckLimits(Struct, frozen=True, kw_only=True):
+class StuckLimits(Options, frozen=True, kw_only=True):
     """After how many identical calls with identical results what happens."""
 
-    hint: int = 3
+    hint: Count = 3
     """The result says so to the model."""
-    refuse: int = 5
+    refuse: Count = 5
     """The call is not run again."""
-    stop: int = 7
+    stop: Count = 7
     """The turn ends."""
-    remembered: int = 64
+    remembered: Count = 64
     """Different calls that are kept in mind, the oldest going first."""
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from callgate._json import canonical
-from callgate._printable import one_line, printable
+from callgate._printable import one_line, printable, printable_json
 
 __all__ = ["STYLES", "console", "grid", "output", "print_json", "say", "status_text"]
 
@@ -62,10 +62,10 @@ def grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def print_json(value: Any) -> None:
-    """One line of strict JSON on standard output."""
+    """One line of strict JSON on standard output, with nothing in it that a terminal would obey."""
     try:
         line = canonical(value).decode()
     except UnicodeEncodeError:  # half a surrogate pair in an old record or a file's name; JSON can say it as an escape
         line = json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":"))
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(printable_json(line) + "\n")
     sys.stdout.flush()

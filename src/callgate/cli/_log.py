@@ -20,8 +20,9 @@ from callgate._summary import CallSummary, body_of, summarise
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import grid, output, print_json, say, status_text
-from callgate.cli._log_query import asked, reading
+from callgate.cli._log_query import asked, has_run, reading
 from callgate.cli._options import LogOptions
+from callgate.cli._record import without_password
 from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event
@@ -100,6 +101,8 @@ def show(identity: str, options: LogOptions) -> int:
             events = [event for event in events if event.position in of_tool]
     for event, depth in _deep(events):
         _print_event(event, options, indent=min(depth, 8))
+    if not events:
+        say(f"None of the events of {identity} match. Without the options all of them are shown.")
     return _exits.OK
 
 
@@ -137,6 +140,8 @@ def tree(identity: str, options: LogOptions) -> int:
     else:
         for root in _trees(shown):
             output().print(root, soft_wrap=False)
+    if not events:
+        say(f"None of the events of {identity} match. Without --kind all of them are shown.")
     if len(shown) < len(events):
         say(f"{len(events) - len(shown)} more events followed. --limit shows more of them.", "dim")
     return _exits.OK
@@ -184,9 +189,11 @@ def _line(event: Event) -> Text:
 def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -> int:
     """Print events as they are committed, until Ctrl-C, or until nobody reads them."""
     query = asked(options)
-    with reading(options) as reader:
+    with reading(options, to_come=True) as reader:
         position = options.after if options.after is not None else _last(reader)
-        say(f"Following {options.journal} after event {position}. Ctrl-C ends.", "dim")
+        say(f"Following {without_password(options.journal)} after event {position}. Ctrl-C ends.", "dim")
+        if options.run is not None and not has_run(reader, options.run):
+            say(f"No run '{options.run[:80]}' is on record yet. Its events are shown once it begins.", "yellow")
         try:
             while not reader_is_gone():
                 for event in reader.find(replace(query, after=position)):

@@ -10,30 +10,56 @@ from datetime import datetime, timedelta
 
 from callgate._clock import SystemClock
 from callgate._journal import Reader, open_reader
+from callgate._printable import one_line
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._options import LogOptions
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
-__all__ = ["asked", "reading"]
+__all__ = ["asked", "has_run", "reading"]
 
 _MOST = 2**63 - 1
 """What a store can hold."""
+_LATEST = 50
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @contextmanager
-def reading(options: LogOptions) -> Iterator[Reader]:
-    """The journal, open for reading, and closed after."""
+def reading(options: LogOptions, *, to_come: bool = False) -> Iterator[Reader]:
+    """The journal, open for reading, and closed after.
+
+    Args:
+        to_come: Whether the run that is asked for may begin later.
+
+    Raises:
+        UsageError: There is no journal, or nothing in it of the run or the event that is asked for.
+    """
     refuse_odd_text(
         journal=options.journal, run=options.run, kind=options.kind, tool=options.tool, actor=options.actor, field=options.field
     )
     reader = open_reader(options.journal)
     try:
+        if not to_come:
+            _refuse_unknown(reader, options)
         yield reader
     finally:
         reader.close()
+
+
+def _refuse_unknown(reader: Reader, options: LogOptions) -> None:
+    """Nothing is found of what is not there, whatever else is asked; that is not the same as nothing that matches."""
+    run, cause = options.run, asked(options).caused_by
+    if run is not None and not has_run(reader, run):
+        latest = [event.run for event in reader.find(EventQuery(kinds=("call.received",), limit=_LATEST, newest_first=True))]
+        shown = ", ".join(one_line(name, 80) for name in dict.fromkeys(latest)) or "none"
+        raise UsageError(f"No run '{run[:80]}' is on record here. The latest runs: {shown}. `callgate log list` shows the calls of all.")
+    if cause is not None and not list(reader.find(EventQuery(after=cause - 1, before=cause + 1, limit=1))):
+        raise UsageError(f"There is no event {cause} here. See `callgate log follow --after 0`.")
+
+
+def has_run(reader: Reader, run: str) -> bool:
+    return bool(list(reader.find(EventQuery(run=run, limit=1))))
 
 
 def asked(options: LogOptions) -> EventQuery:

@@ -20,6 +20,7 @@ from callgate.cli import _exits
 from callgate.cli._consoles import STYLES, grid, output, print_json, say
 from callgate.cli._log_query import asked, reading
 from callgate.cli._options import LogOptions
+from callgate.cli._record import without_password
 from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event
@@ -100,10 +101,10 @@ def verify_chain(options: LogOptions, tail: int | None) -> int:
     if options.json:
         print_json({"holds": holds, "events": events, "broken": broken})
     elif broken is None:
-        output().print(Text(f"{options.journal}: {what}, every hash, number and cause holds."))
+        output().print(Text(f"{without_password(options.journal)}: {what}, every hash, number and cause holds."))
     else:
         where = f" at event {broken.position}" if broken.position else ""
-        say(f"{options.journal} does not hold{where}: {broken.why}. It was changed after it was written.", "red")
+        say(f"{without_password(options.journal)} does not hold{where}: {broken.why}. It was changed after it was written.", "red")
     return _exits.OK if holds else _exits.FAILED
 
 
@@ -111,16 +112,22 @@ def export(options: LogOptions, to: str | None) -> int:
     """Write events as lines of JSON; a body is there byte for byte, so that the chain can be checked from the file alone."""
     query = asked(options)
     with reading(options) as reader:
-        events = reader.find(query)
-        if to is None:
-            for event in events:
-                if reader_is_gone():
-                    break
-                sys.stdout.write(_exported(event))
-            return _exits.OK
-        written = _write(to, events)
-    say(f"{written} events are in {to}.")
+        written = _print(reader.find(query)) if to is None else _write(to, reader.find(query))
+    if to is not None:
+        say(f"{written} events are in {to}.")
+    elif not written:
+        say("No events match, so nothing was written. `callgate log list` shows what there is.")
     return _exits.OK
+
+
+def _print(events: Iterable[Event]) -> int:
+    written = 0
+    for event in events:
+        if reader_is_gone():
+            break
+        sys.stdout.write(_exported(event))
+        written += 1
+    return written
 
 
 def _write(to: str, events: Iterable[Event]) -> int:

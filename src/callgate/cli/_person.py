@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 
 from rich.text import Text
 
@@ -61,7 +62,11 @@ class Person:
         return said.strip()
 
     def asked(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
-        """Put the question; None where they interrupt or go away instead of answering."""
+        """Put the question; None where they interrupt or go away instead of answering.
+
+        What they typed before they saw it counts for nothing.
+        """
+        _forget_typed()
         try:
             said = _answer(question, f"{one_line(tool)} {_shown(arguments)}")
         except KeyboardInterrupt:
@@ -82,6 +87,13 @@ def _answer(question: str, call: str) -> bool | None:
         if (word := said.strip().lower()) in ("y", "yes", "n", "no", ""):
             return word in ("y", "yes")
         say("Answer y or n.")
+
+
+def _forget_typed() -> None:
+    with suppress(ImportError, OSError, ValueError):
+        import termios  # not on every system
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def _shown(arguments: dict[str, object]) -> str:

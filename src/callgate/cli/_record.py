@@ -18,9 +18,9 @@ from callgate._blobs import DirectoryBlobs, MemoryBlobs
 from callgate._journal import MemoryJournal, SqliteJournal, is_url
 from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
-from callgate.protocols import BlobStore, Journal
+from callgate.protocols import BlobStore, Journal, OnDisk
 
-__all__ = ["MEMORY", "OnServer", "Record", "default_journal", "default_memory", "without_password"]
+__all__ = ["MEMORY", "OlderToo", "Record", "default_journal", "default_memory", "without_password"]
 
 MEMORY = ":memory:"
 _VARIABLE = "CALLGATE_JOURNAL"
@@ -42,25 +42,30 @@ def without_password(place: str) -> str:
     return _PASSWORD.sub(lambda found: found[1] or "", place).rstrip("?&") if is_url(place) else place
 
 
-class OnServer:
-    """The large results of a journal on a server, and those that an older callgate kept in this folder instead."""
+class OlderToo:
+    """The large results of a journal, and those that an older callgate kept in a folder instead.
 
-    def __init__(self, there: BlobStore) -> None:
-        self._there = there
-        folder = Path(".callgate") / "blobs"
-        self._here = DirectoryBlobs(folder) if folder.is_dir() else None
+    Args:
+        place: The journal: a file, in whose folder they were, or an address; then they were in `.callgate`.
+    """
+
+    def __init__(self, own: BlobStore, place: str) -> None:
+        self._own = own
+        folder = (Path(".callgate") if is_url(place) else Path(place).parent) / "blobs"
+        self._older = DirectoryBlobs(folder) if folder.is_dir() else None
 
     @property
     def files(self) -> tuple[str, ...]:
         """See `callgate.protocols.OnDisk`."""
-        return () if self._here is None else self._here.files
+        own = self._own.files if isinstance(self._own, OnDisk) else ()
+        return own if self._older is None else (*own, *self._older.files)
 
     def put(self, data: bytes) -> str:
-        return self._there.put(data)
+        return self._own.put(data)
 
     def get(self, digest: str) -> bytes | None:
-        found = self._there.get(digest)
-        return self._here.get(digest) if found is None and self._here is not None else found
+        found = self._own.get(digest)
+        return self._older.get(digest) if found is None and self._older is not None else found
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -87,12 +92,13 @@ class Record(Struct, frozen=True, kw_only=True):
             from callgate._journal import PostgresJournal
 
             journal = PostgresJournal(place)
-            return cls(journal=journal, blobs=OnServer(journal.blobs), name=without_password(place), path=None)
+            return cls(journal=journal, blobs=OlderToo(journal.blobs, place), name=without_password(place), path=None)
         import apsw
 
         path = Path(place)
         try:
-            return cls(journal=SqliteJournal(path), blobs=DirectoryBlobs(path.parent / "blobs"), name=str(path), path=path)
+            file = SqliteJournal(path)
+            return cls(journal=file, blobs=OlderToo(file.blobs, place), name=str(path), path=path)
         except (OSError, apsw.Error) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise UsageError(f"The journal {path} cannot be written: {why}. Give another file with --journal, or {MEMORY}.") from error

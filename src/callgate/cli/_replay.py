@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from callgate._blobs import DirectoryBlobs, MemoryBlobs
+from callgate._blobs import MemoryBlobs
 from callgate._journal import Reader, open_reader
 from callgate._specs import load_tools
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
 from callgate.cli._options import ReplayOptions
-from callgate.cli._record import OnServer
+from callgate.cli._record import OlderToo
 from callgate.cli._replay_screen import asked_json, judged_json, made_json, show_asked, show_judged, show_made
 from callgate.cli._run_options import named_model
 from callgate.errors import UsageError
@@ -39,7 +39,7 @@ def replay_run(run: str, options: ReplayOptions) -> int:
     _refuse_together(options)
     policies = (Rules.load(options.policy),) if options.policy else None
     with _reading(options) as reader:
-        blobs = OnServer(reader.blobs) if isinstance(reader, HoldsBlobs) else _blobs_beside(options.journal)
+        blobs = OlderToo(reader.blobs, options.journal) if isinstance(reader, HoldsBlobs) else None
         run = _newest(reader) if run == "last" else run
         made = Replay.of(reader, run, blobs)
         kept = KeptRun.of(reader, run, blobs) if options.export and not made.differences else None
@@ -72,12 +72,6 @@ def _reading(options: ReplayOptions) -> Iterator[Reader]:
         yield reader
     finally:
         reader.close()
-
-
-def _blobs_beside(journal: str) -> DirectoryBlobs | None:
-    """The large results of a journal in a file; none where there is no folder of them, which is not made."""
-    folder = Path(journal).parent / "blobs"
-    return DirectoryBlobs(folder) if folder.is_dir() else None
 
 
 def _newest(reader: Reader) -> str:

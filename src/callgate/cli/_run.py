@@ -220,7 +220,7 @@ class TerminalRun:
     def _say_where(self, result: RunResult, *, kept: bool) -> None:
         if self._screen is None:
             return
-        if result.status == "waiting" and not self._interrupts:
+        if result.status == "waiting":
             flags = "" if self._record.path is None else " with --allow or --deny,"
             say(f"Nothing that was asked about has run. Say yes or no at a terminal,{flags} or in a file of rules:", "cyan")
             for line in self._how_to_go_on(result):

@@ -28,6 +28,16 @@ from callgate.undo import Change, Conflict, Shadow, UndoFailed, Undone, UndoRefu
 __all__ = ["checkpoint", "drop_checkpoint", "list_changes", "list_checkpoints", "prune", "show_diff", "take_back"]
 
 _KINDS = {"undo": "files.undone", "redo": "files.redone"}
+_DONE = {
+    ("undo", "changed"): "changed back",
+    ("undo", "made"): "put back",
+    ("undo", "removed"): "removed",
+    ("redo", "changed"): "changed again",
+    ("redo", "made"): "made again",
+    ("redo", "removed"): "removed again",
+}
+_NEXT = {"undo": "Undone: {}. `callgate redo last` makes it again.", "redo": "Made again: {}. `callgate undo last` takes it back."}
+_NAMED = 5
 
 
 def take_back(words: str, direction: str, options: UndoOptions) -> int:
@@ -98,17 +108,24 @@ def _show(done: Undone, options: UndoOptions) -> None:
     if options.json:
         print_json({"status": "dry_run" if options.dry_run else "ok", **msgspec.to_builtins(done)})
         return
-    verb = f"would {done.direction}" if options.dry_run else done.direction
     for path in done.paths:
-        output().print(f"{verb}  {printable(one_line(path, 400))}")
+        what = _DONE[done.direction, done.actions[path]]
+        output().print(f"{f'would be {what}' if options.dry_run else what}  {printable(one_line(path, 400))}")
+    for path in done.already:
+        say(f"as it should be already  {one_line(path, 400)}", "dim")
     for path in done.stay:
         say(f"stays  {one_line(path, 400)}: the folder holds more")
     for line in done.told:
         say(f"note   {line}", "yellow")
     if not done.paths:
         say("Nothing had to be changed.")
-    elif not options.dry_run and done.direction == "undo":
-        say("`callgate redo last` makes it again.")
+    elif not options.dry_run:
+        say(_NEXT[done.direction].format(_calls(done)))
+
+
+def _calls(done: Undone) -> str:
+    named = ", ".join(one_line(uid) for uid in done.calls[:_NAMED])
+    return f"call {named}" if len(done.calls) == 1 else f"{len(done.calls)} calls, {named}{', …' if len(done.calls) > _NAMED else ''}"
 
 
 def list_changes(options: UndoOptions) -> int:
@@ -171,7 +188,10 @@ def checkpoint(name: str, options: UndoOptions) -> int:
 
 
 def list_checkpoints(options: UndoOptions) -> int:
-    for one in Shadow(options.workspace).checkpoints.all():
+    found = Shadow(options.workspace).checkpoints.all()
+    if not found:
+        say("There are no checkpoints here. `callgate checkpoint add NAME` makes one.")
+    for one in found:
         if options.json:
             print_json(one)
         else:

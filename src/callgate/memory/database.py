@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from callgate._sqlite import refuse_scrap
 from callgate.errors import UsageError
 from callgate.memory.words import TOKENIZER
 
@@ -198,6 +199,7 @@ def _opened(path: str, extension: str) -> apsw.Connection:
     if version < _SAFE_SQLITE or "ENABLE_FTS5" not in apsw.compile_options:
         raise UsageError(f"SQLite {apsw.sqlite_lib_version()} as installed has no safe full-text search. Install a newer apsw.")
     try:
+        refuse_scrap(path, "memory", "Give another file.")
         _make_private(path)
         connection = apsw.Connection(path)
         connection.set_busy_timeout(5000)
@@ -230,10 +232,11 @@ def _extend(connection: apsw.Connection, extension: str) -> None:
 
 
 def _make_private(path: str) -> None:
-    """It holds what files and calls held: nobody else reads it."""
+    """It holds what files and calls held: nobody else reads it. One that is there is not opened: its locks would be let go of."""
     if path != ":memory:":
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _check_kind(connection: apsw.Connection, path: str) -> None:

@@ -18,6 +18,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._options import by_name
 from callgate._redact import Redactor
 from callgate.calls import Scope
 from callgate.errors import UsageError
@@ -88,6 +89,7 @@ class Memory:
         UsageError: The file cannot be used, or its vectors are of another embedder.
     """
 
+    @by_name
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -14,10 +14,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Literal, TypeVar
 
-from msgspec import Struct
-
+from callgate._options import Options, Seconds
 from callgate._signals import AbortSignal
-from callgate.errors import UsageError
 
 __all__ = ["Deadline", "Interrupted", "Timeouts", "Watch"]
 
@@ -28,23 +26,17 @@ _GRACE_S = 0.05
 """What a deadline that has passed still waits: where it was the program that stood still, the bytes are there by then."""
 
 
-class Timeouts(Struct, frozen=True, kw_only=True):
+class Timeouts(Options, frozen=True, kw_only=True):
     """How long a request to a provider may take; seconds, None for no limit."""
 
-    connect_s: float | None = 10.0
+    connect_s: Seconds | None = 10.0
     """Until the connection stands; once more for TLS."""
-    headers_s: float | None = 300.0
+    headers_s: Seconds | None = 300.0
     """From the beginning of an attempt until the answer's headers have come. An answer that is not streamed sends them when it is done."""
-    idle_s: float | None = 120.0
+    idle_s: Seconds | None = 120.0
     """Between any two bytes of the answer, while somebody waits for them."""
-    total_s: float | None = None
+    total_s: Seconds | None = None
     """The whole request, retries and the waits between them included."""
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise UsageError(f"Timeouts.{name} is {value!r}. It must be a number of seconds above 0, or None for no limit.")
 
 
 class Interrupted(Exception):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-__all__ = ["Hidden", "is_page", "no_answer", "refusal"]
+__all__ = ["Hidden", "is_page", "may_pass", "no_answer", "refusal"]
 
 _SHOWN = 2_000
 _SECRET_NAMES = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
@@ -25,7 +25,10 @@ _ANSWERS = (b"data", b"event", b"id", b"retry", b":", b"{", b"[", b"\0")
 """How the bodies of the APIs begin."""
 _VERSION = re.compile(r"/v\d+[^/]*\Z")
 _GLIMPSE = 60
-_TAG = re.compile(r"<[^>]{0,500}>")
+_TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]{0,500}>", re.DOTALL | re.IGNORECASE)
+_MESSAGES = ("message", "Message", "detail", "error", "msg", "error_msg", "title")
+_MISWRITTEN = frozenset({"tool_use_failed"})
+"""The model wrote a call that the provider could not read; asked again, it may write a better one."""
 
 
 class Hidden:
@@ -74,6 +77,11 @@ def refusal(provider: str, status: int, body: bytes, *, key_name: str = "", loca
     return code or f"http_{status}", text.rstrip()
 
 
+def may_pass(code: str) -> bool:
+    """Whether a request that was refused so is worth another try, although the status speaks against it."""
+    return code in _MISWRITTEN
+
+
 def is_page(first: bytes) -> bool:
     """Whether a body that begins so is a page for people: no API's answer begins with a tag."""
     return first.startswith(b"<")
@@ -107,9 +115,20 @@ def _said(body: bytes) -> tuple[str, str]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "", " ".join(_TAG.sub(" ", body[: 4 * _SHOWN].decode("utf-8", "replace")).split())
     value = value[0] if isinstance(value, list) and value else value
-    error = value.get("error", value) if isinstance(value, dict) else value
+    error = (value.get("error") or _first(value.get("errors")) or value) if isinstance(value, dict) else value
     if not isinstance(error, dict):
         return "", error if isinstance(error, str) else body[:_SHOWN].decode("utf-8", "replace")
     code = next((word for key in ("code", "type", "status") if isinstance(word := error.get(key), str) and word), "")
-    said = next((word for key in ("message", "detail", "error") if (word := error.get(key))), None)
-    return code, said if isinstance(said, str) else body[:_SHOWN].decode("utf-8", "replace")
+    said = next((word for key in _MESSAGES if (word := error.get(key))), None)
+    whole = body[:_SHOWN].decode("utf-8", "replace")
+    return code, _with_cause(said, error.get("metadata")) if isinstance(said, str) else whole
+
+
+def _first(errors: object) -> object:
+    return errors[0] if isinstance(errors, list) and errors else None
+
+
+def _with_cause(said: str, metadata: object) -> str:
+    """What a gateway says, and what the provider behind it said."""
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    return f"{said}: {raw}" if isinstance(raw, str) and raw else said

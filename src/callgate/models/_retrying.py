@@ -1,18 +1,24 @@
-"""Whether a request to a provider is sent again, and when: decided from the answer's status and headers alone.
+"""Whether a request to a provider is sent again, and when: decided from what the answer says alone.
 
 Only for requests of whose answer nobody has seen a byte. The provider's own words count most: `x-should-retry`, `retry-after-ms`,
-`Retry-After`. Must not know who waits, and how.
+`Retry-After`, the delay in Google's body. Must not know who waits, and how.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from msgspec import Struct
 
 __all__ = ["Retries", "asked_wait_s", "is_passing"]
+
+
+_SPENT = re.compile(rb'"(insufficient_quota|exceeded_current_quota_error|billing_hard_limit_reached)"')
+"""What providers call it, with the status of too many requests, where no more will be taken before somebody pays."""
+_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
 
 
 class Retries(Struct, frozen=True, kw_only=True):
@@ -40,32 +46,34 @@ class Retries(Struct, frozen=True, kw_only=True):
         return min(self.max_s, self.base_s * 2.0 ** (retry - 1)) * (1 - jitter / 4)
 
 
-def is_passing(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether the same request may succeed later: the provider says so, or the status does."""
+def is_passing(status: int, headers: Mapping[str, str], body: bytes = b"") -> bool:
+    """Whether the same request may succeed later: the provider says so, or the status does and the body does not deny it."""
     said = headers.get("x-should-retry", "").strip().lower()
     if said in ("true", "false"):
         return said == "true"
-    return status in (408, 409, 429) or status >= 500
+    return (status in (408, 409, 429) or status >= 500) and not _SPENT.search(body)
 
 
-def asked_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
+def asked_wait_s(headers: Mapping[str, str], now_s: float, body: bytes = b"") -> float | None:
     """How long the provider asks to wait, in seconds; None where it does not say, or says nothing that can be read.
 
     Args:
         headers: Of the answer; looked up by lower-case names.
         now_s: UTC seconds since 1970, for the providers that give a date.
+        body: What the headers do not say, it may.
     """
     wait_ms = _number(headers.get("retry-after-ms", ""))
     if wait_ms is not None:
         return wait_ms / 1000
     said = headers.get("retry-after", "")
     wait_s = _number(said)
-    if wait_s is not None or not said:
+    if wait_s is not None:
         return wait_s
     try:
         return max(0.0, parsedate_to_datetime(said).timestamp() - now_s)
     except (ValueError, TypeError, OverflowError):
-        return None
+        delay = _DELAY.search(body)
+        return float(delay[1]) if delay else None
 
 
 def _number(text: str) -> float | None:

@@ -7,31 +7,24 @@ answer), and the end of the connection on every way out. Knows no provider API a
 from __future__ import annotations
 
 import ssl
-import zlib
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
+from callgate.models._answer import Answer, causes_of, httpx, reason_of
 from callgate.models._deadlines import Deadline, Interrupted, Timeouts, Watch
 from callgate.models._refusals import Hidden
 from callgate.models._retrying import Retries, asked_wait_s, is_passing
-from callgate.models._unpacking import unpacked
 
 if TYPE_CHECKING:
     import httpx2
 
 __all__ = ["Answer", "Outgoing", "Refused", "Retries", "Timeouts", "Transport"]
 
-_BODY_BYTES = 268_435_456
-"""The longest answer that is read: far above any real one, so that no server can fill the memory."""
 _ERROR_BYTES = 65_536
-_FIRST_BYTES = 4_096
-_BLANK = b" \t\r\n\xef\xbb\xbf"
-"""White space, and the byte order mark."""
 _KEEP_ALIVE_S = 30.0
 _NAMES: dict[Deadline, str] = {"connect": "connect_s", "headers": "headers_s", "idle": "idle_s", "total": "total_s"}
 
@@ -67,75 +60,7 @@ class Refused(Exception):
         self.headers = headers
         self.body = body
         """At most 64 KiB of it."""
-        self.passing = is_passing(status, headers)
-
-
-class Answer:
-    """A body that is coming in. Close it, whatever happens."""
-
-    __slots__ = ("_chunks", "_next", "_raw", "_response", "_size", "_watch", "broken", "content_type", "first", "status", "unreadable")
-
-    def __init__(self, response: httpx2.Response, watch: Watch) -> None:
-        self.content_type = response.headers.get("content-type", "")
-        self.status = response.status_code
-        self.first = b""
-        """How the body begins, without white space; empty as long as nothing else has come."""
-        self.broken = False
-        """Whether the body ended before its end."""
-        self.unreadable = ""
-        """Why nothing more of it is read, where that is the body's own fault."""
-        self._size = 0
-        self._response = response
-        self._watch = watch
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        self._raw: AsyncGenerator[bytes, None] = response.aiter_raw()
-        self._chunks = unpacked(self._raw) if encoding == "gzip" else self._raw
-        self._next = self._chunks.__anext__
-        if encoding not in ("", "identity", "gzip"):
-            self._stop(f"its encoding is '{encoding[:80]}', and only gzip was asked for")
-
-    async def read(self) -> bytes:
-        """The next bytes; empty at the end, whichever end that is.
-
-        Raises:
-            Interrupted: A deadline has passed, or the request was aborted.
-        """
-        if self.broken:
-            return b""
-        try:
-            data = await self._watch.idle(self._next)
-        except StopAsyncIteration:
-            return b""
-        except zlib.error as error:
-            return self._stop(str(error))
-        except _httpx().HTTPError as error:
-            return self._stop("" if isinstance(error, _httpx().TransportError) else _reason(error))
-        self._size += len(data)
-        if not self.first:
-            self.first = data[:_FIRST_BYTES].lstrip(_BLANK)
-        return data if self._size <= _BODY_BYTES else self._stop(f"it is larger than {_BODY_BYTES} bytes")
-
-    def _stop(self, why: str) -> bytes:
-        self.broken, self.unreadable = True, why
-        return b""
-
-    async def close(self, *, whole: bool = False) -> None:
-        """Let go of the connection: to its pool where the body has come to its end, else closed, which the server sees.
-
-        Args:
-            whole: Nothing more is wanted, and the body's end may be a moment away: worth a short wait, to keep the connection.
-        """
-        if whole and not self.broken:
-            with suppress(_httpx().HTTPError, Interrupted):
-                await self._watch.rest(self._drained)
-        with suppress(_httpx().HTTPError):
-            await self._chunks.aclose()
-        with suppress(_httpx().HTTPError):
-            await self._response.aclose()
-
-    async def _drained(self) -> None:
-        async for _ in self._raw:
-            pass
+        self.passing = is_passing(status, headers, body)
 
 
 class Transport:
@@ -183,7 +108,7 @@ class Transport:
             try:
                 return await self._attempt(request, watch, beat)
             except Refused as refused:
-                asked_s = asked_wait_s(refused.headers, self._clock.wall_ns() / 1e9)
+                asked_s = asked_wait_s(refused.headers, self._clock.wall_ns() / 1e9, refused.body)
                 wait_s = self._retries.wait_s(asked_s, retry, self._clock.jitter()) if refused.passing else None
                 if wait_s is None:
                     raise
@@ -224,35 +149,38 @@ class Transport:
                 request.url,
                 content=request.body,
                 headers={"accept-encoding": "gzip", **request.headers, **signature},
-                timeout=_httpx().Timeout(None, connect=self.timeouts.connect_s),
+                timeout=httpx().Timeout(None, connect=self.timeouts.connect_s),
             )
             response = await watch.headers(lambda: client.send(outgoing, stream=True, follow_redirects=False))
-        except (_httpx().UnsupportedProtocol, _httpx().InvalidURL, _httpx().LocalProtocolError) as error:
+        except (httpx().UnsupportedProtocol, httpx().InvalidURL, httpx().LocalProtocolError) as error:
             said = request.hidden.redact(str(error))
             raise UsageError(f"{self._provider} cannot be asked at {request.shown}: {said}. Correct base_url or headers.") from None
-        except _httpx().ConnectTimeout as error:
+        except httpx().ConnectTimeout as error:
             raise self.late("connect", request) from error
-        except _httpx().HTTPError as error:
+        except httpx().HTTPError as error:
             raise self._unreachable(request, error) from error
         beat()
         answer = Answer(response, watch)
-        if response.is_success:
-            return answer
         try:
-            raise Refused(response.status_code, dict(response.headers), await _error_body(answer))
-        finally:
+            if not response.is_success:
+                raise Refused(response.status_code, dict(response.headers), await _error_body(answer))
+            await answer.begin()
+        except BaseException as error:
             await answer.close()
+            if isinstance(error, httpx().TransportError):
+                raise self._unreachable(request, error) from error
+            raise
+        return answer
 
     def _ready(self) -> httpx2.AsyncClient:
         if self._client is None:
-            httpx = _httpx()
-            limits = httpx.Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
-            self._client = httpx.AsyncClient(limits=limits)
+            limits = httpx().Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
+            self._client = httpx().AsyncClient(limits=limits)
         return self._client
 
     def _unreachable(self, request: Outgoing, error: Exception) -> ModelUnreachable:
-        said = request.hidden.redact(_reason(error))
-        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
+        said = request.hidden.redact(reason_of(error))
+        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes_of(error)):
             text = f"{self._provider} at {request.shown} has no certificate that can be trusted ({said}). Check the address and the proxy."
             return ModelUnreachable(text, provider=self._provider, retryable=False)
         text = f"{self._provider} could not be reached at {request.shown} ({said}). Check the address, the network and the proxy."
@@ -271,25 +199,3 @@ async def _error_body(answer: Answer) -> bytes:
         if late.deadline != "idle":
             raise
     return b"".join(pieces)[:_ERROR_BYTES]
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost error that says something."""
-    said = [str(cause) for cause in _causes(error) if str(cause)]
-    return (said[-1] if said else type(error).__name__)[:500]
-
-
-def _causes(error: BaseException | None) -> list[BaseException]:
-    found: list[BaseException] = []
-    while error is not None and len(found) < 10:
-        found.append(error)
-        error = error.__cause__ or error.__context__
-    return found
-
-
-def _httpx() -> Any:
-    try:
-        import httpx2
-    except ImportError as error:
-        raise UsageError("Models need httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
-    return httpx2

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from callgate.models._deadlines import Interrupted, Watch
-from callgate.models._refusals import Hidden, is_page, no_answer, refusal
+from callgate.models._refusals import Hidden, is_page, may_pass, no_answer, refusal
 from callgate.models.events import Fault, Finished, ModelEvent
 from callgate.models.http import Answer, Outgoing, Refused, Transport
 from callgate.models.model import StreamingContext
@@ -155,7 +155,7 @@ class HttpModel:
             location=refused.headers.get("location", ""),
         )
         decoder = self._decoder()
-        decoder.message.fault(self._hidden.redact(code), self._hidden.redact(text), retryable=refused.passing)
+        decoder.message.fault(self._hidden.redact(code), self._hidden.redact(text), retryable=refused.passing or may_pass(code))
         return decoder.close()
 
     def _end(self, decoder: Decoder, answer: Answer, outgoing: Outgoing) -> list[ModelEvent]:

@@ -64,7 +64,8 @@ def _own(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, api: st
 
 
 _ADDRESS = re.compile(r"https?://([^/?#@\s]*@)?(\[[\da-f:.%]+\]|[^/?#@:\s\[\]]+)(:\d{0,5})?([/?#].*)?", re.IGNORECASE)
-_OLD: dict[str, object] = {"max_tokens_key": "max_tokens"}
+_PLAIN: dict[str, object] = {"custom_tools": False}
+_OLD: dict[str, object] = {**_PLAIN, "max_tokens_key": "max_tokens"}
 _QUIET: dict[str, object] = {**_OLD, "stream_usage": False}
 _THINKING: dict[str, object] = {**_OLD, "reasoning_key": "reasoning_content"}
 
@@ -91,13 +92,13 @@ PROVIDERS: Mapping[str, Provider] = {
             auth="x-goog-api-key",
         ),
         _hosted("mistral", "https://api.mistral.ai/v1", {**_QUIET, "id_chars": 9}),
-        _hosted("groq", "https://api.groq.com/openai/v1"),
+        _hosted("groq", "https://api.groq.com/openai/v1", _PLAIN),
         _hosted("deepseek", "https://api.deepseek.com", _THINKING),
         _hosted("openrouter", "https://openrouter.ai/api/v1", _OLD),
         _hosted("together", "https://api.together.xyz/v1", _OLD),
         _hosted("fireworks", "https://api.fireworks.ai/inference/v1", _OLD),
-        _hosted("xai", "https://api.x.ai/v1"),
-        _hosted("cerebras", "https://api.cerebras.ai/v1"),
+        _hosted("xai", "https://api.x.ai/v1", _PLAIN),
+        _hosted("cerebras", "https://api.cerebras.ai/v1", _PLAIN),
         _hosted("nvidia", "https://integrate.api.nvidia.com/v1", _OLD),
         _hosted("huggingface", "https://router.huggingface.co/v1", _OLD, key_name="HF_TOKEN"),
         Provider(name="cohere", api="cohere.chat", base_url="https://api.cohere.com", key_name="COHERE_API_KEY"),

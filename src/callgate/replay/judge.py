@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from callgate._json import canonical
 from callgate._limits import Limits
+from callgate._options import check
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.desk import judges
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import HookChain
-from callgate._pipeline.options import check_limits
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
@@ -101,7 +101,7 @@ async def judge_again(
     Raises:
         UsageError: A tool that the run called is not among `tools`, or `limits` are none.
     """
-    check_limits(limits or Limits())
+    check("judge_again", "limits", limits, Limits | None)
     registry = tools_of(replay, tools)
     bench = _Bench(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
     compared: list[Compared] = []

@@ -19,7 +19,7 @@ from callgate.agent.record import Blobs
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery, select
-from callgate.replay.replay import Events, Replay
+from callgate.replay.replay import Events, Replay, blobs_with
 
 __all__ = ["KeptRun"]
 
@@ -65,7 +65,7 @@ class KeptRun:
         Raises:
             UsageError: It cannot be.
         """
-        watched = _Watched(journal, blobs)
+        watched = _Watched(journal, blobs or blobs_with(journal))
         Replay.of(watched, run, watched)
         return cls(run, watched.events.values(), watched.blobs)
 

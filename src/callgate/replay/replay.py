@@ -23,10 +23,11 @@ from callgate.calls import ToolResult
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
 from callgate.messages import AssistantMessage, Message, SystemMessage
+from callgate.protocols import HoldsBlobs
 from callgate.queries import EventQuery
 from callgate.replay.calls import ReplayedCall, calls_of
 
-__all__ = ["Difference", "End", "Events", "Pass", "Replay"]
+__all__ = ["Difference", "End", "Events", "Pass", "Replay", "blobs_with"]
 
 
 class Events(Protocol):
@@ -109,12 +110,12 @@ class Replay(Struct, frozen=True, kw_only=True):
         Args:
             journal: What has its events.
             run: Its id: an agent's run, or an engine's.
-            blobs: Where large bodies and results are; None: there are none.
+            blobs: Where large bodies and results are; None: where the journal keeps them, if it does.
 
         Raises:
             UsageError: The record has no such run, a part of it is gone, or it is not of the shape that it should have.
         """
-        source, kept = _Reading(journal), blobs or _Nowhere()
+        source, kept = _Reading(journal), blobs or blobs_with(journal) or _Nowhere()
         events = list(source.read(run=run))
         if not events:
             raise UsageError(f"No run '{run[:80]}' is on record here. `callgate log list` shows the runs; give the journal that has it.")
@@ -124,6 +125,11 @@ class Replay(Struct, frozen=True, kw_only=True):
     def encode(self) -> bytes:
         """Everything that was made again, as canonical JSON: two records of the same run give the same bytes."""
         return canonical(self)
+
+
+def blobs_with(journal: Events) -> Blobs | None:
+    """The large bodies and results that a journal keeps itself."""
+    return journal.blobs if isinstance(journal, HoldsBlobs) else None
 
 
 class _Nowhere:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from callgate._options import Options, Pause, Seconds
 from callgate._runners.guard import Guards
 from callgate._signals import AbortSignal, Control, Interruption
 from callgate.models.events import WELL, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
@@ -36,14 +37,14 @@ _TAKEN = frozenset({TextDelta, CallSealed, CallReopened, Finished})
 """What a pass itself takes note of; the rest is for the listener."""
 
 
-class StreamLimits(Struct, frozen=True, kw_only=True):
+class StreamLimits(Options, frozen=True, kw_only=True):
     """How long one pass may be silent; seconds, from when the model first waits for something."""
 
-    idle_s: float = 120.0
+    idle_s: Seconds = 120.0
     """Between two signs of life. `STREAM_SDK_CALL_TIMEOUT_MS` sets it for agents that are given none."""
-    first_s: float | None = None
+    first_s: Seconds | None = None
     """Before the first event, where a provider's queue may take longer; None: as `idle_s`."""
-    grace_s: float = 0.3
+    grace_s: Pause = 0.3
     """What a model gets to close its connection before it is left behind."""
 
 
@@ -95,7 +96,7 @@ class _Pass(Struct, eq=False):
 
     context: StreamingContext
     control: Control
-    idle_s: float
+    idle_s: Seconds
     allowed_s: float
     """How long the model may be silent from the moment in which it first waits."""
     on_event: Callable[[ModelEvent], None] | None

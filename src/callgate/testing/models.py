@@ -13,6 +13,7 @@ from typing import cast
 from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
+from callgate._options import by_name
 from callgate._signals import AbortSignal, settled
 from callgate.errors import UsageError
 from callgate.models.events import ModelEvent
@@ -39,6 +40,7 @@ class ScriptedModel:
 
     provider = "scripted"
 
+    @by_name
     def __init__(
         self, turns: Sequence[Turn[ModelRequest]], *, name: str = "scripted", native_tools: bool = True, clock: Clock | None = None
     ) -> None:

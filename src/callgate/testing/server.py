@@ -14,6 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
+from callgate._options import by_name
 from callgate.errors import UsageError
 from callgate.testing._connection import Connection, Received
 from callgate.testing._rendering import CONTENT_TYPES, refused, streamed, whole
@@ -66,6 +67,7 @@ class ScriptedServer:
         clock: What pauses of so many seconds are waited on.
     """
 
+    @by_name
     def __init__(
         self,
         turns: Sequence[Script] | Callable[[Received], Script],

@@ -16,7 +16,7 @@ from callgate.calls import Scope, ToolResult
 
 __all__ = ["ToolContext"]
 
-CallTool = Callable[[str, Mapping[str, object]], Awaitable[ToolResult]]
+CallTool = Callable[[int, str, Mapping[str, object]], Awaitable[ToolResult]]
 Report = Callable[[str, str], None]
 
 
@@ -38,7 +38,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     report: Report
     """Takes progress; use `progress`."""
     nested: CallTool | None = None
-    """Takes calls of other tools; use `call`."""
+    """Takes calls of other tools, with the attempt that makes them; use `call`."""
     attempt: int = 1
     """From 1."""
     deadline: float = 0.0
@@ -93,12 +93,12 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         """Call another tool by the same route, as part of this call: same scope, deadline and principal, recorded as its child.
 
         Raises:
-            RuntimeError: Where the tool runs in a process of its own; nested calls need the engine. Where this call is over, and a task
-                or thread that its tool left behind goes on.
+            RuntimeError: Where the tool runs in a process of its own; nested calls need the engine. Where this call, or this attempt
+                at it, is over, and a task or thread that its tool left behind goes on.
         """
         if self.nested is None:
             raise RuntimeError(f"{self.tool} runs in its own process and cannot call other tools; run it inline or in a thread")
-        return await self.nested(name, arguments)
+        return await self.nested(self.attempt, name, arguments)
 
     def call_sync(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """`call` for a plain function that runs in a thread.

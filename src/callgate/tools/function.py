@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar, overload
 
+from callgate._options import refuse_unknown
 from callgate._schema import FunctionSchema, function_schema
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
@@ -175,16 +176,14 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
 
     A parameter annotated with `ToolContext` receives the running call and is not part of the schema.
     """
-    unknown = settings.keys() - _SETTINGS
-    if unknown:
-        raise UsageError(f"@tool does not know {', '.join(sorted(unknown))}. It takes: {', '.join(sorted(_SETTINGS))}.")
+    refuse_unknown("@tool", settings, _SETTINGS)
     if function is None:
         return lambda actual: FunctionTool(actual, **settings)
     return FunctionTool(function)
 
 
-_SETTINGS = frozenset(
-    {"name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "retry", "retryable"}
-    | {"cacheable", "cache_scope", "cache_ttl", "requires_actor", "aliases", "triggers", "validate", "verify"}
-    | {"output_schema", "runner", "parallel", "coerce"}
+_SETTINGS = (
+    *("name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "retry", "retryable"),
+    *("cacheable", "cache_scope", "cache_ttl", "requires_actor", "aliases", "triggers", "validate", "verify"),
+    *("output_schema", "runner", "parallel", "coerce"),
 )

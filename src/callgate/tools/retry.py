@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import math
 import re
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta
 
 from callgate._json import type_name
-from callgate.errors import Retryable, UsageError
+from callgate._options import MOST, Count, Options, Pause
+from callgate.errors import Retryable
 
 __all__ = ["NO_RETRY", "RetryPolicy", "is_retryable_error"]
 
 _PASSING = re.compile(r"time[d\- ]?\s?out|connection|network|temporar|rate.?limit|too many requests|try again", re.IGNORECASE)
 
 
-class RetryPolicy(Struct, frozen=True, kw_only=True):
+class RetryPolicy(Options, frozen=True, kw_only=True):
     """How often and how patiently a tool is attempted. Applies only where the tool's effect makes a repeat safe.
 
     Raises:
         UsageError: A number is of the wrong kind, or makes no sense.
     """
 
-    attempts: int = 4
+    attempts: Count = 4
     """At most, the first included."""
-    base_s: float = 1.0
+    base_s: Pause = 1.0
     """The wait after the first failure."""
-    max_s: float = 10.0
-    multiplier: float = 2.0
+    max_s: Pause = 10.0
+    multiplier: Annotated[float, Meta(ge=1, le=MOST)] = 2.0
     jitter: bool = True
     """Wait a random share between half and the whole, so that many callers do not return together."""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
-            raise UsageError(f"RetryPolicy(attempts={self.attempts!r}): it must be a whole number from 1, which is no second attempt.")
-        for name in ("base_s", "max_s"):
-            if not _is_number(value := getattr(self, name)) or value < 0:
-                raise UsageError(f"RetryPolicy({name}={value!r}): it must be a finite number of seconds from 0.")
-        if not _is_number(self.multiplier) or self.multiplier < 1:
-            raise UsageError(f"RetryPolicy(multiplier={self.multiplier!r}): it must be a finite number from 1.")
-        if not isinstance(self.jitter, bool):
-            raise UsageError(f"RetryPolicy(jitter={self.jitter!r}): it must be True or False.")
 
     def delay_s(self, failures: int, chance: float) -> float:
         """How long to wait after so many failures in a row; `chance` in [0, 1) is where in the jitter's range."""
@@ -49,10 +39,6 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
         except OverflowError:
             wait = self.max_s
         return wait * (0.5 + chance / 2) if self.jitter else wait
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 NO_RETRY = RetryPolicy(attempts=1)

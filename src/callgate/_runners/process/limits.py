@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from msgspec import Struct
+from callgate._options import Count, Options, Pause
 
 __all__ = ["ProcessLimits", "worker_environment"]
 
@@ -13,19 +13,19 @@ _PASSED = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TE
 _LEAST_FILES = 256
 
 
-class ProcessLimits(Struct, frozen=True, kw_only=True):
+class ProcessLimits(Options, frozen=True, kw_only=True):
     """Bounds of the process runner. Those of memory, files and time hold for a worker and for each process that its tool starts."""
 
-    memory_bytes: int = 2_147_483_648
+    memory_bytes: Count = 2_147_483_648
     """Address space. A tool that asks for more gets a MemoryError."""
-    file_bytes: int = 1_073_741_824
+    file_bytes: Count = 1_073_741_824
     """The largest file a tool may write."""
-    open_files: int = 1_024
-    cpu_s: int | None = None
+    open_files: Count = 1_024
+    cpu_s: Count | None = None
     """Processor time of one call; None: only the deadline bounds it."""
-    workers: int = 16
+    workers: Count = 16
     """Calls that run at once; others wait, which counts against their deadline."""
-    idle_s: float = 60.0
+    idle_s: Pause = 60.0
     """A worker that nobody needs ends after this."""
     environment: tuple[str, ...] = ()
     """Names of further environment variables that tools may see. What is not named here or harmless never reaches them."""

@@ -23,7 +23,7 @@ MAX_CANDIDATE = 1_048_576
 _MAX_DEPTH = 200
 _LOOK_AHEAD = 64
 _WHITE = re.compile(r"\s*")
-_MARK = re.compile(r"""[\[\](){}"']""")
+_MARK, _MARK_OR_END = re.compile(r"""[\[\](){}"']"""), re.compile(r"""[\[\](){}"'<]""")
 _CLOSER = {"[": "]", "{": "}", "(": ")"}
 _STRING_STOP = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
@@ -48,6 +48,8 @@ class Cursor:
         """Whether no text follows what has arrived."""
         self.cut = False
         """Whether the message did not end well."""
+        self.dry = False
+        """Whether the candidate wanted more text than there is."""
         self.base = 0
         self.version = 0
         """Changes with `text`: a position in it means something for one version only."""
@@ -71,7 +73,7 @@ class Cursor:
     def begin(self) -> None:
         """Start a candidate here."""
         self._taken.clear()
-        self._mark, self._start = self.pos, self.offset
+        self._mark, self._start, self.dry = self.pos, self.offset, False
 
     def rewind(self) -> None:
         """Go back to where the candidate began."""
@@ -92,6 +94,7 @@ class Cursor:
         self._bounded()
         while not self._arrived:
             if self.final:
+                self.dry = True
                 return False
             yield
         self._taken.append(self.text[self._mark : self.pos])
@@ -121,6 +124,12 @@ class Cursor:
             have = self.text[self.pos : self.pos + len(literal)]
             if len(have) == len(literal) or not literal.startswith(have) or not (yield from self.more()):
                 return False
+
+    def at_any(self, *literals: str) -> Wait[bool]:
+        """Whether one of `literals` comes next."""
+        found = yield from self.take(*literals)
+        self.unread(found)
+        return bool(found)
 
     def take(self, *literals: str) -> Wait[str]:
         """The first of `literals` that comes next, read; nothing if none does."""
@@ -180,6 +189,13 @@ class Cursor:
         """What comes next as far as it has arrived, at most `limit` characters."""
         return self.text[self.pos : self.pos + limit]
 
+    def up_to(self, mark: str, limit: int) -> Wait[str]:
+        """What comes before `mark`, if that comes within `limit` characters; nothing if not. Nothing is read."""
+        while True:
+            before, found, _ = self.ahead(limit).partition(mark)
+            if found or len(before) >= limit or not (yield from self.more()):
+                return before if found else ""
+
     def until(self, *marks: str, end: bool = False) -> Wait[tuple[str, str]]:
         """Read up to the first of `marks` and over it: what came before it, and which it was.
 
@@ -207,31 +223,45 @@ class Cursor:
         """Whether all of the message has arrived."""
         return self.final and not self._arrived
 
-    def value(self) -> Wait[str]:
-        """Read one bracketed value, JSON or Python, up to the bracket that closes it. What it holds is for others to judge."""
+    def value(self, *ends: str) -> Wait[str]:
+        """Read one bracketed value, JSON or Python, up to the bracket that closes it. What it holds is for others to judge.
+
+        Where brackets do not match, it goes up to the first of `ends`, marks that begin with an angle bracket; without any, it is no value.
+        """
         parts: list[str] = []
         closers: list[str] = []
+        pattern = _MARK_OR_END if ends else _MARK
         while True:
-            found = _MARK.search(self.text, self.pos)
-            stop = found.end() if found else len(self.text)
+            found = pattern.search(self.text, self.pos)
+            mark = found.group() if found else ""
+            stop = len(self.text) if found is None else found.start() if mark == "<" else found.end()
             parts.append(self.text[self.pos : stop])
             self._move(stop)
-            if found is None:
+            if not mark:
                 if not (yield from self.more()):
                     raise NoCall
-                continue
-            mark = found.group()
-            if mark in _STRING_STOP:
+            elif mark == "<":
+                if (yield from self.at_any(*ends)):
+                    return "".join(parts)
+                parts.append((yield from self.expect(mark)))
+            elif mark in _STRING_STOP:
                 parts.append((yield from self._string(mark)))
             elif mark in _CLOSER:
                 closers.append(_CLOSER[mark])
             elif not closers or closers.pop() != mark:
+                return "".join(parts) + (yield from self._broken(ends))
+            if len(closers) > _MAX_DEPTH:
                 raise NoCall
-            if not closers or len(closers) > _MAX_DEPTH:
-                break
-        if closers:
+            if mark and not closers:
+                return "".join(parts)
+
+    def _broken(self, ends: tuple[str, ...]) -> Wait[str]:
+        """The rest of a value whose brackets do not match."""
+        if not ends:
             raise NoCall
-        return "".join(parts)
+        rest, end = yield from self.until(*ends)
+        self.unread(end)
+        return rest
 
     def _string(self, quote: str) -> Wait[str]:
         """Read the rest of a string, with its closing quote."""

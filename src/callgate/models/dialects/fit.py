@@ -14,7 +14,7 @@ from callgate.models.dialects.cursor import Cursor, Wait
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.typed import as_object, quoted
 
-__all__ = ["defines", "fits", "known_name", "text_argument"]
+__all__ = ["defines", "fits", "known_name", "takes", "text_argument"]
 
 Schema = Mapping[str, object]
 _WORD = re.compile(r"[\w.\-]*")
@@ -48,6 +48,12 @@ def fits(arguments: str, schema: Schema | None) -> bool:
     required = schema.get("required")
     needed = {one for one in required if isinstance(one, str)} if isinstance(required, list) else set()
     return given >= needed and (given <= set(properties) or schema.get("additionalProperties") not in (None, False))
+
+
+def takes(arguments: str, schema: Schema | None) -> bool:
+    """Whether a schema that is known has just these parameters; none at all only if the tool has none."""
+    properties = schema.get("properties") if schema is not None else None
+    return isinstance(properties, Mapping) and (arguments != "{}" or not properties) and fits(arguments, schema)
 
 
 def known_name(cursor: Cursor, tools: ToolNames) -> Wait[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from callgate.models.dialects.lines import CodeSpans, Lines
+from callgate.models.dialects.nesting import Nesting
 from callgate.models.dialects.parts import Found, Part, Shown, Thought
 
 __all__ = ["Flow"]
@@ -34,6 +35,7 @@ class Flow:
         self.empty = True
         """Whether nothing was shown or called so far, but white space."""
         self._lines = Lines()
+        self._nesting = Nesting()
         self._tail = ""
         self._out: list[Part] = []
         self._held: list[Part] = []
@@ -59,6 +61,7 @@ class Flow:
         self._code.text(last)
         self._tail = (self._tail + text)[-2:]
         self._lines.text(text)
+        self._nesting.text(text)
         if self.after_mark and not self.thinking:
             text = text.lstrip()
         self.after_mark = self.after_mark and not text.strip()
@@ -67,10 +70,12 @@ class Flow:
             self._pieces.append(text)
 
     def mark(self, *, silent: bool = False) -> None:
-        """A mark or a call stood here: what follows starts a line. A silent one says nothing of what follows."""
+        """A mark or a call stood here: what follows starts a line. A silent one says nothing, nor does it take the space."""
         self._join()
         self._lines.mark(silent=silent)
-        self.blank, self.after_mark, self._tail, self._code = True, True, "", CodeSpans()
+        self.after_mark = not silent or self.after_mark or self.empty
+        self.blank, self._tail, self._code = True, "", CodeSpans()
+        self._nesting = Nesting()
 
     def turn(self, *, thinking: bool) -> None:
         """A thought starts or ends here. A call in a thought that ends was only a thought."""
@@ -122,6 +127,15 @@ class Flow:
     def shows(self) -> bool:
         """Whether what stands here is only shown: as an example that is announced on this line or before it, or between lines of quotes."""
         return self._lines.announces or self._lines.shows or (self.blank and self._lines.between_quotes)
+
+    @property
+    def in_json(self) -> bool:
+        """Whether this is part of a JSON value that is shown."""
+        return self._nesting.inside
+
+    def speaks(self) -> bool:
+        """Whether this is in the middle of a sentence about calls, like a word, and nobody says in it what he does himself."""
+        return self._tail.endswith(" ") and self._lines.speaks
 
     def spaced(self) -> bool:
         """Whether a space stands directly before."""

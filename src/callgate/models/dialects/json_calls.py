@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
+from callgate.models.dialects.fit import text_argument
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.python_values import python_to_json
@@ -27,9 +28,13 @@ _ID_KEYS = ("id", "tool_call_id", "call_id")
 _WHY_KEYS = ("reasoning", "thought", "thoughts")
 _OTHER_KEYS = frozenset({"type", "index"})
 _CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_WHY_KEYS, *_OTHER_KEYS})
-_GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call")
+_GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call", "functionCall", "tool_uses")
+_NESTING_KEYS = ("function", "tool", "action")
+_ROLE_KEY = "role"
+_MESSAGE_KEYS = frozenset({_ROLE_KEY, "content"})
 _SURE_NAMES = ("name", "tool_name", "tool", "function")
 _SURE_ARGUMENTS = ("arguments", "parameters")
+_INPUT_KEYS = ("input", "action_input", "tool_input")
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _KEY = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
@@ -48,9 +53,16 @@ class Call(Struct, frozen=True, kw_only=True):
     """Whether it has members that no call has."""
     sure: bool = False
     """Whether its members are those that hardly anything but a call has."""
+    beside: str = ""
+    """As the fallback format has them: what stands beside parameters that are empty or missing, as an object."""
+    worded: bool = False
+    """Whether its arguments are what agents call an input, which may be bare text."""
 
     def found(self, tools: ToolNames) -> Found:
-        return Found(name=tools.written(self.name), arguments=self.arguments, id=self.id, reasoning=self.reasoning)
+        arguments = self.arguments
+        if self.worded and arguments[:1] == '"':
+            arguments = text_argument(_string(arguments), tools.schema(self.name)) or arguments
+        return Found(name=tools.written(self.name), arguments=arguments, id=self.id, reasoning=self.reasoning)
 
 
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
@@ -112,12 +124,12 @@ def _string(text: str) -> str:
 
 
 def call_of(text: str) -> Call | None:
-    """The call that an object says, or the object that is its member `function`; None if it names nothing."""
+    """The call that an object says, or the object that is its member for a name; None if it names nothing."""
     spans = member_spans(text)
     if not spans:
         return _python_call(text)
-    inner = _of(text, spans, "function") if "function" in spans else ""
-    if not inner.startswith("{"):
+    inner = next((_of(text, spans, key) for key in _NESTING_KEYS if key in spans and _of(text, spans, key)[0] == "{"), "")
+    if not inner:
         return _call(text, spans)
     call = _call(inner, member_spans(inner))
     return call if call is None or call.id else replace(call, id=_first(text, spans, _ID_KEYS))
@@ -129,13 +141,16 @@ def _call(text: str, spans: dict[str, tuple[int, int]]) -> Call | None:
         return None
     name = _of(text, spans, name_key)
     key = next((key for key in ARGUMENT_KEYS if key in spans), None)
+    arguments = argument_text(_of(text, spans, key)) if key else ""
     return Call(
         name=_string(name),
-        arguments=argument_text(_of(text, spans, key)) if key else "",
+        arguments=arguments,
         id=_first(text, spans, _ID_KEYS),
         reasoning=_first(text, spans, _WHY_KEYS),
         alien=not _CALL_KEYS.issuperset(spans),
         sure=name_key in _SURE_NAMES and key in _SURE_ARGUMENTS,
+        beside=_rest(text) if name_key == "tool" and arguments in ("", "{}") else "",
+        worded=key in _INPUT_KEYS,
     )
 
 
@@ -190,15 +205,14 @@ def starts_a_call(text: str, tools: ToolNames) -> bool | None:
     if found is None:
         head = body.lstrip()
         return None if len(head) < 70 and (not head or (head[0] in "\"'" and head[0] not in head[1:])) else False
-    if found[2] in _GROUP_KEYS:
+    key, value, rest = found[2], found[3], body[found.end() :]
+    if key in _GROUP_KEYS or (key in _NESTING_KEYS and rest.startswith("{")):
         return True
-    if found[2] not in _CALL_KEYS:
-        return False
-    if found[2] not in NAME_KEYS or found[2] == "function":
-        return True
-    if found[3] is None:
-        return None if len(body) - found.end() < 1_000 else False
-    return tools.may_call(_string(found[3]))
+    if key not in NAME_KEYS and key != _ROLE_KEY:
+        return key in _CALL_KEYS
+    if value is None:
+        return None if len(rest) < 1_000 else False
+    return _string(value) == "assistant" if key == _ROLE_KEY else tools.may_call(_string(value))
 
 
 def said(text: str) -> list[Call]:
@@ -211,13 +225,18 @@ def said(text: str) -> list[Call]:
     group = _of(text, spans, key)
     texts = [group] if group.startswith("{") else pieces(group) if group.startswith("[") else []
     found = [call for call in map(call_of, texts) if call is not None]
-    return found if len(found) == len(texts) and len(spans) == 1 else []
+    return found if len(found) == len(texts) and _says_nothing_else(text, spans, key) else []
+
+
+def _says_nothing_else(text: str, spans: dict[str, tuple[int, int]], key: str) -> bool:
+    """Whether an object has no other member, or is a whole message without text."""
+    return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _of(text, spans, "content") in ("null", '""'))
 
 
 def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
     """Read one JSON value behind a marker: an object, or a list of objects. What in a list is no call is passed over.
 
-    An object without a name key but with one member that is an object calls what that member is named for.
+    An object without a name key calls what its members are named for, if they are objects or `null`.
     """
     text = yield from cursor.value()
     texts = [text] if text.startswith("{") else pieces(text)
@@ -229,10 +248,14 @@ def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
 
 def _explicit(text: str, tools: ToolNames) -> Iterator[Found]:
     call = call_of(text) if text.startswith("{") else None
+    held = said(text) if call is None else []
+    if held:
+        yield from (replace(one, arguments=one.arguments or "{}").found(tools) for one in held)
+        return
     if call is None:
-        for name, (start, end) in member_spans(text).items():
-            if text[start] == "{":
-                yield Found(name=tools.written(name), arguments=text[start:end])
+        spans = member_spans(text)
+        named = {name: argument_text(text[start:end]) for name, (start, end) in spans.items() if tools.has(name) or name not in _CALL_KEYS}
+        yield from (Found(name=tools.written(name), arguments=value) for name, value in named.items() if value[0] == "{")
         return
     if not call.arguments:
         call = Call(name=call.name, arguments=_rest(text), id=call.id, reasoning=call.reasoning)

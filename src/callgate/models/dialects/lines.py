@@ -8,18 +8,12 @@ from __future__ import annotations
 
 import re
 
+from callgate.models.dialects.phrases import announces, speaks_of_calls
+
 __all__ = ["CodeSpans", "Lines"]
 
 _MOST = 300
 """Of a line, as much is looked at."""
-_WORD = r"(?:examples?|beispiele?|exemples?|ejemplos?|exemplos?|esempio|esempi)"
-_PHRASE = rf"(?:\b(?:for instance|(?:for|zum|par|por|per) {_WORD})\b|\be\.g\.|\bz\. ?b\.)"
-_FIRST = rf"^\W*(?:here(?:'s|\u2019s| is| are) )?(?:(?:an?|another|one|some|the following) )?(?:\w+ )?{_WORD}\b"
-_SENTENCE = r"(?:(?![.!?]\s+(?-i:[A-Z])).)*$"
-"""The rest of one sentence."""
-_EXAMPLE = re.compile(rf"(?:{_PHRASE}|{_FIRST}){_SENTENCE}|\b{_WORD}\W*$|例如|比如|举例|示例|例えば", re.IGNORECASE)
-_COLON = re.compile(r"[:\uff1a][*_`\s]*$")
-"""A line that ends so and has such a word announces an example."""
 _TICKS = re.compile(r"`+|'+|[^`']+")
 _QUOTE_MARKS = frozenset({'"', '"""', "'''", "\u201c", "\u201d", "\u201e", "\u00ab", "\u00bb"})
 
@@ -52,7 +46,12 @@ class Lines:
     @property
     def announces(self) -> bool:
         """Whether the line announces an example as far as it is written."""
-        return self._whole and _announces(self._line)
+        return self._whole and announces(self._line)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the line is in the middle of a sentence about calls, and nobody says in it what he does himself."""
+        return self._whole and len(self._line) < _MOST and speaks_of_calls(self._line)
 
     def text(self, text: str) -> None:
         first, *rest = text.split("\n")
@@ -77,15 +76,11 @@ class Lines:
         if line in _QUOTE_MARKS:
             self._between_quotes = not self._between_quotes
         if _is_prose(line):
-            self._example = _announces(line)
+            self._example = announces(line)
 
 
 def _is_prose(line: str) -> bool:
     return line[:1].isalnum() or line[:1] in tuple("*_#(")
-
-
-def _announces(line: str) -> bool:
-    return bool(_COLON.search(line) and _EXAMPLE.search(line))
 
 
 class CodeSpans:

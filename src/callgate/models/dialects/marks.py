@@ -15,13 +15,15 @@ from msgspec.structs import replace
 from callgate.models.dialects.families import ALL
 from callgate.models.dialects.shape import Dialect
 
-__all__ = ["ANSWER", "END", "FENCE", "OBSERVATION", "WRAPPERS", "Marks", "marks_for"]
+__all__ = ["ANSWERS", "ENDS", "FENCE", "OBSERVATIONS", "WRAPPERS", "Marks", "marks_for"]
 
 FENCE = "```"
-ANSWER = "Final Answer:"
-OBSERVATION = "Observation:"
-END = "</s>"
-"""Ends a message, and strikes out text on a page: it is nothing only directly behind a call."""
+ANSWERS = frozenset({"Final Answer:", "**Final Answer:**", "**Final Answer**:"})
+OBSERVATIONS = frozenset({"Observation:", "**Observation:**", "**Observation**:", *(f"Observation {number}:" for number in range(1, 10))})
+ENDS = frozenset(
+    {"</s>", "<eos>", "</function>", "</function_calls>", "</minimax:tool_call>", "</seed:tool_call>", "</tool_call>", "</tool_calls>"},
+)
+"""End a message or a call, and are text elsewhere: they are nothing only directly behind a call, as where a model writes them twice."""
 WRAPPERS = {"<response>": "</response>", "<answer>": "</answer>"}
 """What some put around an answer that follows a thought."""
 _SILENT = (
@@ -33,9 +35,9 @@ _SILENT = (
     "<|end_of_text|>",
     "<|start_header_id|>assistant<|end_header_id|>",
     "<|start_of_role|>assistant<|end_of_role|>",
-    END,
+    *sorted(ENDS),
 )
-_THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"))
+_THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
 
 
 class Marks:
@@ -48,7 +50,7 @@ class Marks:
         self.silent = set(_SILENT)
         self.thoughts: dict[str, frozenset[str]] = {}
         pairs = [*_THOUGHTS]
-        bare = {FENCE, ANSWER, OBSERVATION}
+        bare = {FENCE, *ANSWERS, *OBSERVATIONS}
         for dialect in dialects:
             if dialect.read_first is not None:
                 first.append(replace(dialect, read=dialect.read_first, bare=True))
@@ -58,7 +60,8 @@ class Marks:
             pairs += dialect.thoughts
             bare.update(dialect.openers if dialect.bare else ())
         for opener, closer in pairs:
-            self.thoughts[opener] = self.thoughts.get(opener, frozenset()) | {closer}
+            if opener:
+                self.thoughts[opener] = self.thoughts.get(opener, frozenset()) | {closer}
         self.closers = frozenset(closer for _, closer in pairs)
         self.bare = frozenset(literal for literal in bare if all(one.bare for one in self.dialects.get(literal, ())))
         everything = {*self.dialects, *self.silent, *self.thoughts, *self.closers, *self.bare, *WRAPPERS, *WRAPPERS.values()}

@@ -13,7 +13,9 @@ __all__ = ["ToolNames"]
 Schema = Mapping[str, object]
 _MAX_NAME = 200
 _QUOTES = "\"'`"
-_PREFIX = "functions."
+_PREFIXES = ("functions.", "default_api.")
+"""What GPT and Gemini put before a name."""
+_NO_NAMES = frozenset({"none", "null", "n/a"})
 
 
 class ToolNames:
@@ -41,7 +43,7 @@ class ToolNames:
 
     def may_call(self, name: str) -> bool:
         """Whether a form without markers may call `name`: a known tool, or any name where none is known."""
-        return bool(name.strip()) and (self.unknown or self.has(name))
+        return self.has(name) or (self.unknown and name.strip().lower() not in {"", *_NO_NAMES})
 
     def written(self, name: str) -> str:
         """`name` as the engine should see it: as it is if there is such a tool, else without quotes, white space and prefix."""
@@ -50,7 +52,8 @@ class ToolNames:
         name = name.strip()
         if len(name) > 1 and name[0] in _QUOTES and name[-1] == name[0]:
             name = name[1:-1].strip()
-        return name.removeprefix(_PREFIX)
+        prefix = next(filter(name.startswith, _PREFIXES), "")
+        return name.removeprefix(prefix)
 
     def schema(self, name: str) -> Schema | None:
         """The schema of the tool that `name` means; None if it is not known."""

@@ -16,14 +16,16 @@ from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.flow import Flow
-from callgate.models.dialects.marks import ANSWER, END, FENCE, OBSERVATION, WRAPPERS, marks_for
+from callgate.models.dialects.marks import ANSWERS, ENDS, FENCE, OBSERVATIONS, WRAPPERS, marks_for
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Part, Reading, gather
+from callgate.models.dialects.search import MarkSearch
 from callgate.models.dialects.shape import Dialect
 
 __all__ = ["TextReader", "read_text"]
 
 _INFO = re.compile(r"[^\s`]*")
+_UNWRAPS = frozenset(WRAPPERS.values())
 _PATIENCE, _PER_CHARACTER = 65_536, 8
 """How many characters may be read in vain: some at first, and some more for each that has been read for good."""
 
@@ -53,7 +55,7 @@ class TextReader:
         """The language of the code block that the text is in."""
         self._acted = self._answered = False
         self._vain = 0
-        self._next: dict[str, tuple[int, re.Match[str] | None]] = {}
+        self._search = MarkSearch(self._cursor, self._marks, self._flow)
         self._run = self._read()
 
     @property
@@ -96,9 +98,9 @@ class TextReader:
         cursor = self._cursor
         while True:
             cursor.begin()
-            found = self._found()
+            found = self._search.found()
             sure = cursor.ended or (found is not None and found[0] + self._marks.longest <= len(cursor.text))
-            held = len(cursor.text) if sure else self._unfinished()
+            held = len(cursor.text) if sure else self._search.unfinished()
             if found is not None and found[0] <= held:
                 self._show(found[0])
                 return found[1]
@@ -106,48 +108,6 @@ class TextReader:
             cursor.begin()
             if not (yield from cursor.more()) and cursor.pos >= len(cursor.text):
                 return None
-
-    def _found(self) -> tuple[int, str] | None:
-        """Where the next literal starts, and the literal."""
-        marks, pos = self._marks, self._cursor.pos
-        places: list[tuple[int, int, str]] = []
-        anywhere = self._searched("anywhere", marks.anywhere)
-        if anywhere is not None:
-            places.append((anywhere.start(), 0, anywhere.group()))
-        at_line = self._searched("at_line", marks.at_line)
-        if at_line is not None:
-            places.append((at_line.start(1), 1, at_line[1]))
-        here = marks.here.match(self._cursor.text, pos) if self._flow.starts() else None
-        if here is not None and self._flow.starts(self._cursor.text[pos : here.start(1)]):
-            places.append((here.start(1), 1, here[1]))
-        if not places:
-            return None
-        start, _, literal = min(places)
-        return start, literal
-
-    def _searched(self, name: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """The next match from here on; searched for once."""
-        cursor = self._cursor
-        version, found = self._next.get(name, (-1, None))
-        if version != cursor.version or (found is not None and found.start() < cursor.pos):
-            found = pattern.search(cursor.text, cursor.pos)
-            cursor.work += (found.end() if found else len(cursor.text)) - cursor.pos
-            self._next[name] = cursor.version, found
-        return found
-
-    def _unfinished(self) -> int:
-        """Where the end of the text starts that may still become a literal."""
-        cursor, marks = self._cursor, self._marks
-        size = len(cursor.text)
-        for start in range(max(cursor.pos, size - marks.longest), size):
-            end = cursor.text[start:]
-            if end in marks.unfinished or (end in marks.unfinished_at_line and self._starts_at(start)):
-                return start
-        return size
-
-    def _starts_at(self, place: int) -> bool:
-        _, line, before = self._cursor.text[self._cursor.pos : place].rpartition("\n")
-        return (bool(line) and not before.strip()) or self._flow.starts(self._cursor.text[self._cursor.pos : place])
 
     def _show(self, end: int) -> None:
         """Let text through, up to `end`."""
@@ -189,11 +149,25 @@ class TextReader:
             return self._is_silent(literal)
         if literal in self._marks.closers and literal not in self._marks.silent:
             return (yield from self._recalls(literal))
+        if literal in self._marks.thoughts:
+            return (yield from self._thinks(literal))
         return self._passes(literal) or (yield from self._words(literal))
+
+    def _thinks(self, literal: str) -> Wait[bool]:
+        """Whether a thought begins. Not if its mark stands like a word between words."""
+        if not self._flow.starts() and (yield from self._is_a_word(literal)):
+            return False
+        self._skip(literal)
+        self._closers, self._has_thought = self._marks.thoughts[literal], True
+        self._flow.turn(thinking=True)
+        return True
+
+    def _is_a_word(self, literal: str) -> Wait[bool]:
+        return self._flow.spaced() and (yield from self._cursor.at(f"{literal} "))
 
     def _recalls(self, literal: str) -> Wait[bool]:
         """Whether the end of a thought that never began shows that everything was one. Not if it stands like a word between words."""
-        if self._has_thought or (self._flow.spaced() and (yield from self._cursor.at(f"{literal} "))):
+        if self._has_thought or (yield from self._is_a_word(literal)):
             return False
         self._skip(literal)
         self._has_thought = True
@@ -201,14 +175,8 @@ class TextReader:
         return True
 
     def _passes(self, literal: str) -> bool:
-        """Whether a mark is passed over: it opens a thought, wraps an answer or says nothing."""
-        marks = self._marks
-        if literal in marks.thoughts:
-            self._skip(literal)
-            self._closers, self._has_thought = marks.thoughts[literal], True
-            self._flow.turn(thinking=True)
-            return True
-        wraps = literal == self._wrapper or (literal in WRAPPERS and self._has_thought and self._flow.after_mark)
+        """Whether a mark is passed over: it wraps an answer or says nothing."""
+        wraps = literal == self._wrapper or (self._flow.after_mark and (literal in _UNWRAPS or (literal in WRAPPERS and self._has_thought)))
         if wraps:
             self._wrapper = WRAPPERS.get(literal, "")
             self._skip(literal)
@@ -216,7 +184,7 @@ class TextReader:
 
     def _is_silent(self, literal: str) -> bool:
         """Whether a mark says nothing; it is then passed over."""
-        silent = literal in self._marks.silent and (literal != END or self._flow.after_mark)
+        silent = literal in self._marks.silent and (literal not in ENDS or self._flow.after_mark)
         if silent:
             self._skip(literal, silent=True)
         return silent
@@ -225,9 +193,9 @@ class TextReader:
         """What agents' prompts and code blocks have for marks."""
         if not self._flow.blank:
             return False
-        if literal == OBSERVATION and self._acted:
+        if literal in OBSERVATIONS and self._acted:
             self._flow.dropping = True
-        elif literal == ANSWER:
+        elif literal in ANSWERS:
             self._answered = True
         elif literal == FENCE:
             yield from self._toggle_fence()
@@ -254,23 +222,34 @@ class TextReader:
     # --- calls
 
     def _calls(self, opener: str) -> Wait[bool]:
-        """Whether a call is opened here, or stands here without an opener."""
-        for dialect in self._marks.dialects.get(opener, ()):
-            if self._may_call(dialect) and (yield from self._try(dialect, opener)):
+        """Whether a call is opened here, or stands here without an opener. One that was cut off is text, and so is what its values say."""
+        cut_off = False
+        for dialect in filter(self._may_call, self._marks.dialects.get(opener, ())):
+            if (yield from self._try(dialect, opener)):
                 return True
-        return False
+            cut_off = cut_off or self._cut_off()
+        if cut_off:
+            self._show(len(self._cursor.text))
+        return cut_off
+
+    def _cut_off(self) -> bool:
+        """Whether what was tried last would have gone on where a message was cut off. In a thought nothing counts then."""
+        cursor = self._cursor
+        return cursor.cut and cursor.dry and cursor.pos < len(cursor.text) and not self._closers
 
     def _may_call(self, dialect: Dialect) -> bool:
         """Whether a dialect may be tried here."""
         if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
             return False
-        if self._flow.shows():
+        if self._flow.shows() or (dialect.unmarked and (self._answered or self._flow.in_json)):
             return False
-        return not dialect.bare or (self._flow.starts() and not self._answered and not self._closers)
+        return not dialect.bare or (self._flow.starts() and not self._closers)
 
     def _try(self, dialect: Dialect, opener: str) -> Wait[bool]:
         """Whether a dialect finds something here. What it has read since its last find is text again if it stops."""
         cursor = self._cursor
+        if not dialect.unmarked and self._flow.speaks() and (yield from self._goes_on(dialect, opener)):
+            return False
         cursor.begin()
         start, count = cursor.offset, 0
         try:
@@ -280,17 +259,37 @@ class TextReader:
                     yield
                     continue
                 count += 1
-                self._acted = self._acted or dialect.name == "react"
+                self._acted = self._acted or dialect.unmarked
                 self._flow.call(replace(found, dialect=dialect.name, source=cursor.source()))
                 cursor.begin()
                 start = cursor.offset
         except NoCall:
             self._vain += cursor.offset - start
             cursor.rewind()
+            if count and self._cut_off():
+                self._show(len(cursor.text))
             return count > 0
         if not count:
             self._flow.mark()
         return True
+
+    def _goes_on(self, dialect: Dialect, opener: str) -> Wait[bool]:
+        """Whether the sentence that a call stands in goes on behind it: then it is only spoken of. Nothing is read."""
+        cursor = self._cursor
+        cursor.begin()
+        behind = ""
+        try:
+            yield from cursor.take(opener)
+            for found in dialect.read(cursor, self._tools, opener):
+                if found is None:
+                    yield
+            while len(cursor.ahead(2)) < 2 and (yield from cursor.more()):
+                pass
+            behind = cursor.ahead(2)
+        except NoCall:
+            pass
+        cursor.rewind()
+        return behind[:1] in (",", ".", ";") or (behind[:1] == " " and behind[1:].islower())
 
 
 def read_text(text: str, tools: Mapping[str, Mapping[str, object] | None], *, dialect: str | None = None, partial: bool = False) -> Reading:

@@ -42,7 +42,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
     """Its markers that say nothing and are not shown."""
     thoughts: tuple[tuple[str, str], ...] = ()
-    """What opens and what closes a thought."""
+    """What opens and what closes a thought. Nothing opens one that the prompt always opens."""
 
     @property
     def unmarked(self) -> bool:

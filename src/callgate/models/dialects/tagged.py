@@ -18,16 +18,15 @@ from callgate.models.dialects.json_calls import argument_text
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Reads
-from callgate.models.dialects.typed import as_object, parameter_schema, quoted, typed
+from callgate.models.dialects.typed import as_object, kinds_of, parameter_schema, quoted, typed
+from callgate.models.dialects.values import AFTER_A_CALL, ValueTags, name_in, read_value
 
-__all__ = ["AFTER_A_CALL", "Tags", "read_tagged", "read_tagged_calls"]
+__all__ = ["Tags", "read_tagged", "read_tagged_calls", "spaced"]
 
-_ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _BREAK, _LAST_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
-AFTER_A_CALL = ("<|", "<\uff5c", "</s>")
-"""What a turn ends with, begins so."""
-_WRAPPERS = frozenset({"arguments", "parameters", "properties"})
+_WRAPPERS = frozenset({"arguments", "parameters", "properties", "input"})
+_SPACED = {">": (" >",), "=": (" =",), " ": ("\n", "\t")}
 
 
 class Tags(Struct, frozen=True, kw_only=True):
@@ -43,12 +42,32 @@ class Tags(Struct, frozen=True, kw_only=True):
     """Values are XML: entities and CDATA stand for what they mean."""
     grouped: bool = False
     """Names come behind the name of a group and a dot."""
+    once: bool = False
+    """A parameter that comes twice makes it no call; else the last one counts."""
+    around: tuple[str, ...] = ()
+    """What may stand around parameters and says nothing."""
+
+    def of_values(self, closers: tuple[str, ...]) -> ValueTags:
+        """Those that a value may end at, in calls that one of `closers` closes."""
+        return ValueTags(
+            call=self.call,
+            end=self.end,
+            parameter=self.parameter,
+            end_parameter=self.end_parameter,
+            end_name=">",
+            followers=(*closers, *self.call, *AFTER_A_CALL),
+        )
+
+
+def spaced(*tags: str) -> tuple[str, ...]:
+    """Tags, each also with the white space that some models put into it."""
+    return (*tags, *(tag[:-1] + other for tag in tags for other in _SPACED[tag[-1]]))
 
 
 def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: str) -> Wait[Found]:
     """Read one call, from behind the opening of its tag to its end, or to what closes all calls."""
     header, _ = yield from cursor.until(">")
-    name = tools.written(_name(header))
+    name = tools.written(name_in(header))
     name = _within(name, tools) if tags.grouped else name
     if len(name) > 200 or not name or "<" in name:
         raise NoCall
@@ -62,20 +81,17 @@ def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: str) -> 
         yield from cursor.white()
         if (yield from cursor.take(*tags.parameter)):
             key, value = yield from _parameter(cursor, tools, tags, name, closers)
+            if tags.once and key in members:
+                raise NoCall
             members[key] = value
-        elif (yield from cursor.take(*tags.end)) or (yield from _closes(cursor, closers)):
+        elif (yield from cursor.take(*tags.around)):
+            continue
+        elif (yield from cursor.take(*tags.end)) or (yield from cursor.at_any(*closers)):
             return Found(name=name, arguments=_unwrapped(members, tools.schema(name)))
         elif (yield from cursor.peek()) == "" and members and not cursor.cut:
             return Found(name=name, arguments=_unwrapped(members, tools.schema(name)), closed="finished")
         else:
             raise NoCall
-
-
-def _closes(cursor: Cursor, closers: tuple[str, ...]) -> Wait[bool]:
-    """Whether one of these comes next. It is not read."""
-    closer = yield from cursor.take(*closers)
-    cursor.unread(closer)
-    return bool(closer)
 
 
 def _within(name: str, tools: ToolNames) -> str:
@@ -98,15 +114,6 @@ def read_tagged_calls(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: st
             raise NoCall
 
 
-def _name(header: str) -> str:
-    """The name in a tag: its attribute, or what stands behind the equals sign."""
-    for attribute in _ATTRIBUTE.finditer(header):
-        if attribute[1].endswith("name") or attribute[1] in ("tool", "key"):
-            return next(group for group in attribute.groups()[1:] if group is not None)
-    bare = header.strip().rstrip("/").strip()
-    return "" if "=" in bare and '"' in bare else bare.strip("\"'= ")
-
-
 def _json_body(cursor: Cursor, tags: Tags, name: str) -> Wait[Found]:
     text = yield from cursor.value()
     yield from cursor.white()
@@ -122,25 +129,10 @@ def _parameter(cursor: Cursor, tools: ToolNames, tags: Tags, name: str, closers:
         text, _ = yield from cursor.until("]]>")
         yield from cursor.until(*tags.end_parameter)
     else:
-        text = _trimmed((yield from _raw(cursor, tags, closers)), tags)
+        text = _trimmed((yield from read_value(cursor, tags.of_values(closers), tools.schema(name))), tags)
         text = html.unescape(_CDATA.sub(lambda found: found[1], text)) if tags.markup else text
-    key = _name(header)
+    key = name_in(header)
     return key, _value(text, header, key, tools, name)
-
-
-def _raw(cursor: Cursor, tags: Tags, closers: tuple[str, ...]) -> Wait[str]:
-    """A value up to its end tag. The next parameter ends it, too, as does the end of the call, unless text goes on behind that."""
-    parts: list[str] = []
-    while True:
-        text, mark = yield from cursor.until(*tags.end_parameter, *tags.parameter, *tags.end)
-        parts.append(text)
-        if mark in tags.end_parameter:
-            return "".join(parts)
-        cursor.unread(mark)
-        if mark in tags.parameter or (yield from cursor.followed(mark, *closers, *tags.call, *AFTER_A_CALL)):
-            return "".join(parts)
-        yield from cursor.expect(mark)
-        parts.append(mark)
 
 
 def _trimmed(text: str, tags: Tags) -> str:
@@ -155,17 +147,17 @@ def _value(text: str, header: str, key: str, tools: ToolNames, name: str) -> str
     """A value as JSON: the tool's schema decides, then what the tag says of it."""
     root = tools.schema(name)
     schema = parameter_schema(root, key)
-    if schema is not None:
-        return typed(text, schema, root)
-    if 'string="true"' in header or 'type="string"' in header:
+    says_text = 'string="true"' in header or 'type="string"' in header
+    if says_text and "string" in kinds_of(schema, root):
         return quoted(text)
-    return typed(text, None)
+    return typed(text, schema, root)
 
 
 def _unwrapped(members: dict[str, str], schema: Mapping[str, object] | None) -> str:
     """An object that is the only member, and named for all of them, is all of them."""
     if len(members) == 1:
         ((key, value),) = members.items()
-        if key in _WRAPPERS and value.startswith("{") and parameter_schema(schema, key) is None:
-            return value
+        inner = argument_text(value)
+        if key in _WRAPPERS and inner.startswith("{") and parameter_schema(schema, key) is None:
+            return inner
     return as_object(members)

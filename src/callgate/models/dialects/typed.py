@@ -13,10 +13,32 @@ from contextlib import suppress
 
 from callgate.models.dialects.python_values import python_to_json
 
-__all__ = ["as_object", "items_schema", "json_kind", "parameter_schema", "quoted", "typed"]
+__all__ = [
+    "as_object",
+    "has_parameter",
+    "inner_schema",
+    "items_schema",
+    "json_kind",
+    "kinds_of",
+    "only_text",
+    "parameter_schema",
+    "quoted",
+    "typed",
+]
 
 Schema = Mapping[str, object]
 _ANY = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
+_NAMES = {
+    "string": "str text char varchar",
+    "integer": "int int32 int64 uint long short",
+    "number": "num float float32 float64 double decimal",
+    "boolean": "bool",
+    "array": "arr list tuple set",
+    "object": "obj dict map",
+    "null": "none nil",
+}
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in (kind, *names.split())}
+"""What schemas that were written by hand call the types."""
 _WORDS = {"true": "true", "false": "false", "null": "null", "none": "null"}
 _MAX_STEPS = 32
 
@@ -44,6 +66,30 @@ def items_schema(schema: Schema | None) -> Schema | None:
     return found if isinstance(found, Mapping) else None
 
 
+def only_text(schema: Schema | None, root: Schema | None = None) -> bool:
+    """Whether a schema allows nothing but text."""
+    return _allowed(schema, root)[0] == {"string"}
+
+
+def has_parameter(schema: Schema | None, name: str) -> bool:
+    """Whether a tool may have a parameter of this name: one of its schema, or any where that names none."""
+    properties = schema.get("properties") if schema is not None else None
+    return not isinstance(properties, Mapping) or not properties or name in properties
+
+
+def inner_schema(schema: Schema | None, name: str, root: Schema | None) -> Schema | None:
+    """What a value's schema says of one of its members, or of the items that it is a list of."""
+    parts = [*_parts(schema, root)] if schema is not None else []
+    members = (parameter_schema(part, name) for part in parts)
+    others = (part.get("additionalProperties") for part in parts)
+    return next((found for found in (*members, *map(items_schema, parts), *others) if isinstance(found, Mapping)), None)
+
+
+def kinds_of(schema: Schema | None, root: Schema | None) -> frozenset[str]:
+    """The JSON Schema types that a schema allows."""
+    return frozenset(_allowed(schema, root)[0])
+
+
 def typed(text: str, schema: Schema | None, root: Schema | None = None) -> str:
     """`text` as JSON text, by `schema`, whose local references are into `root`."""
     kinds, words = _allowed(schema, root)
@@ -59,8 +105,11 @@ def typed(text: str, schema: Schema | None, root: Schema | None = None) -> str:
 
 
 def _rewritten(text: str) -> Iterator[str]:
-    """A list or object in Python's words, or with its quotes escaped once more."""
-    if text[:1] in ("[", "{"):
+    """A list or object in Python's words, or escaped once more, with the quotes around it or without."""
+    if text[:1] == '"':
+        with suppress(ValueError, RecursionError):
+            yield str(json.loads(text))
+    if text[:1] in ("[", "{", "("):
         with suppress(ValueError):
             yield python_to_json(text)
         if '\\"' in text:
@@ -106,7 +155,8 @@ def _allowed(schema: Schema | None, root: Schema | None) -> tuple[set[str], set[
     kinds, words = set[str](), set[str]()
     for part in _parts(schema, root):
         kind = part.get("type")
-        kinds |= {kind} if isinstance(kind, str) else {one for one in kind if isinstance(one, str)} if isinstance(kind, list) else set()
+        named = kind if isinstance(kind, list) else [kind]
+        kinds |= {_KINDS.get(one.lower(), one) for one in named if isinstance(one, str)}
         listed = part.get("enum")
         values = [*listed] if isinstance(listed, list) else []
         values += [part["const"]] if "const" in part else []

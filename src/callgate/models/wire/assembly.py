@@ -25,75 +25,12 @@ from callgate.models.events import (
     TextDelta,
     Usage,
 )
-from callgate.models.wire.extent import Extent
-from callgate.models.wire.halves import Halves, mended
+from callgate.models.wire.fields import json_of
+from callgate.models.wire.halves import Halves, joined
 from callgate.models.wire.names import WireNames
+from callgate.models.wire.open_call import OpenCall
 
-__all__ = ["Assembly", "OpenCall"]
-
-
-class OpenCall:
-    """One call while it is written."""
-
-    __slots__ = ("_extent", "_looked", "custom", "cut", "id", "made_id", "name", "opaque", "pieces", "position", "reopened", "sealed")
-
-    def __init__(self, position: int, call_id: str, name: str, *, custom: bool, made_id: bool) -> None:
-        self.position = position
-        self.id = call_id
-        self.name = name
-        self.custom = custom
-        self.made_id = made_id
-        self.opaque: dict[str, object] = {}
-        self.cut = False
-        """The provider says, or has let be seen, that this call is not whole; nothing seals it then."""
-        self.sealed = False
-        self.reopened = False
-        """Its own end has proved nothing once; only the message's end counts now."""
-        self.pieces: list[str] = []
-        """The arguments as far as they have come."""
-        self._looked = 0
-        self._extent = Extent()
-
-    @property
-    def arguments(self) -> str:
-        if self._looked < len(self.pieces):
-            self._look()
-        if len(self.pieces) > 1:
-            self.pieces, self._looked = [_joined(self.pieces)], 1
-        return self.pieces[0] if self.pieces else ""
-
-    def ends(self) -> bool:
-        """Whether the arguments have come to their own end with the last piece, which has a closing brace."""
-        return not self.custom and not self.reopened and self._look()
-
-    def replace(self, text: str) -> None:
-        """The provider gave the arguments whole: what came before was a preview."""
-        self.pieces, self._looked, self._extent = [text], 0, Extent()
-        if "}" in text:
-            self.ends()
-
-    @property
-    def complete(self) -> bool:
-        """Whether the arguments are one whole JSON object by their brackets."""
-        return not self.custom and Extent().ends_in(self.arguments)
-
-    def _look(self) -> bool:
-        """Read what has come since the last look, and keep it as one piece."""
-        alone = len(self.pieces) == 1
-        fresh = _joined(self.pieces[self._looked :])
-        self.pieces[self._looked :] = [fresh]
-        self._looked = len(self.pieces)
-        return self._extent.ends_in(fresh) and not (alone and fresh.strip() == "{}")
-
-    def call(self, name: str) -> ToolCall:
-        return ToolCall(
-            id=self.id,
-            name=name,
-            arguments=self.arguments,
-            custom=self.custom,
-            made_id=self.made_id,
-            opaque=self.opaque or None,
-        )
+__all__ = ["Assembly"]
 
 
 class Assembly:
@@ -171,19 +108,32 @@ class Assembly:
         self.events.append(CallOpened(call.position, call.id, self._names.original(name)))
         return call
 
+    def has(self, call_id: str, name: str, arguments: str) -> bool:
+        """Whether this very call has come before, whole and under its id: servers send some twice."""
+        same = [call for call in self.calls if call_id and (call.id, call.name) == (call_id, name)]
+        return any(call.complete and json_of(call.arguments) == json_of(arguments) for call in same)
+
     def arguments(self, call: OpenCall, text: str) -> None:
         """Take the next piece of a call's arguments; seals it at its own end."""
         if not text:
             return
         if call.sealed and text.strip():
             self._reopen(call)
+        if len(call.pieces) == 1 and call.holds_a_place and text.lstrip().startswith("{"):
+            call.restart()
         call.pieces.append(text)
         if not self.kindly_read:
             self.events.append(ArgumentsDelta(call.position, text))
         elif shown := self._halves.shown(call.position, text):
             self.events.append(ArgumentsDelta(call.position, shown))
-        if "}" in text and not call.sealed and not call.cut and call.ends():
+        if "}" in text and call.name and not call.sealed and not call.cut and call.ends():
             self._seal(call, "sealed")
+
+    def named(self, call: OpenCall, name: str) -> None:
+        """Take a call's name, or more of it; it may come after the arguments, which are of no use before."""
+        call.name += name
+        if not call.custom and call.arguments.strip() != "{}":
+            self.seal(call)
 
     def whole_arguments(self, call: OpenCall, text: str) -> None:
         """The provider says what the arguments are as a whole; pieces that came before were the same, or a preview of it."""
@@ -273,7 +223,7 @@ class Assembly:
 
     def _seal(self, call: OpenCall, closed: Literal["sealed", "finished", "cut"]) -> None:
         call.sealed = True
-        self.events.append(CallSealed(call.position, call.call(self._names.original(call.name)), closed))
+        self.events.append(CallSealed(call.position, self._called(call), closed))
 
     def _reopen(self, call: OpenCall) -> None:
         call.sealed, call.reopened = False, True
@@ -285,7 +235,12 @@ class Assembly:
                 self._seal(call, "cut" if call.cut else closed)
 
     def _made(self) -> list[Text | Reasoning | ToolCall | Native]:
-        return [part.call(self._names.original(part.name)) if isinstance(part, OpenCall) else _part(part) for part in self._parts]
+        return [self._called(part) if isinstance(part, OpenCall) else _part(part) for part in self._parts]
+
+    def _called(self, call: OpenCall) -> ToolCall:
+        """The call by the names that the tool and its parameters have."""
+        name = self._names.original(call.name)
+        return call.call(name, call.arguments if call.custom else self._names.arguments(name, call.arguments))
 
 
 class _Words:
@@ -302,10 +257,5 @@ class _Words:
 def _part(part: _Words | Native) -> Text | Reasoning | Native:
     if isinstance(part, Native):
         return part
-    text = _joined(part.pieces).encode("utf-8", "replace").decode()
+    text = joined(part.pieces).encode("utf-8", "replace").decode()
     return Text(text=text) if part.kind is Text else Reasoning(text=text, opaque=part.opaque or None)
-
-
-def _joined(pieces: list[str]) -> str:
-    """The pieces as one text."""
-    return mended("".join(pieces))

@@ -69,7 +69,9 @@ class _Held:
 
 
 class ServerSentEvents:
-    """`text/event-stream` as the HTML standard reads it, and more kindly: an event that the end of the body cut short is still given."""
+    """`text/event-stream` as the HTML standard reads it, and more kindly: an event that the end of the body cut short is still given, and
+    a line that is an object is data without its label, as servers write an error that meets them in the middle of a stream.
+    """
 
     def __init__(self) -> None:
         self._held = _Held()
@@ -119,6 +121,11 @@ class ServerSentEvents:
                 self._event = line[6:].strip().decode("utf-8", "replace")
             elif line == b"data":
                 self._data.append(b"")
+            elif line[:1] == b"{":
+                self._size += len(line)
+                if self._size > FRAME_BYTES:
+                    raise _too_large("event")
+                self._data.append(line)
         return frames
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["Halves", "mended"]
+__all__ = ["Halves", "joined", "mended"]
 
 Kind = Literal["text", "reasoning"] | int
 """Which text grows: the answer, the thought, or the arguments of the call at this position."""
@@ -39,3 +39,8 @@ def mended(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return text
+
+
+def joined(pieces: list[str]) -> str:
+    """The pieces as one text."""
+    return mended("".join(pieces))

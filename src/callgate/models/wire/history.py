@@ -21,6 +21,7 @@ __all__ = [
     "offered",
     "part_text",
     "pictures",
+    "pictures_of_failed",
     "result_text",
     "runs",
 ]
@@ -71,7 +72,13 @@ def pictures(messages: Iterable[ToolMessage]) -> list[Image]:
     return [part for message in messages for part in message.content if isinstance(part, Image)]
 
 
-def runs(messages: Sequence[Message]) -> Iterator[Message | list[ToolMessage]]:
+def pictures_of_failed(messages: Sequence[ToolMessage]) -> list[Part]:
+    """The same, of those results alone that failed, for providers whose failed results hold text only; told as what they are."""
+    found = pictures(message for message in messages if message.is_error)
+    return [Text(text="Pictures from the results above:"), *found] if found else []
+
+
+def runs(messages: Iterable[Message]) -> Iterator[Message | list[ToolMessage]]:
     """The conversation with each unbroken run of results as one list."""
     for is_tool, group in groupby(messages, key=lambda message: isinstance(message, ToolMessage)):
         if is_tool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from callgate.models.wire.fields import items_of, object_of
 from callgate.models.wire.request import ToolSpec
 
-__all__ = ["FREE_TEXT", "closed", "object_schema", "tool_schema"]
+__all__ = ["FREE_TEXT", "closed", "object_schema", "tool_schema", "with_keys"]
 
 FREE_TEXT: Mapping[str, object] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """What a tool that takes free text asks for where a provider knows no such tools."""
@@ -41,6 +41,15 @@ def object_schema(schema: Mapping[str, object]) -> dict[str, object]:
     else:
         plain.pop("required", None)
     return plain
+
+
+def with_keys(schema: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
+    """An object schema with other names for some of its properties."""
+    if not names:
+        return dict(schema)
+    renamed = {names.get(name, name): value for name, value in object_of(schema.get("properties")).items()}
+    required = [names.get(name, name) for name in _required(schema)]
+    return {**schema, "properties": renamed} | ({"required": required} if required else {})
 
 
 def closed(schema: object) -> object:

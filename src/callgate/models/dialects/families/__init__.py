@@ -8,7 +8,7 @@ from callgate.models.dialects.families.cohere import COHERE
 from callgate.models.dialects.families.deepseek import DEEPSEEK
 from callgate.models.dialects.families.deepseek_dsml import DEEPSEEK_DSML
 from callgate.models.dialects.families.functionary import FUNCTIONARY
-from callgate.models.dialects.families.gemma import GEMMA
+from callgate.models.dialects.families.gemma import GEMMA, GEMMA_BARE
 from callgate.models.dialects.families.gigachat import GIGACHAT
 from callgate.models.dialects.families.glm import GLM
 from callgate.models.dialects.families.granite import GRANITE
@@ -64,6 +64,7 @@ ALL: tuple[Dialect, ...] = (
     OTHER_XML,
     MINICPM,
     GEMMA,
+    GEMMA_BARE,
     COHERE,
     APERTUS,
     NEMOTRON,

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.fit import defines
+from callgate.models.dialects.fit import defines, takes
 from callgate.models.dialects.json_calls import Call, said, starts_a_call
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
@@ -27,7 +29,8 @@ _STRAY = re.compile(r"[\s;,\]}]*")
 _CLOSERS = re.compile(r"[;,\]}]*")
 _MAY_FOLLOW = frozenset({"", "\n", "\r", ";", ",", "{", "<", "`", "[", "]", "}"})
 _FIRST = 600
-_TAGS = ("<tool>", "<tools>", "<json>", "<JSON>", "<xml>", "<response>", "<function_call>", "<tool_call>")
+_TAGS = ("<tool>", "<tools>", "<tool_use>", "<TOOL_CALL>", "<function>", "<json>", "<JSON>", "<xml>", "<response>")
+_FENCED_TAGS = (*_TAGS, "<function_call>", "<tool_call>")
 
 
 def _object(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
@@ -40,17 +43,26 @@ def _object(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
             raise NoCall
     if not verdict:
         raise NoCall
-    calls = said((yield from cursor.value()))
+    calls = [_lifted(call, tools) for call in said((yield from cursor.value()))]
     if not calls or not all(_is_call(call, tools) for call in calls):
         raise NoCall
     return [call.found(tools) for call in calls]
 
 
+def _lifted(call: Call, tools: ToolNames) -> Call:
+    """`call` with what stands beside its empty parameters for its arguments, if its tool is known to take just that."""
+    schema = tools.schema(call.name)
+    if not call.beside or tools.unknown or not takes(call.beside, schema):
+        return call
+    return replace(call, arguments=call.beside, alien=False)
+
+
 def _is_call(call: Call, tools: ToolNames) -> bool:
     sure = not tools.unknown or call.sure
-    if not sure or call.alien or not call.arguments.startswith("{") or not tools.may_call(call.name):
+    arguments = call.found(tools).arguments
+    if not sure or call.alien or not arguments.startswith("{") or not tools.may_call(call.name):
         return False
-    return not defines(call.arguments, tools.schema(call.name))
+    return not defines(arguments, tools.schema(call.name))
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -80,7 +92,7 @@ def _list(cursor: Cursor, tools: ToolNames) -> Reads:
 
 def _read_fenced(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.white()
-    tag = yield from cursor.take(*_TAGS)
+    tag = yield from cursor.take(*_FENCED_TAGS)
     yield from cursor.white()
     start = yield from cursor.expect("[", "{")
     yield from _read(cursor, tools, start)
@@ -125,7 +137,7 @@ FENCED_JSON = Dialect(
     name="fenced-json",
     families="prompted models, the fallback format",
     example='```json\n{"tool": "get_weather", "parameters": {"city": "Paris"}}\n```',
-    openers=("```json", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```xml", "```"),
+    openers=("```json", "```JSON", "```tool_code", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```xml", "```"),
     read=_read_fenced,
     bare=True,
 )
@@ -133,7 +145,7 @@ JSON_IN_TAGS = Dialect(
     name="json-in-tags",
     families="prompted models",
     example='<tool>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool>',
-    openers=_TAGS[:6],
+    openers=_TAGS,
     read=_read_in_tags,
     bare=True,
 )

@@ -29,6 +29,7 @@ def _spelled(words: str) -> tuple[str, ...]:
 
 _SEPARATOR = _spelled("tool sep")
 _END = _spelled("tool call end")
+_END_ALL = _spelled("tool calls end")
 _BEGIN = _spelled("tool call begin")
 _SILENT = (
     "tool calls begin",
@@ -57,7 +58,12 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     header = ""
     if not (yield from cursor.at(_STEP.call[0])):
         header, mark = yield from cursor.until(*_SEPARATOR, *_END, "\n")
-        if mark not in _SEPARATOR:
+        if "<" in header:
+            raise NoCall
+        if mark == "\n":
+            yield from cursor.white()
+            yield from cursor.expect(*_SEPARATOR)
+        elif mark not in _SEPARATOR:
             raise NoCall
         yield from cursor.white()
     if (yield from cursor.take(*_STEP.call)):
@@ -74,13 +80,17 @@ def _json(cursor: Cursor, tools: ToolNames, header: str) -> Wait[Found]:
     yield from cursor.white()
     yield from cursor.take("```json", "```")
     yield from cursor.white()
-    if name and (yield from cursor.take(*_END)):
-        return Found(name=tools.written(name), arguments="{}")
-    if (yield from cursor.peek()) != "{" or not name:
+    if not name:
         raise NoCall
-    text = yield from cursor.value()
+    if (yield from cursor.peek()) == "{":
+        text = (yield from cursor.value(*_END, *_END_ALL)).rstrip("`\n\r\t ")
+    else:
+        text = yield from cursor.take("null")
     yield from cursor.white()
     yield from cursor.take("```")
+    yield from cursor.white()
+    if not text.startswith("{") and not (yield from cursor.at_any(*_END)):
+        raise NoCall
     return Found(name=tools.written(name), arguments=argument_text(text))
 
 

@@ -24,18 +24,19 @@ from callgate.models.dialects.shape import Dialect, Reads
 __all__ = ["FUNCTIONARY"]
 
 _NAME = re.compile(r"[\w.\-]+")
-_RECIPIENT, _ARROWS = "<|recipient|>", ">>>"
+_RECIPIENT, _CONTENT, _ARROWS = "<|recipient|>", "<|content|>", ">>>"
+_USER = "all"
 _ENDS = ("<|stop|>", "<|eot_id|>")
-_NEXT = (*_ENDS, "<|from|>", "<|recipient|>", _ARROWS)
+_NEXT = (*_ENDS, "<|from|>", _RECIPIENT, _ARROWS)
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    line, _ = yield from cursor.until("\n")
+    line = (yield from cursor.until("\n"))[0].rstrip("\r")
     name = line if opener == _ARROWS else tools.written(line)
     if opener == _RECIPIENT:
         yield from cursor.white()
-        yield from cursor.expect("<|content|>")
-    if name == "all":
+        yield from cursor.expect(_CONTENT)
+    if name == _USER:
         return
     if not name or len(name) > 200 or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
         raise NoCall
@@ -61,11 +62,13 @@ def _bare(cursor: Cursor, tools: ToolNames, name: str) -> Wait[Found]:
 def _read_first(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     """The first part, whose recipient the prompt opened: the tool has to exist, and nothing but the next part may follow."""
     yield from cursor.white()
+    if (yield from cursor.take(f"{_USER}\n{_CONTENT}")):
+        return
     name = yield from known_name(cursor, tools)
     if not name:
         raise NoCall
-    yield from cursor.expect(f"{name}\n")
-    yield from cursor.take("<|content|>")
+    yield from cursor.expect(f"{name}\n", f"{name}\r\n")
+    yield from cursor.take(_CONTENT)
     if (yield from cursor.peek()) != "{":
         raise NoCall
     text = yield from cursor.value()

@@ -3,86 +3,89 @@
     <|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>
     <start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>
 
+The first token may be missing; then the tool has to exist, or another token has to be there. Text may stand without quotes: it goes on
+to the next parameter of the tool, or to the end of the call.
+
 Source: the chat templates of gemma-4-31B-it and functiongemma-270m-it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, items_schema, parameter_schema, quoted, typed
+from callgate.models.dialects.typed import as_object, items_schema, only_text, parameter_schema, quoted, typed
 
-__all__ = ["GEMMA"]
+__all__ = ["GEMMA", "GEMMA_BARE"]
 
+_CALL = "call:"
 _ENDS = ("<tool_call|>", "<end_function_call>")
-_STRINGS = ('<|"|>', "<escape>", '"')
+_TOKENS = ('<|"|>', "<escape>")
+_QUOTES = (*_TOKENS, '"', "'")
+_BRACKETS = {"{": "}", "(": ")"}
 _NAME = re.compile(r"[^{<(\n]*")
-_BARE = re.compile(r"[^,\]}\[{<]*")
+_WORD = re.compile(r"[\w.\-]*")
 _KEY = re.compile(r"[^:,\]}\[{<]*")
+_NEXT = re.compile(r"\s*([^\s:,]+)\s*:")
+_NEXT_CHARS = 100
 _MAX_DEPTH = 64
 Schema = Mapping[str, object]
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
-    yield from cursor.expect("call:")
-    name = tools.written((yield from cursor.run(_NAME)))
-    if not name or len(name) > 200:
-        raise NoCall
-    if (yield from cursor.take("{")):
-        root = tools.schema(name)
-        arguments = yield from _object(cursor, 0, root, root)
+    again = True
+    while again:
         yield from cursor.white()
+        prefix = yield from cursor.take(_CALL, ":")
+        name = tools.written((yield from cursor.run(_NAME)))
+        if not name or len(name) > 200 or not (prefix or _WORD.fullmatch(name)):
+            raise NoCall
+        arguments = yield from _arguments(cursor, tools.schema(name))
+        yield from cursor.white()
+        again = yield from cursor.at(_CALL)
         yield from cursor.take(*_ENDS)
         yield Found(name=name, arguments=arguments)
-    else:
-        yield from cursor.expect(*_ENDS)
-        yield Found(name=name, arguments="{}")
 
 
-def _value(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None) -> Wait[str]:
-    if depth > _MAX_DEPTH:
+def _read_bare(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    name = yield from cursor.run(_WORD)
+    if not name or not (yield from cursor.at("{")):
         raise NoCall
+    arguments = yield from _arguments(cursor, tools.schema(name))
     yield from cursor.white()
-    quote = yield from cursor.take(*_STRINGS)
-    if quote:
-        return quoted((yield from _string(cursor, quote)))
-    if (yield from cursor.take("{")):
-        return (yield from _object(cursor, depth + 1, schema, root))
-    if (yield from cursor.take("[")):
-        return (yield from _list(cursor, depth + 1, items_schema(schema), root))
-    return typed((yield from cursor.run(_BARE)).strip(), schema, root)
+    sure = (yield from cursor.take(*_ENDS)) or any(token in cursor.source() for token in _TOKENS)
+    if not sure and (tools.unknown or not tools.has(name)):
+        raise NoCall
+    yield Found(name=tools.written(name), arguments=arguments)
 
 
-def _string(cursor: Cursor, quote: str) -> Wait[str]:
-    if quote != '"':
-        return (yield from cursor.until(quote))[0]
-    parts: list[str] = []
-    while True:
-        text, mark = yield from cursor.until('"', '\\"')
-        parts.append(text)
-        if mark == '"':
-            return "".join(parts)
-        parts.append('"')
+def _arguments(cursor: Cursor, root: Schema | None) -> Wait[str]:
+    bracket = yield from cursor.take(*_BRACKETS)
+    if bracket:
+        return (yield from _object(cursor, 0, root, root, _BRACKETS[bracket]))
+    end = yield from cursor.expect(*_ENDS)
+    cursor.unread(end)
+    return "{}"
 
 
-def _object(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None) -> Wait[str]:
+def _object(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None, closer: str = "}") -> Wait[str]:
     members: dict[str, str] = {}
     while True:
         yield from cursor.white()
-        if (yield from cursor.take("}")):
+        if (yield from cursor.take(closer)):
             return as_object(members)
-        quote = yield from cursor.take(*_STRINGS)
+        quote = yield from cursor.take(*_QUOTES)
         key = (yield from _string(cursor, quote)) if quote else (yield from cursor.run(_KEY)).strip()
         yield from cursor.white()
         yield from cursor.expect(":")
-        members[key] = yield from _value(cursor, depth, parameter_schema(schema, key), root)
-        yield from _separator(cursor, "}")
+        members[key] = yield from _value(cursor, depth, parameter_schema(schema, key), root, closer, schema)
+        yield from _separator(cursor, closer)
 
 
 def _list(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None) -> Wait[str]:
@@ -91,7 +94,7 @@ def _list(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None
         yield from cursor.white()
         if (yield from cursor.take("]")):
             return f"[{', '.join(items)}]"
-        items.append((yield from _value(cursor, depth, schema, root)))
+        items.append((yield from _value(cursor, depth, schema, root, "]")))
         yield from _separator(cursor, "]")
 
 
@@ -99,6 +102,74 @@ def _separator(cursor: Cursor, closer: str) -> Wait[None]:
     yield from cursor.white()
     if not (yield from cursor.take(",")) and (yield from cursor.peek()) != closer:
         raise NoCall
+
+
+def _value(cursor: Cursor, depth: int, schema: Schema | None, root: Schema | None, closer: str, parent: Schema | None = None) -> Wait[str]:
+    """One value, up to the comma behind it, or to what closes the object, or the list, that it is in."""
+    if depth > _MAX_DEPTH:
+        raise NoCall
+    yield from cursor.white()
+    quote = yield from cursor.take(*_QUOTES)
+    if quote:
+        return quoted((yield from _string(cursor, quote)))
+    if not only_text(schema, root):
+        if (yield from cursor.take("{")):
+            return (yield from _object(cursor, depth + 1, schema, root))
+        if (yield from cursor.take("[")):
+            return (yield from _list(cursor, depth + 1, items_schema(schema), root))
+        bare, mark = yield from cursor.until(",", closer, *_TOKENS, *_ENDS)
+        cursor.unread(mark)
+        return typed(bare.strip(), schema, root)
+    return quoted((yield from _bare_text(cursor, closer, parent)).strip())
+
+
+def _string(cursor: Cursor, quote: str) -> Wait[str]:
+    if quote in _TOKENS:
+        text, mark = yield from cursor.until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
+        cursor.unread("" if mark == quote else mark)
+        return text
+    parts: list[str] = []
+    while True:
+        text, mark = yield from cursor.until(quote, f"\\{quote}", "\\\\")
+        parts.append(text)
+        if mark == quote:
+            yield from cursor.take(*_TOKENS)
+            return _unescaped("".join(parts), quote)
+        parts.append(mark)
+
+
+def _unescaped(text: str, quote: str) -> str:
+    """What stood between quotes that are no tokens."""
+    with suppress(ValueError):
+        return str(json.loads(f'"{text}"', strict=False)) if quote == '"' else text.replace(f"\\{quote}", quote)
+    return text
+
+
+def _bare_text(cursor: Cursor, closer: str, parent: Schema | None) -> Wait[str]:
+    """Text without quotes. A comma ends it in a list, and before another parameter; a bracket where a value may end."""
+    parts: list[str] = []
+    while True:
+        text, mark = yield from cursor.until(",", closer, *_TOKENS, *_ENDS)
+        parts.append(text)
+        cursor.unread(mark)
+        if mark == ",":
+            over = parent is None or (yield from _before_a_parameter(cursor, parent))
+        else:
+            over = mark != closer or (yield from cursor.followed(mark, *_ENDS, ",", "}", "]", "<|", _CALL))
+        if over:
+            return "".join(parts)
+        parts.append((yield from cursor.expect(mark)))
+
+
+def _before_a_parameter(cursor: Cursor, parent: Schema | None) -> Wait[bool]:
+    """Whether the name of another parameter comes behind the comma."""
+    while True:
+        ahead = cursor.ahead(_NEXT_CHARS)[1:]
+        found = _NEXT.match(ahead)
+        if found is not None:
+            return parameter_schema(parent, found[1].strip("\"'")) is not None
+        if "," in ahead or len(ahead) == _NEXT_CHARS - 1 or not (yield from cursor.more()):
+            return False
 
 
 GEMMA = Dialect(
@@ -109,4 +180,12 @@ GEMMA = Dialect(
     read=_read,
     silent=("<turn|>", "<tool_call|>", "<|tool_response>", "<start_function_response>", "<end_of_turn>", "<|turn>model"),
     thoughts=(("<|channel>thought", "<channel|>"),),
+)
+GEMMA_BARE = Dialect(
+    name="gemma-bare",
+    families="Gemma 4 without its first token",
+    example='call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
+    openers=(_CALL,),
+    read=_read_bare,
+    bare=True,
 )

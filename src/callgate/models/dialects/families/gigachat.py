@@ -1,11 +1,17 @@
-"""GigaChat 2 and 3: an object behind a message of the role `function call`.
+"""GigaChat: an object behind a message of the role `function call`; from 3.5 on tags with a token in their names.
 
     <|message_sep|>
 
     function call<|role_sep|>
     {"name": "get_weather", "arguments": {"city": "Paris"}}
 
-Source: the chat template of GigaChat3-10B.
+    <｜GCML｜tool_calls>
+    <｜GCML｜invoke name="get_weather">
+    <｜GCML｜parameter name="city" string="true">Paris</｜GCML｜parameter>
+    </｜GCML｜invoke>
+    </｜GCML｜tool_calls>
+
+Source: the chat templates of GigaChat3-10B and GigaChat 3.5.
 """
 
 from __future__ import annotations
@@ -14,14 +20,25 @@ from callgate.models.dialects.cursor import Cursor
 from callgate.models.dialects.marked import Marked
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.tagged import Tags, read_tagged_calls
 
 __all__ = ["GIGACHAT"]
 
 _JSON = Marked("<|message_sep|>")
 _UNSEPARATED = 'function call{"name"'
+_SECTION, _END_SECTION = "<｜GCML｜tool_calls>", "</｜GCML｜tool_calls>"
+_TAGS = Tags(
+    call=("<｜GCML｜invoke ",),
+    end=("</｜GCML｜invoke>",),
+    parameter=("<｜GCML｜parameter ",),
+    end_parameter=("</｜GCML｜parameter>",),
+)
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    if opener == _SECTION:
+        yield from read_tagged_calls(cursor, tools, _TAGS, _END_SECTION)
+        return
     if opener == "<|message_sep|>":
         yield from cursor.white()
         if not (yield from cursor.take("function call<|role_sep|>")):
@@ -33,9 +50,9 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
 
 GIGACHAT = Dialect(
     name="gigachat",
-    families="GigaChat 2 and 3",
+    families="GigaChat 2 to 3.5",
     example='<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "get_weather", "arguments": {"city": "Paris"}}',
-    openers=("<|message_sep|>", "<|function_call|>", "function call<|role_sep|>", _UNSEPARATED),
+    openers=("<|message_sep|>", "<|function_call|>", "function call<|role_sep|>", _UNSEPARATED, _SECTION),
     read=_read,
     silent=("assistant<|role_sep|>",),
 )

@@ -18,8 +18,8 @@ from callgate.models.dialects.json_calls import argument_text
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import AFTER_A_CALL
 from callgate.models.dialects.typed import as_object, parameter_schema, typed
+from callgate.models.dialects.values import AFTER_A_CALL, ValueTags, read_value
 
 __all__ = ["GLM", "PairReader"]
 
@@ -34,7 +34,15 @@ class PairReader:
     def __init__(self, end: str, *, prefix: str = "", suffix: str = "") -> None:
         self._key, self._end_key = f"<{prefix}arg_key{suffix}>", f"</{prefix}arg_key{suffix}>"
         self._value, self._end_value = f"<{prefix}arg_value{suffix}>", f"</{prefix}arg_value{suffix}>"
-        self._end = end
+        self._end, self._begin = end, f"<{end[2:]}"
+        self._tags = ValueTags(
+            call=(self._begin,),
+            end=(self._end,),
+            parameter=(self._key,),
+            end_parameter=(self._end_value,),
+            end_name=self._end_key,
+            followers=(self._begin, *AFTER_A_CALL),
+        )
         self._separator = f"<tool_sep{suffix}>"
 
     def __call__(self, cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -53,7 +61,7 @@ class PairReader:
         members = yield from self._members(cursor, tools.schema(name))
         if not members and (spaced or not (tools.has(name) or (tools.unknown and _WORD.fullmatch(name)))):
             raise NoCall
-        if (yield from cursor.take(self._end)):
+        if (yield from cursor.take(self._end)) or (members and (yield from cursor.at(self._begin))):
             yield Found(name=name, arguments=as_object(members))
         elif members and not cursor.cut and not (yield from cursor.peek()):
             yield Found(name=name, arguments=as_object(members), closed="finished")
@@ -66,20 +74,6 @@ class PairReader:
         yield from cursor.expect(self._end)
         return Found(name=name, arguments=argument_text(text))
 
-    def _raw(self, cursor: Cursor) -> Wait[str]:
-        """A value up to its end tag. The next key ends it, too, as does the end of the call, unless text goes on behind that."""
-        parts: list[str] = []
-        while True:
-            text, mark = yield from cursor.until(self._end_value, self._key, self._end)
-            parts.append(text)
-            if mark == self._end_value:
-                return "".join(parts)
-            cursor.unread(mark)
-            if mark == self._key or (yield from cursor.followed(mark, f"<{self._end[2:]}", *AFTER_A_CALL)):
-                return "".join(parts)
-            yield from cursor.expect(mark)
-            parts.append(mark)
-
     def _members(self, cursor: Cursor, schema: Schema | None) -> Wait[dict[str, str]]:
         """The keys and their values as JSON. Of two equal keys the last one counts; a tag that is not closed ends at the next."""
         members: dict[str, str] = {}
@@ -87,8 +81,9 @@ class PairReader:
             key, mark = yield from cursor.until(self._end_key, self._value)
             if mark == self._end_key:
                 yield from cursor.white()
+                yield from cursor.take("\\n")
                 yield from cursor.expect(self._value)
-            members[key.strip()] = typed((yield from self._raw(cursor)), parameter_schema(schema, key.strip()), schema)
+            members[key.strip()] = typed((yield from read_value(cursor, self._tags, schema)), parameter_schema(schema, key.strip()), schema)
             yield from cursor.white()
         return members
 

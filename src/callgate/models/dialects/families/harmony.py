@@ -2,7 +2,8 @@
 
     <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
 
-The address may stand before the channel. Analysis is thought, unless it is addressed to a tool.
+The address may stand before the channel. Analysis is thought, unless it is addressed to a tool. Where a server has dropped the tokens, an
+object stands directly behind the address of a function, `commentary to=functions.get_weather json{"city": "Paris"}`.
 
 Source: the harmony response format of gpt-oss.
 """
@@ -22,13 +23,15 @@ __all__ = ["HARMONY"]
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _TO = re.compile(r"to=([^\s<]+)")
 _MESSAGE = "<|message|>"
+_FUNCTION = re.compile(r"(?:\w+ )?to=functions\.([\w.\-]+)\s*(?:json|code)?\s*")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    header, mark = yield from cursor.until(_MESSAGE, "\n")
-    if mark != _MESSAGE:
+    header, mark = yield from cursor.until(_MESSAGE, "\n", "{")
+    cursor.unread("{" if mark == "{" else "")
+    to = (_FUNCTION.fullmatch if mark == "{" else _TO.search)(opener + header)
+    if mark == "\n" or (mark == "{" and (to is None or not tools.may_call(to[1]))):
         raise NoCall
-    to = _TO.search(opener + header)
     if to is None:
         return
     yield from cursor.white()

@@ -44,4 +44,5 @@ HUNYUAN = Dialect(
     example=("<tool_calls><tool_call>get_weather<tool_sep><arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>"),
     openers=("<tool_calls>", "<tool_calls:"),
     read=_read,
+    thoughts=(("<think:opensource>", "</think:opensource>"),),
 )

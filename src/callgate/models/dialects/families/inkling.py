@@ -39,6 +39,14 @@ INKLING = Dialect(
     example='<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}<|end_message|>',
     openers=(_CALL, "<|message_model|>"),
     read=_read,
-    silent=("<|message_model|>", "<|content_text|>", _END, "<|content_model_end_sampling|>", _CALL),
+    silent=(
+        "<|message_model|>",
+        "<|content_text|>",
+        "<|content_invoke_tool_text|>",
+        "<|content_tool_error|>",
+        _END,
+        "<|content_model_end_sampling|>",
+        _CALL,
+    ),
     thoughts=(("<|content_thinking|>", _END),),
 )

@@ -35,5 +35,6 @@ JAMBA = Dialect(
     example='<tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>',
     openers=("<tool_calls>", "<function_calls>"),
     read=_read,
-    silent=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"),
+    silent=("[END FINAL RESPONSE]",),
+    thoughts=(("", "[BEGIN FINAL RESPONSE]"),),
 )

@@ -20,6 +20,7 @@ __all__ = ["KIMI_K2"]
 
 _ID = re.compile(r"(?:functions\.)?(?P<name>.+):\d+", re.DOTALL)
 _ARGUMENTS, _END = "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+_SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -33,7 +34,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     if (yield from cursor.take(_END)):
         text = "{}"
     elif (yield from cursor.peek()) == "{":
-        text = yield from cursor.value()
+        text = (yield from cursor.value(_END, *_SECTION_ENDS)).rstrip()
     else:
         text = argument_text((yield from cursor.until(_END))[0].strip())
         cursor.unread(_END)
@@ -60,10 +61,9 @@ KIMI_K2 = Dialect(
     read=_read,
     silent=(
         "<|tool_calls_section_begin|>",
-        "<|tool_calls_section_end|>",
         "<|tool_call_section_begin|>",
-        "<|tool_call_section_end|>",
-        "<|tool_call_end|>",
+        *_SECTION_ENDS,
+        _END,
     ),
     thoughts=(("◁think▷", "◁/think▷"),),
 )

@@ -9,24 +9,38 @@ Source: the chat template of Kimi-K3.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from html import unescape
 
 from callgate.models.dialects.cursor import Cursor, NoCall
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 from callgate.models.dialects.typed import as_object, json_kind, parameter_schema, quoted, typed
+from callgate.models.dialects.values import read_balanced
 
 __all__ = ["KIMI_K3"]
 
 _SEP = "<|sep|>"
-_ARGUMENT, _END_ARGUMENT = "<|open|>argument ", f"<|close|>argument{_SEP}"
-_CALL, _END_CALL = "<|open|>call ", f"<|close|>call{_SEP}"
+
+
+def _opens(name: str) -> tuple[str, ...]:
+    return f"<|open|>{name} ", f"<|open|> {name} "
+
+
+def _closes(name: str, way: str = "close") -> tuple[str, ...]:
+    """A mark without attributes. Some servers put spaces between its tokens."""
+    return f"<|{way}|>{name}{_SEP}", f"<|{way}|> {name} {_SEP}"
+
+
+_ARGUMENT, _END_ARGUMENT = _opens("argument"), _closes("argument")
+_CALL, _END_CALL = _opens("call"), _closes("call")
 _NAME = re.compile(r'(?:tool|name)="([^"]*)"')
 _KEY = re.compile(r'(?:key|name)="([^"]*)"')
 
 
 def _parts(*names: str) -> tuple[str, ...]:
-    return tuple(f"<|{way}|>{name}{_SEP}" for name in names for way in ("open", "close"))
+    return tuple(mark for name in names for way in ("open", "close") for mark in _closes(name, way))
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -34,24 +48,32 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     named = _NAME.search(header)
     if named is None or len(header) > 500:
         raise NoCall
-    name = tools.written(named[1])
+    name = tools.written(unescape(named[1]))
     root = tools.schema(name)
     members: dict[str, str] = {}
     while True:
         yield from cursor.white()
-        if (yield from cursor.take(_END_CALL)):
+        if (yield from cursor.take(*_END_CALL)):
             yield Found(name=name, arguments=as_object(members))
             return
-        yield from cursor.expect(_ARGUMENT)
+        if members and not cursor.cut and not (yield from cursor.peek()):
+            yield Found(name=name, arguments=as_object(members), closed="finished")
+            return
+        yield from cursor.expect(*_ARGUMENT)
         header, _ = yield from cursor.until(_SEP)
-        key = _KEY.search(header)
-        if key is None:
+        found = _KEY.search(header)
+        if found is None:
             raise NoCall
-        text, _ = yield from cursor.until(_END_ARGUMENT)
-        if 'type="string"' in header:
-            members[key[1]] = quoted(text)
-        else:
-            members[key[1]] = text.strip() if json_kind(text) else typed(text, parameter_schema(root, key[1]), root)
+        key = unescape(found[1])
+        text = yield from read_balanced(cursor, _ARGUMENT, _END_ARGUMENT)
+        members[key] = _value(text, header, parameter_schema(root, key), root)
+
+
+def _value(text: str, header: str, schema: Mapping[str, object] | None, root: Mapping[str, object] | None) -> str:
+    """A value as JSON: what the argument says of itself goes before the schema."""
+    if 'type="string"' in header:
+        return quoted(text)
+    return text.strip() if json_kind(text) else typed(text, schema, root)
 
 
 KIMI_K3 = Dialect(
@@ -61,8 +83,8 @@ KIMI_K3 = Dialect(
         '<|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris'
         "<|close|>argument<|sep|><|close|>call<|sep|>"
     ),
-    openers=(_CALL,),
+    openers=_CALL,
     read=_read,
     silent=(*_parts("response", "tools", "message"), "<|end_of_msg|>"),
-    thoughts=((f"<|open|>think{_SEP}", f"<|close|>think{_SEP}"),),
+    thoughts=tuple(zip(_closes("think", "open"), _closes("think"), strict=True)),
 )

@@ -14,6 +14,8 @@ from callgate.models.dialects.shape import Dialect, Reads
 
 __all__ = ["LFM2"]
 
+_END = "<|tool_call_end|>"
+
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.white()
@@ -22,7 +24,17 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.white()
     yield from cursor.take("```")
     yield from cursor.white()
-    yield from cursor.take("<|tool_call_end|>")
+    if (yield from cursor.take(_END)):
+        yield from _echo(cursor)
+
+
+def _echo(cursor: Cursor) -> Reads:
+    """Pass over a list that another end follows: these models now and then repeat the calls behind their end."""
+    yield from cursor.white()
+    if (yield from cursor.peek()) == "[":
+        yield from cursor.value()
+        yield from cursor.white()
+        yield from cursor.expect(_END)
 
 
 LFM2 = Dialect(

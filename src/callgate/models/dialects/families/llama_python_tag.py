@@ -52,5 +52,5 @@ LLAMA_PYTHON_TAG = Dialect(
     example='<|python_start|>[get_weather(city="Paris")]<|python_end|>',
     openers=("<|python_tag|>", "<|python_start|>"),
     read=_read,
-    silent=("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>"),
+    silent=("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|header_start|>assistant<|header_end|>"),
 )

@@ -2,6 +2,8 @@
 
     <function name="get_weather"><param name="city">Paris</param></function>
 
+Some of its tokenizers write a space as `Ġ` and a line break as `Ċ`.
+
 Such tags are found in ordinary text, too. So the tool has to exist, the parameters have to be those of its schema, and the last
 tag has to be there.
 
@@ -9,6 +11,8 @@ Source: the chat template of MiniCPM5-1B.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from callgate.models.dialects.cursor import Cursor, NoCall
 from callgate.models.dialects.fit import fits
@@ -25,11 +29,15 @@ _TAGS = Tags(
     parameter=("<param name=", "<paramname=", "<paramĠname=", "<parameter name="),
     end_parameter=("</param>", "</parameter>"),
     markup=True,
+    once=True,
+    around=("<arguments>", "</arguments>", "Ċ", "Ġ"),
 )
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     found = yield from read_tagged(cursor, tools, _TAGS)
+    if "Ġ" in opener:
+        found = replace(found, arguments=found.arguments.replace("Ġ", " ").replace("Ċ", "\\n"))
     if found.closed != "sealed" or not tools.may_call(found.name) or not fits(found.arguments, tools.schema(found.name)):
         raise NoCall
     yield found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall
+from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.json_calls import call_of
 from callgate.models.dialects.marked import Marked
 from callgate.models.dialects.names import ToolNames
@@ -21,7 +21,7 @@ from callgate.models.dialects.shape import Dialect, Reads
 
 __all__ = ["MISTRAL"]
 
-_NAME = re.compile(r"[^\[{<\n]*")
+_NAME, _WORD = re.compile(r"[^\[{<\n]*"), re.compile(r"[\w.\-]*")
 _JSON = Marked("[/TOOL_CALLS]")
 
 
@@ -29,22 +29,41 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.white()
     while (yield from cursor.take(opener)):
         yield from cursor.white()
-    name = (yield from cursor.run(_NAME)).strip()
-    call_id = ""
-    if (yield from cursor.take("[CALL_ID]")):
-        call_id, _ = yield from cursor.until("[ARGS]")
-    elif not (yield from cursor.take("[ARGS]")) and (yield from cursor.peek()) == "[":
+    name, mark, call_id = yield from _header(cursor, _NAME)
+    if not mark and (yield from cursor.peek()) == "[":
         yield from _JSON(cursor, tools, opener)
         return
+    yield (yield from _call(cursor, tools, name, call_id))
+    while True:
+        yield from cursor.white()
+        name, mark, call_id = yield from _header(cursor, _WORD)
+        if not name or not mark:
+            raise NoCall
+        yield (yield from _call(cursor, tools, name, call_id))
+
+
+def _header(cursor: Cursor, of_name: re.Pattern[str]) -> Wait[tuple[str, str, str]]:
+    """What comes before the arguments: the name, the mark behind it and the identifier, as far as they are there."""
+    name, call_id = (yield from cursor.run(of_name)).strip(), ""
+    mark = yield from cursor.take("[CALL_ID]", "[ARGS]")
+    if mark == "[CALL_ID]":
+        call_id, _ = yield from cursor.until("[ARGS]")
     yield from cursor.white()
-    if (yield from cursor.peek()) != "{" or len(name) > 200:
+    return name, mark, call_id.strip()
+
+
+def _call(cursor: Cursor, tools: ToolNames, name: str, call_id: str) -> Wait[Found]:
+    if len(name) > 200:
+        raise NoCall
+    if name and (yield from cursor.take("null")):
+        return Found(name=tools.written(name), arguments="{}", id=call_id)
+    if (yield from cursor.peek()) != "{":
         raise NoCall
     text = yield from cursor.value()
     call = None if name else call_of(text)
     if call is not None and call.arguments.startswith("{"):
-        yield call.found(tools)
-    else:
-        yield Found(name=tools.written(name), arguments=text, id=call_id.strip())
+        return call.found(tools)
+    return Found(name=tools.written(name), arguments=text, id=call_id)
 
 
 MISTRAL = Dialect(

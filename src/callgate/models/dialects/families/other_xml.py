@@ -16,24 +16,25 @@ from __future__ import annotations
 from callgate.models.dialects.cursor import Cursor
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls
+from callgate.models.dialects.tagged import Tags, read_tagged_calls, spaced
 
 __all__ = ["OTHER_XML"]
 
 _SPACES = ("", "antml:")
 _TAGS = Tags(
-    call=tuple(f"<{space}invoke " for space in _SPACES),
-    end=tuple(f"</{space}invoke>" for space in _SPACES),
-    parameter=tuple(f"<{space}parameter " for space in _SPACES),
-    end_parameter=tuple(f"</{space}parameter>" for space in _SPACES),
+    call=spaced(*(f"<{space}invoke " for space in _SPACES)),
+    end=spaced(*(f"</{space}invoke>" for space in _SPACES)),
+    parameter=spaced(*(f"<{space}parameter " for space in _SPACES)),
+    end_parameter=spaced(*(f"</{space}parameter>" for space in _SPACES)),
 )
 _SECTIONS = (*(f"{space}function_calls>" for space in _SPACES), "tool_calls>")
+_CLOSERS = (*(f"</{section}" for section in _SECTIONS), "</minimax:tool_call>")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     if opener in _TAGS.call:
         cursor.unread(opener)
-    yield from read_tagged_calls(cursor, tools, _TAGS, *(f"</{section}" for section in _SECTIONS))
+    yield from read_tagged_calls(cursor, tools, _TAGS, *_CLOSERS)
 
 
 OTHER_XML = Dialect(

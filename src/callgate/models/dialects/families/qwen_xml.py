@@ -16,15 +16,15 @@ from __future__ import annotations
 from callgate.models.dialects.cursor import Cursor
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls
+from callgate.models.dialects.tagged import Tags, read_tagged_calls, spaced
 
 __all__ = ["QWEN_XML"]
 
 _TAGS = Tags(
-    call=("<function=", "<function name="),
-    end=("</function>",),
-    parameter=("<parameter=", "<parameter name="),
-    end_parameter=("</parameter>",),
+    call=spaced("<function=", "<function name="),
+    end=spaced("</function>"),
+    parameter=spaced("<parameter=", "<parameter name="),
+    end_parameter=spaced("</parameter>"),
     trim=True,
 )
 _CLOSERS = ("</tool_call>", "</seed:tool_call>")

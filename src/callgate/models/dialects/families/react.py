@@ -28,10 +28,12 @@ __all__ = ["REACT"]
 
 _BLANK = re.compile(r"[ \t]*")
 _NUMBERS = ("", *(f" {number}" for number in range(1, 10)))
-_FENCES = ("```json", "```")
+_FENCES = ("```json", "```", "`")
 _INPUTS = (
     *(f"Action Input{number}:" for number in _NUMBERS),
+    "Action Input :",
     "Action input:",
+    "ACTION INPUT:",
     "action input:",
     "action_input:",
     "Input:",
@@ -40,23 +42,25 @@ _INPUTS = (
 )
 _INLINE = re.compile(r"([\w.\-]+)\s*(?:\[(.*)\]|\((.*)\))")
 _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "final answer"})
+_NO_INPUTS = frozenset({"", "none", "null", "n/a"})
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield from cursor.run(_BLANK)
-    if (yield from cursor.peek()) in ("\n", "[") or (yield from cursor.at("```")):
+    if (yield from cursor.peek()) in ("\n", "[", "{") or (yield from cursor.at("```")):
         yield from _listed(cursor, tools)
         return
-    line, _ = yield from cursor.until("\n", end=True)
+    line, mark = yield from cursor.until("\n", *_INPUTS, end=True)
     inline = _INLINE.fullmatch(line.strip())
-    if inline is not None and not tools.unknown and tools.has(inline[1]):
+    if inline is not None and mark not in _INPUTS and not tools.unknown and tools.has(inline[1]):
         yield _inline(inline, tools)
         return
-    name = line.strip().strip("*` ")
+    name = line.strip("*`, \t\r")
     if name.lower() in _NO_TOOLS or len(name) > 400 or not tools.may_call(name):
         raise NoCall
     yield from cursor.white()
-    yield from cursor.expect(*_INPUTS)
+    if mark not in _INPUTS:
+        yield from cursor.expect(*_INPUTS)
     yield from cursor.white()
     fence = yield from cursor.take(*_FENCES)
     yield from cursor.white()
@@ -64,15 +68,15 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
     yield Found(name=tools.written(name), arguments=arguments)
     if fence:
         yield from cursor.white()
-        yield from cursor.take("```")
+        yield from cursor.take("```", "`")
 
 
 def _input(cursor: Cursor, tools: ToolNames, name: str) -> Wait[str]:
     """The arguments. Bare text is the value of the only parameter, if that is text; nothing is enough for a tool that needs nothing."""
     if (yield from cursor.peek()) == "" or (yield from cursor.at("Observation:")):
-        if cursor.cut or not fits("{}", tools.schema(name)):
+        if cursor.cut:
             raise NoCall
-        return "{}"
+        return _bare("", tools, name)
     if (yield from cursor.peek()) == "{":
         text = yield from cursor.value()
         return text if json_kind(text) else _as_json(text)
@@ -85,7 +89,15 @@ def _input(cursor: Cursor, tools: ToolNames, name: str) -> Wait[str]:
     else:
         line, _ = yield from cursor.until("\n", end=True)
         bare = line.strip()
-    arguments = text_argument(bare, tools.schema(name))
+    return _bare(bare, tools, name)
+
+
+def _bare(text: str, tools: ToolNames, name: str) -> str:
+    """Bare text as arguments."""
+    schema = tools.schema(name)
+    arguments = text_argument(text, schema)
+    if arguments is None and text.lower() in _NO_INPUTS and fits("{}", schema):
+        return "{}"
     if arguments is None:
         raise NoCall
     return arguments
@@ -118,7 +130,7 @@ def _listed(cursor: Cursor, tools: ToolNames) -> Reads:
     yield from cursor.white()
     if (yield from cursor.peek()) not in ("[", "{"):
         raise NoCall
-    found = [call for call in (yield from calls_of(cursor, tools)) if call.name not in _NO_TOOLS and tools.may_call(call.name)]
+    found = [call for call in (yield from calls_of(cursor, tools)) if call.name.lower() not in _NO_TOOLS and tools.may_call(call.name)]
     if not found:
         raise NoCall
     yield from found
@@ -130,7 +142,7 @@ REACT = Dialect(
     name="react",
     families="prompted models, Command R+",
     example='Action: get_weather\nAction Input: {"city": "Paris"}',
-    openers=(*(f"Action{number}:" for number in _NUMBERS), "**Action:**", "**Action**:", "action:"),
+    openers=(*(f"Action{number}:" for number in _NUMBERS), "Action :", "ACTION:", "**Action:**", "**Action**:", "action:"),
     read=_read,
     bare=True,
 )

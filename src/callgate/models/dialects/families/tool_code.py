@@ -1,4 +1,4 @@
-"""Gemma 2 and 3: Python calls in a fence of their own.
+"""Gemma 2 and 3: Python calls in a fence, or tags, of their own.
 
     ```tool_code
     get_weather(city="Paris")
@@ -25,14 +25,14 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield from cursor.white()
         yield from cursor.take(")")
     yield from cursor.white()
-    yield from cursor.take("```")
+    yield from cursor.take("</tool_code>" if opener == "<tool_code>" else "```")
 
 
 TOOL_CODE = Dialect(
     name="tool-code",
     families="Gemma 2 and 3",
     example='```tool_code\nget_weather(city="Paris")\n```',
-    openers=("```tool_code",),
+    openers=("```tool_code", "<tool_code>"),
     read=_read,
     bare=True,
 )

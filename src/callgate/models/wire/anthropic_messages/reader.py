@@ -11,9 +11,11 @@ from collections.abc import Mapping
 import msgspec
 
 from callgate.models.events import WELL, FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.failures import Failure, failure_in, passes, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
+from callgate.models.wire.open_call import OpenCall
+from callgate.models.wire.reasons import reason_of
 
 __all__ = ["AnthropicDecoder", "anthropic_usage"]
 
@@ -27,7 +29,7 @@ _REASONS: Mapping[str, FinishReason] = {
     "compaction": "pause",
     "refusal": "content_filter",
 }
-_RETRYABLE = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
+_CODES = ("type", "status", "code")
 _decode = msgspec.json.Decoder().decode
 
 
@@ -60,7 +62,7 @@ class AnthropicDecoder(Decoder):
     def read(self, event: str, value: Mapping[str, object]) -> None:
         kind = text_of(value.get("type")) or event
         if kind == "error" or value.get("error"):
-            self._fault(value)
+            self._fail(told(value.get("error") or value, _CODES))
         elif kind == "message_start":
             self._message(object_of(value.get("message")))
         elif kind == "content_block_start":
@@ -79,9 +81,9 @@ class AnthropicDecoder(Decoder):
 
     def read_whole(self, value: Mapping[str, object]) -> None:
         if value.get("type") == "error" or value.get("error"):
-            self._fault(value)
+            self._fail(told(value.get("error") or value, _CODES))
         elif "content" not in value:
-            self.message.fault("bad_frame", "The answer has no content.")
+            self._fail(failure_in(value, "The answer has no content."))
         else:
             self._message(value)
             self._settle(whole=True)
@@ -120,9 +122,7 @@ class AnthropicDecoder(Decoder):
             self.message.reasoning(opaque={"redacted": block.get("data")}, fresh=True)
         elif kind == "tool_use":
             opened.call = self.message.open(text_of(block.get("id")), text_of(block.get("name")))
-            caller = object_of(block.get("caller"))
-            if caller and caller.get("type") != "direct":
-                opened.call.opaque["caller"] = caller
+            opened.call.opaque |= _echoed(block)
         else:
             opened.native = dict(block)
             self.message.native(kind, text_of(block.get("id") or block.get("tool_use_id")), opened.native)
@@ -173,7 +173,7 @@ class AnthropicDecoder(Decoder):
 
     def _reason(self, said: object) -> None:
         if isinstance(said, str) and said:
-            reason = _REASONS.get(said, "other")
+            reason = reason_of(said, _REASONS)
             self._settle(whole=reason in WELL)
             self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
 
@@ -182,11 +182,9 @@ class AnthropicDecoder(Decoder):
             self._usage |= {key: value for key, value in usage.items() if value is not None}
             self.message.usage(anthropic_usage(self._usage))
 
-    def _fault(self, value: Mapping[str, object]) -> None:
-        error = value.get("error") or value
-        fields = object_of(error)
-        code = text_of(fields.get("type") or fields.get("code"))
-        self.message.fault(code, text_of(fields.get("message") or error), retryable=code in _RETRYABLE)
+    def _fail(self, failure: Failure) -> None:
+        code, message = failure
+        self.message.fault(code, message, retryable=passes(code))
 
 
 def anthropic_usage(usage: Mapping[str, object]) -> Usage:
@@ -199,6 +197,13 @@ def anthropic_usage(usage: Mapping[str, object]) -> Usage:
         cached_tokens=cached,
         reasoning_tokens=count_of(object_of(usage.get("output_tokens_details")).get("thinking_tokens")),
     )
+
+
+def _echoed(block: Mapping[str, object]) -> dict[str, object]:
+    """What the API wants back with a call: whose code made it, and which of its toolsets it is of."""
+    caller, toolset = object_of(block.get("caller")), block.get("toolset_name")
+    echoed: dict[str, object] = {"caller": caller} if caller.get("type", "direct") != "direct" else {}
+    return echoed | {"toolset_name": toolset} if toolset else echoed
 
 
 def _text(given: object) -> str:

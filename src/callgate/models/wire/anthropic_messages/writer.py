@@ -12,17 +12,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from callgate.calls import Image, Part, Resource, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history import argument_object, joined_system, merged, part_text
+from callgate.models.wire.fields import object_of
+from callgate.models.wire.history import argument_object, joined_system, merged, part_text, pictures_of_failed, result_text, runs
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
-from callgate.models.wire.schemas import closed, tool_schema
+from callgate.models.wire.schemas import closed, tool_schema, with_keys
 from callgate.models.wire.turns import in_place
 
-__all__ = ["encode", "messages_body", "result_item"]
+__all__ = ["PARAMETER", "encode", "messages_body", "result_item"]
 
 _API = "anthropic.messages"
 _MAX_TOKENS = 8192
+_NOTHING = "(no output)"
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""The names of parameters that Anthropic's models take, wherever they are served."""
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 
 _Item = dict[str, object]
@@ -43,10 +47,11 @@ def messages_body(request: ModelRequest, names: WireNames, quirks: Mapping[str, 
     body: _Item = {"max_tokens": request.max_tokens or quirks.get("max_tokens", _MAX_TOKENS)}
     version = quirks.get("version_in_body")
     body |= {"anthropic_version": version} if version else {"model": request.model}
+    tools = _tools(request, names)
     body["messages"] = _turns(request.messages, names, api)
     if system := joined_system(request.messages).strip():
         body["system"] = system
-    body |= _tools(request, names)
+    body |= tools
     if request.stream:
         body["stream"] = True
     if request.temperature is not None:
@@ -57,9 +62,11 @@ def messages_body(request: ModelRequest, names: WireNames, quirks: Mapping[str, 
 
 
 def result_item(message: ToolMessage, names: WireNames) -> _Item:
-    """A result as a `tool_result` block."""
-    item: _Item = {"type": "tool_result", "tool_use_id": _id(message.call_id), "content": _result(message.content)}
-    return item | {"is_error": True} if message.is_error else item
+    """A result as a `tool_result` block. One that failed must hold text, and nothing else."""
+    item: _Item = {"type": "tool_result", "tool_use_id": _id(message.call_id)}
+    if not message.is_error:
+        return item | {"content": _result(message.content)}
+    return item | {"content": result_text(message) if result_text(message).strip() else _NOTHING, "is_error": True}
 
 
 def _result(content: Sequence[Part]) -> object:
@@ -73,7 +80,8 @@ def _turns(messages: Sequence[Message], names: WireNames, api: str) -> list[_Ite
     """The conversation as alternating turns; the user's is the first."""
     turns: list[_Item] = []
     answered = _answered(messages)
-    placed = in_place(messages)
+    placed = list(runs(in_place(messages)))
+    toolsets: dict[str, _Item] = {}
     last = max((at for at, message in enumerate(placed) if isinstance(message, (UserMessage, AssistantMessage))), default=0)
     for at, message in enumerate(placed):
         role, blocks = "user", []
@@ -82,15 +90,23 @@ def _turns(messages: Sequence[Message], names: WireNames, api: str) -> list[_Ite
                 continue
             case UserMessage(content=content):
                 blocks = _blocks((Text(text=content),) if isinstance(content, str) else content)
-            case ToolMessage():
-                blocks = [result_item(message, names)]
+            case list():
+                blocks = [result_item(result, names) | toolsets.pop(result.call_id, {}) for result in message]
+                blocks += _blocks(pictures_of_failed(message))
             case AssistantMessage():
                 role, blocks = "assistant", _assistant(message, names, api, None if at == last else answered)
+                toolsets |= _toolsets(message, api)
         if not turns and (role == "assistant" or not blocks):
             turns.append(_begin())
         if blocks:
             _add(turns, role, blocks)
     return _trimmed(turns or [_begin()])
+
+
+def _toolsets(message: AssistantMessage, api: str) -> dict[str, _Item]:
+    """For calls of one of the API's toolsets, what their results have to say of it, by the calls' ids."""
+    calls = [call for call in message.calls if message.api == api and call.opaque and "toolset_name" in call.opaque]
+    return {call.id: {"toolset_name": (call.opaque or {})["toolset_name"]} for call in calls}
 
 
 def _begin() -> _Item:
@@ -146,10 +162,13 @@ def _lonely(part: Native, answered: frozenset[object]) -> bool:
 
 
 def _call(call: ToolCall, names: WireNames, own: bool) -> _Item:
-    item: _Item = {"type": "tool_use", "id": _id(call.id), "name": names.sent(call.name), "input": argument_object(call)}
-    if own and call.opaque and "caller" in call.opaque:
-        item["caller"] = call.opaque["caller"]
-    return item
+    item: _Item = {
+        "type": "tool_use",
+        "id": _id(call.id),
+        "name": names.sent(call.name),
+        "input": names.arguments_sent(call.name, argument_object(call)),
+    }
+    return item | {key: value for key, value in (call.opaque or {}).items() if own and key in ("caller", "toolset_name")}
 
 
 def _thought(part: Reasoning) -> list[_Item]:
@@ -185,7 +204,9 @@ def _tools(request: ModelRequest, names: WireNames) -> _Item:
 
 
 def _tool(tool: ToolSpec, names: WireNames) -> _Item:
-    item: _Item = {"name": names.sent(tool.name), "input_schema": tool_schema(tool)}
+    schema = tool_schema(tool)
+    item: _Item = {"name": names.sent(tool.name)}
+    item["input_schema"] = with_keys(schema, names.parameters(tool.name, object_of(schema.get("properties")), PARAMETER))
     return item | {"description": tool.description} if tool.description else item
 
 

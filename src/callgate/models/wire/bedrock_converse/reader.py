@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.assembly import Assembly, OpenCall
+from callgate.models.wire.assembly import Assembly
 from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.eventstream import FAILED, EventStream
+from callgate.models.wire.failures import failure_in
 from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
 from callgate.models.wire.frames import Frames, WholeBody
+from callgate.models.wire.open_call import OpenCall
+from callgate.models.wire.reasons import reason_of
 
 __all__ = ["BedrockConverseDecoder", "report_failure"]
 
@@ -26,7 +29,9 @@ _REASONS: Mapping[str, FinishReason] = {
     "guardrail_intervened": "content_filter",
     "content_filtered": "content_filter",
 }
-_PASSING = ("throttling", "internalserver", "serviceunavailable", "modeltimeout", "modelnotready")
+_MISWRITTEN = frozenset({"malformed_model_output", "malformed_tool_use"})
+"""The model wrote what the service could not make a call of; asked again, it may write a better one."""
+_PASSING = ("throttling", "internalserver", "serviceunavailable", "modeltimeout", "modelnotready", "modelstreamerror")
 """How the names of failures begin after which the same request may succeed."""
 
 
@@ -179,14 +184,17 @@ class BedrockConverseDecoder(Decoder):
 
     def _reason(self, said: object) -> None:
         if isinstance(said, str) and said:
-            reason = _REASONS.get(said, "other")
+            reason = reason_of(said, _REASONS)
+            if said in _MISWRITTEN and not self.message.calls:
+                self.message.fault(said, "The model wrote what the service could not read as an answer.", retryable=True)
             self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
 
 
 def report_failure(message: Assembly, code: str, value: Mapping[str, object]) -> None:
     """Note a failure that the service reported."""
-    said = text_of(value.get("message") or value.get("Message") or value.get("originalMessage"))
-    message.fault(code, said or code, retryable=code.lower().startswith(_PASSING))
+    said = text_of(value.get("message") or value.get("Message") or value.get("originalMessage")) or code
+    code, said = (code, said) if said else failure_in(value, text_of(dict(value)))
+    message.fault(code, said, retryable=code.lower().startswith(_PASSING))
 
 
 def _unwrapped(event: str, value: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:

@@ -1,7 +1,7 @@
 """Write a conversation as a Converse request.
 
 Bedrock wants turns that alternate, the user's first; all results of one answer in the turn after it, before anything else; no blank text;
-ids of letters, digits, `_` and `-`; and the tools declared wherever the history has calls.
+ids of letters, digits and few signs; and the tools declared wherever the history has calls.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from callgate._json import json_text
 from callgate.calls import Image, Part, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
-from callgate.models.wire.history import argument_object, joined_system, merged, part_text
+from callgate.models.wire.anthropic_messages.writer import PARAMETER
+from callgate.models.wire.fields import object_of
+from callgate.models.wire.history import argument_object, joined_system, merged, part_text, pictures_of_failed, runs
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
-from callgate.models.wire.schemas import tool_schema
+from callgate.models.wire.schemas import tool_schema, with_keys
 from callgate.models.wire.turns import in_place
 
 __all__ = ["encode", "result_item"]
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_CLAUDES_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PICTURES = frozenset({"png", "jpeg", "gif", "webp"})
 _BEGIN = "(The conversation begins.)"
 _NOTHING = "(no text)"
 
@@ -31,6 +37,7 @@ Block = dict[str, object]
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """The request for `/model/{model}/converse` or `/converse-stream`."""
+    tools = _tools(request, names)
     body: dict[str, object] = {"messages": _turns(request, names)}
     if system := joined_system(request.messages).strip():
         body["system"] = [{"text": system}]
@@ -41,7 +48,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
         config["temperature"] = request.temperature
     if config:
         body["inferenceConfig"] = config
-    if tools := _tools(request, names):
+    if tools:
         body["toolConfig"] = tools
     if request.output_schema is not None:
         schema = {"name": "answer", "schema": json_text(request.output_schema)}
@@ -51,8 +58,9 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 
 def result_item(message: ToolMessage, names: WireNames) -> dict[str, object]:
-    """A result as a `toolResult` block. The status is told only where it is an error: some models know none."""
-    content = [block for part in message.content for block in _part(part)]
+    """A result as a `toolResult` block. The status is told only where it is an error: some models know none, and with it only text."""
+    parts = [part for part in message.content if not (message.is_error and isinstance(part, Image))]
+    content = [block for part in parts for block in _part(part)]
     result: dict[str, object] = {"toolUseId": _id(message.call_id), "content": content or [{"text": "(no output)"}]}
     if message.is_error:
         result["status"] = "error"
@@ -62,7 +70,8 @@ def result_item(message: ToolMessage, names: WireNames) -> dict[str, object]:
 def _turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
     """The conversation as alternating turns, the user's first."""
     turns: list[tuple[str, list[Block]]] = [("user", [])]
-    for message in in_place(request.messages):
+    plain = "anthropic" in request.model.lower()
+    for message in runs(_with_plain_ids(message) if plain else message for message in in_place(request.messages)):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
         blocks = _blocks(message, names)
         if not blocks:
@@ -75,8 +84,23 @@ def _turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 
-def _blocks(message: Message, names: WireNames) -> list[Block]:
+def _with_plain_ids(message: Message) -> Message:
+    """The message with ids that Anthropic's models take, who refuse some that Bedrock itself takes, and others' models give."""
     match message:
+        case ToolMessage(call_id=call_id):
+            return replace(message, call_id=_id(call_id, _CLAUDES_ID))
+        case AssistantMessage(parts=parts):
+            own = [replace(part, id=_id(part.id, _CLAUDES_ID)) if isinstance(part, ToolCall) else part for part in parts]
+            return replace(message, parts=tuple(own))
+        case _:
+            return message
+
+
+def _blocks(message: Message | list[ToolMessage], names: WireNames) -> list[Block]:
+    match message:
+        case list():
+            results: list[Block] = [result_item(result, names) for result in message]
+            return [*results, *(block for part in pictures_of_failed(message) for block in _part(part))]
         case SystemMessage():
             return []
         case UserMessage(content=content):
@@ -91,7 +115,8 @@ def _blocks(message: Message, names: WireNames) -> list[Block]:
 def _answer_part(part: object, names: WireNames, *, own: bool) -> list[Block]:
     match part:
         case ToolCall():
-            return [{"toolUse": {"toolUseId": _id(part.id), "name": names.sent(part.name), "input": argument_object(part)}}]
+            given = names.arguments_sent(part.name, argument_object(part))
+            return [{"toolUse": {"toolUseId": _id(part.id), "name": names.sent(part.name), "input": given}}]
         case Reasoning(text=text, opaque=opaque) if own and opaque:
             if "redactedContent" in opaque:
                 return [{"reasoningContent": {"redactedContent": opaque["redactedContent"]}}]
@@ -106,8 +131,9 @@ def _answer_part(part: object, names: WireNames, *, own: bool) -> list[Block]:
 
 
 def _part(part: Part) -> list[Block]:
-    if isinstance(part, Image):
-        return [{"image": {"format": part.mime_type.rpartition("/")[2].replace("jpg", "jpeg"), "source": {"bytes": part.data}}}]
+    kind = part.mime_type.rpartition("/")[2].replace("jpg", "jpeg") if isinstance(part, Image) else ""
+    if isinstance(part, Image) and kind in _PICTURES:
+        return [{"image": {"format": kind, "source": {"bytes": part.data}}}]
     text = part_text(part)
     return [{"text": text}] if text.strip() else []
 
@@ -131,14 +157,16 @@ def _tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:
 
 
 def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
-    spec: dict[str, object] = {"name": names.sent(tool.name), "inputSchema": {"json": tool_schema(tool)}}
+    schema = tool_schema(tool)
+    schema = with_keys(schema, names.parameters(tool.name, object_of(schema.get("properties")), PARAMETER))
+    spec: dict[str, object] = {"name": names.sent(tool.name), "inputSchema": {"json": schema}}
     if tool.description.strip():
         spec["description"] = tool.description
     return {"toolSpec": spec}
 
 
-def _id(call_id: str) -> str:
-    """The call's id; a digest of it where Bedrock would refuse it."""
-    if _ID.fullmatch(call_id):
+def _id(call_id: str, taken: re.Pattern[str] = _ID) -> str:
+    """The call's id; a digest of it where it would not be `taken`."""
+    if taken.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

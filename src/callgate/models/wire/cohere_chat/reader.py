@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.failures import Failure, failure_in, passes, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
 from callgate.models.wire.frames import Frames, JsonLines
+from callgate.models.wire.open_call import OpenCall
+from callgate.models.wire.reasons import reason_of
 
 __all__ = ["CohereChatDecoder"]
 
@@ -76,7 +78,7 @@ class CohereChatDecoder(Decoder):
         elif "type" in value or "event_type" in value:
             self.read("", value)
         else:
-            self.message.fault(text_of(value.get("code")), text_of(message or value.get("error") or "The answer has no message."))
+            self._failed(failure_in(value, "The answer has no message."))
 
     # The second version
 
@@ -130,11 +132,15 @@ class CohereChatDecoder(Decoder):
         self._reason(text_of(end.get("finish_reason")), text_of(end.get("error")))
 
     def _reason(self, said: str, error: str = "") -> None:
-        reason = _REASONS.get(said.upper(), "other") if said else None
+        reason = reason_of(said.upper(), _REASONS) if said else None
         if error or reason == "error":
             self.message.fault(said.lower(), error or f"The answer ended with {said}.", retryable=said.upper() == "TIMEOUT")
         elif reason is not None:
             self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+
+    def _failed(self, failure: Failure) -> None:
+        code, message = failure
+        self.message.fault(code, message, retryable=passes(code))
 
     # The first version
 
@@ -151,7 +157,7 @@ class CohereChatDecoder(Decoder):
                 self._settle(response)
                 self._end({**response, "finish_reason": value.get("finish_reason") or response.get("finish_reason")})
             case "error" | "stream-error":
-                self.message.fault(text_of(value.get("code")), text_of(value.get("message") or value.get("error") or value))
+                self._failed(told(value.get("error") or value, ("code",)))
             case _:
                 pass  # searches, citations, and whatever is new
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 from callgate._json import json_text
 from callgate.models.events import WELL, FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.failures import Failure, failure_in, passes, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.gemini_generate.partial import PartialArguments
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["GeminiDecoder"]
 
@@ -33,10 +34,13 @@ _REASONS: Mapping[str, FinishReason] = {
     "IMAGE_RECITATION": "content_filter",
     "MODEL_ARMOR": "content_filter",
 }
+_CODES = ("status", "code")
 _MISWRITTEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
 """The model wrote a call that the provider could not make one of; asked again, it may write a better one."""
-_RETRYABLE = frozenset({"UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "DEADLINE_EXCEEDED", "ABORTED", "429", "500", "503", "504"})
-_ABOUT_THE_PART = frozenset({"thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution"})
+_NONE = "FINISH_REASON_UNSPECIFIED"
+_ABOUT_THE_PART = frozenset(
+    {"thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution", "mediaProcessing", "speechMetadata"}
+)
 
 
 class _Growing:
@@ -64,7 +68,7 @@ class GeminiDecoder(Decoder):
     def read(self, event: str, value: Mapping[str, object]) -> None:
         value = object_of(value.get("response")) or value
         if value.get("error"):
-            self._fault(value["error"])
+            self._failed(told(value["error"], _CODES))
             return
         self.message.model = text_of(value.get("modelVersion")) or self.message.model
         for candidate in items_of(value.get("candidates")):
@@ -81,13 +85,13 @@ class GeminiDecoder(Decoder):
         self.read("", value)
         inner = object_of(value.get("response")) or value
         if not inner.get("candidates") and self.message.reason is None:
-            self.message.fault("bad_frame", "The answer has no candidates.")
+            self._failed(failure_in(inner, "The answer has no candidates."))
 
     def _candidate(self, candidate: Mapping[str, object]) -> None:
         for part in items_of(object_of(candidate.get("content")).get("parts")):
             self._part(part)
         said = text_of(candidate.get("finishReason"))
-        if said:
+        if said and said != _NONE:
             self._reason(said, text_of(candidate.get("finishMessage")))
 
     def _part(self, part: Mapping[str, object]) -> None:
@@ -96,6 +100,7 @@ class GeminiDecoder(Decoder):
         function = part.get("functionCall")
         kind = next((key for key in part if key not in _ABOUT_THE_PART), "")
         if isinstance(function, dict):
+            self.message.text(text_of(part.get("text")))
             self._function(function, opaque)
         elif part.get("thought") and kind in ("text", ""):
             self.message.reasoning(text_of(part.get("text")), opaque=opaque, fresh=self._signed)
@@ -127,6 +132,8 @@ class GeminiDecoder(Decoder):
             return self._growing
         if not name and not function.get("args"):
             return None
+        if not function.get("willContinue") and self.message.has(call_id, name, arguments_of(function.get("args") or {})):
+            return None
         self._end_call()
         self._growing = _Growing(self.message.open(call_id, name))
         self._growing.call.cut = True
@@ -153,10 +160,9 @@ class GeminiDecoder(Decoder):
         else:
             self.message.ends(reason, said)
 
-    def _fault(self, error: object) -> None:
-        fields = object_of(error)
-        code = text_of(fields.get("status") or fields.get("code"))
-        self.message.fault(code, text_of(fields.get("message") or error), retryable=code in _RETRYABLE)
+    def _failed(self, failure: Failure) -> None:
+        code, message = failure
+        self.message.fault(code, message, retryable=passes(code))
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:

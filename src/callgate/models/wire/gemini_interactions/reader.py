@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.failures import failure_in, passes
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["GeminiInteractionsDecoder"]
 
@@ -23,7 +24,6 @@ _REASONS: Mapping[str, FinishReason] = {
 }
 _NOT_KEPT = frozenset({"user_input", "function_result", "function_call"})
 """What we sent ourselves, and a call of which the older revision's first delta is the first to tell."""
-_PASSING = frozenset({"429", "500", "503", "504", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED"})
 
 
 class _Step:
@@ -77,7 +77,8 @@ class GeminiInteractionsDecoder(Decoder):
         elif "status" in value or "steps" in value or "outputs" in value:
             self._complete(value)
         else:
-            self.message.fault("bad_frame", "The answer is no interaction.")
+            code, message = failure_in(value, "The answer is no interaction.")
+            self.message.fault(code, message, retryable=passes(code))
 
     def _complete(self, interaction: Mapping[str, object]) -> None:
         """The interaction has ended; its steps are read from here only if none were streamed."""
@@ -191,7 +192,7 @@ class GeminiInteractionsDecoder(Decoder):
     def _failed(self, error: object) -> None:
         fields = next(iter(items_of(error)), {})
         code = text_of(fields.get("status") or fields.get("code") or "failed")
-        passing = code in _PASSING or text_of(fields.get("code")) in _PASSING
+        passing = passes(code) or passes(text_of(fields.get("code")))
         self.message.fault(code, text_of(fields.get("message") or error), retryable=passing)
 
 

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.failures import Failure, failure_in, failure_of, passes, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.frames import Frames, JsonLines, WholeBody
+from callgate.models.wire.reasons import reason_of
 
 __all__ = ["OllamaChatDecoder"]
 
@@ -27,8 +29,9 @@ class OllamaChatDecoder(Decoder):
         return JsonLines() if streamed or "ndjson" in content_type else WholeBody()
 
     def read(self, event: str, value: Mapping[str, object]) -> None:
-        if value.get("error"):
-            self._failed(value["error"])
+        failure = failure_of(value) or (told(value) if isinstance(value.get("message"), str) else None)
+        if failure is not None:
+            self._failed(failure)
             return
         model = value.get("model")
         if isinstance(model, str) and model:
@@ -45,13 +48,16 @@ class OllamaChatDecoder(Decoder):
     def read_whole(self, value: Mapping[str, object]) -> None:
         self.read("", value)
         if self.message.reason is None and not {"message", "response"} & value.keys():
-            self.message.fault("bad_frame", "The answer has no message.")
+            self._failed(failure_in(value, "The answer has no message."))
 
     def _call(self, item: Mapping[str, object]) -> None:
         function = object_of(item.get("function")) or item
-        call = self.message.open(text_of(item.get("id")), text_of(function.get("name")))
-        self.message.arguments(call, arguments_of(function.get("arguments", function.get("parameters"))))
-        self.message.seal(call)
+        call_id, name = text_of(item.get("id")), text_of(function.get("name"))
+        arguments = arguments_of(function.get("arguments", function.get("parameters")))
+        if not self.message.has(call_id, name, arguments):
+            call = self.message.open(call_id, name)
+            self.message.arguments(call, arguments)
+            self.message.seal(call)
 
     def _done(self, value: Mapping[str, object]) -> None:
         if "prompt_eval_count" in value or "eval_count" in value:
@@ -59,10 +65,10 @@ class OllamaChatDecoder(Decoder):
                 Usage(input_tokens=count_of(value.get("prompt_eval_count")), output_tokens=count_of(value.get("eval_count")))
             )
         said = text_of(value.get("done_reason")) or "stop"
-        reason = _REASONS.get(said, "other")
+        reason = reason_of(said, _REASONS)
         self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
         self.ended()
 
-    def _failed(self, error: object) -> None:
-        fields = object_of(error)
-        self.message.fault(text_of(fields.get("code") or fields.get("type")), text_of(fields.get("message") or error))
+    def _failed(self, failure: Failure) -> None:
+        code, message = failure
+        self.message.fault(code, message, retryable=passes(code))

@@ -1,11 +1,14 @@
 """Write a conversation as a chat completion request.
 
-What servers of this form want differently is in the quirks: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`.
+What servers of this form want differently is in the quirks: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`,
+`custom_tools` (off where tools that take free text are not known), `answers_results` (the assistant must speak between results and the
+user; known of Mistral's models by their names).
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 
 from callgate.calls import Audio, Image, Part, Text
@@ -19,15 +22,24 @@ from callgate.models.wire.turns import in_place
 __all__ = ["encode", "message_items", "result_item", "tool_choice"]
 
 
+_STRICT_TURNS = re.compile(r"[sx]tral")
+"""How the names of Mistral's models end: mistral, codestral, devstral, pixtral, mixtral."""
+_SOUNDS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
+"""What is called otherwise there."""
+_BRIDGE = "I have the results."
+
+
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
     """The request for `/chat/completions`."""
     messages = message_items(request.messages, names, quirks)
+    if quirks.get("answers_results", bool(_STRICT_TURNS.search(request.model.lower()))):
+        messages = _bridged(messages)
     body: dict[str, object] = {"model": request.model, "messages": messages, "stream": request.stream}
     if request.stream and quirks.get("stream_usage", True):
         body["stream_options"] = {"include_usage": True}
     if request.tools:
-        body["tools"] = [_tool(tool, names) for tool in request.tools]
-        body["tool_choice"] = tool_choice(request.tool_choice, names)
+        body["tools"] = [_tool(tool, names, quirks) for tool in request.tools]
+        body["tool_choice"] = tool_choice(request, names, quirks)
     if request.max_tokens is not None:
         body[str(quirks.get("max_tokens_key", "max_completion_tokens"))] = request.max_tokens
     if request.temperature is not None:
@@ -51,11 +63,14 @@ def result_item(message: ToolMessage, names: WireNames, quirks: Mapping[str, obj
     return {"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": result_text(message)}
 
 
-def tool_choice(choice: str, names: WireNames) -> object:
+def tool_choice(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> object:
     """`auto`, `none`, `required`, or one tool by name."""
+    choice = request.tool_choice
     if choice in ("auto", "none", "required"):
         return choice
-    return {"type": "function", "function": {"name": names.sent(choice)}}
+    free = quirks.get("custom_tools", True) and any(tool.custom and tool.name == choice for tool in request.tools)
+    kind = "custom" if free else "function"
+    return {"type": kind, kind: {"name": names.sent(choice)}}
 
 
 def _results(run: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
@@ -77,6 +92,16 @@ def _message(message: Message, names: WireNames, quirks: Mapping[str, object]) -
             return result_item(message, names, quirks)
 
 
+def _bridged(items: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """The same with an answer of the assistant wherever the user speaks right behind results."""
+    bridged: list[dict[str, object]] = []
+    for item in items:
+        if item["role"] == "user" and bridged and bridged[-1]["role"] == "tool":
+            bridged.append({"role": "assistant", "content": _BRIDGE})
+        bridged.append(item)
+    return bridged
+
+
 def _says_nothing(item: Mapping[str, object]) -> bool:
     """Whether a message is one that servers refuse for being empty. What a user or a tool said stays, also where it is nothing."""
     return item["role"] not in ("user", "tool") and not item["content"] and "tool_calls" not in item
@@ -87,33 +112,40 @@ def _assistant(message: AssistantMessage, names: WireNames, quirks: Mapping[str,
     if message.calls:
         item["tool_calls"] = [_call(call, names, quirks) for call in message.calls]
     key = quirks.get("reasoning_key")
-    thought = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
-    if isinstance(key, str) and thought and message.api == "openai.chat":
+    thoughts = [part for part in message.parts if isinstance(part, Reasoning) and message.api == "openai.chat"]
+    thought = "".join(part.text for part in thoughts)
+    if isinstance(key, str) and thought:
         item[key] = thought
-    return item
+    return item | _echo(thoughts, quirks)
+
+
+def _echo(thoughts: Sequence[Reasoning], quirks: Mapping[str, object]) -> dict[str, object]:
+    """What the server gave with its answer in fields of its own, and wants back."""
+    echoes = [part.opaque["echo"] for part in thoughts if part.opaque and "echo" in part.opaque and _is_its_own(part.opaque, quirks)]
+    return {key: value for echo in echoes if isinstance(echo, Mapping) for key, value in echo.items()}
 
 
 def _call(call: ToolCall, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
     item: dict[str, object] = {"id": _id(call.id, quirks)}
-    if call.custom:
+    if call.custom and quirks.get("custom_tools", True):
         item |= {"type": "custom", "custom": {"name": names.sent(call.name), "input": call.arguments}}
     else:
         item |= {"type": "function", "function": {"name": names.sent(call.name), "arguments": argument_text(call)}}
-    extra = (call.opaque or {}).get("extra_content")
-    if extra is not None and _is_its_own(call, quirks):
-        item["extra_content"] = extra
+    opaque = call.opaque or {}
+    if opaque.get("extra_content") is not None and _is_its_own(opaque, quirks):
+        item["extra_content"] = opaque["extra_content"]
     return item
 
 
-def _is_its_own(call: ToolCall, quirks: Mapping[str, object]) -> bool:
-    """Whether the server that is asked gave the call; where one of the two is not known, it may be."""
-    asked, gave = quirks.get("server"), (call.opaque or {}).get("server")
+def _is_its_own(opaque: Mapping[str, object], quirks: Mapping[str, object]) -> bool:
+    """Whether the server that is asked gave this; where one of the two is not known, it may be."""
+    asked, gave = quirks.get("server"), opaque.get("server")
     return not asked or not gave or asked == gave
 
 
-def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
+def _tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
     head = {"name": names.sent(tool.name), "description": tool.description}
-    if tool.custom:
+    if tool.custom and quirks.get("custom_tools", True):
         return {"type": "custom", "custom": head}
     return {"type": "function", "function": head | {"parameters": tool_schema(tool)}}
 
@@ -125,7 +157,7 @@ def _part(part: Part) -> dict[str, object]:
         case Image(data=data, mime_type=mime):
             return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}}
         case Audio(data=data, mime_type=mime):
-            return {"type": "input_audio", "input_audio": {"data": data, "format": mime.rpartition("/")[2]}}
+            return {"type": "input_audio", "input_audio": {"data": data, "format": _SOUNDS.get(mime, mime.rpartition("/")[2])}}
         case _:
             return {"type": "text", "text": part_text(part)}
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.fields import text_of
+from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["Items", "OutputItem"]
 
@@ -17,7 +17,7 @@ __all__ = ["Items", "OutputItem"]
 class OutputItem:
     """One output item on its way."""
 
-    __slots__ = ("call", "call_id", "done", "given", "id", "index", "kind", "name", "said", "thought")
+    __slots__ = ("begun", "call", "call_id", "done", "given", "id", "index", "kind", "name", "said", "thought")
 
     def __init__(self, item: Mapping[str, object], index: object) -> None:
         self.kind = text_of(item.get("type"))
@@ -25,6 +25,7 @@ class OutputItem:
         self.call_id = text_of(item.get("call_id"))
         self.name = text_of(item.get("name"))
         self.index = index
+        self.begun = item
         self.call: OpenCall | None = None
         self.given: object = item.get("input") if self.kind == "custom_tool_call" else item.get("arguments")
         """The arguments that a call began with; whatever comes later is instead of them."""

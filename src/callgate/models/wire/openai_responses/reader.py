@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
-from callgate.models.wire.assembly import OpenCall
 from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.failures import Failure, failure_in, failure_of, passes, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
+from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_responses.items import Items, OutputItem
 
 __all__ = ["OpenAIResponsesDecoder"]
 
 _INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
-_RETRYABLE = frozenset({"server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down", "internal_error"})
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"})
 _UNFINISHED = frozenset({"incomplete", "failed"})
 """An item that is still `in_progress` when it is done is one of a server that forgets to say otherwise: the response tells."""
@@ -62,16 +62,20 @@ class OpenAIResponsesDecoder(Decoder):
                 self._model(object_of(value.get("response")))
             case _ if kind in _ENDS:
                 self._end(kind, object_of(value.get("response")))
-            case _ if kind in _ERRORS or value.get("error"):
-                self._fault(value)
+            case "content_part.done" | "reasoning_summary_part.done":
+                self._part(value, object_of(value.get("part")))
             case "" if value.get("object") == "response":
                 self._end("", value)
+            case _ if kind in _ERRORS:
+                self._fault(told(value.get("error") or value))
+            case _ if not kind.startswith("response.") and (failure := failure_of(value)):
+                self._fault(failure)
             case _:
                 self._model(object_of(value.get("response")))
 
     def read_whole(self, value: Mapping[str, object]) -> None:
         if value.get("object") != "response" and "output" not in value:
-            self._fault(value) if value.get("error") else self.message.fault("bad_frame", "The answer has no output.")
+            self._fault(failure_in(value, "The answer has no output."))
         else:
             self._end("", value)
 
@@ -143,10 +147,14 @@ class OpenAIResponsesDecoder(Decoder):
 
     def _said(self, value: Mapping[str, object], kind: str, text: str, *, whole: bool = False) -> None:
         found = self._items.of_event(value, kind) or self._added({"type": kind, "id": value.get("item_id")}, value.get("output_index"))
-        place: object = value.get("content_index") or 0
-        if kind == "reasoning":
-            place = ("summary", value.get("summary_index") or 0) if "summary_index" in value else ("content", place)
-        self._tell(found, place, text, whole=whole)
+        self._tell(found, _place(value, kind), text, whole=whole)
+
+    def _part(self, value: Mapping[str, object], part: Mapping[str, object]) -> None:
+        """A part is done: what it says is told by now, but for servers that say it here alone."""
+        kind = "reasoning" if "summary_index" in value or part.get("type") == "reasoning_text" else "message"
+        found = self._items.of_event(value, kind)
+        if found is not None:
+            self._tell(found, _place(value, kind), text_of(part.get("text") or part.get("refusal")), whole=True)
 
     def _tell(self, item: OutputItem, place: object, text: str, *, whole: bool = False) -> None:
         """Tell of a piece of text, or of as much of the whole text as was not told before."""
@@ -180,28 +188,36 @@ class OpenAIResponsesDecoder(Decoder):
     def _status(self, kind: str, response: Mapping[str, object]) -> None:
         status = text_of(response.get("status")) or kind.removeprefix("response.")
         well = status in ("completed", "done", "") and not response.get("error")
-        self._end_calls(well=well)
+        self._end_items(well=well)
         if well:
             self.message.ends("tool_calls" if self.message.calls else "stop", status or "completed")
         elif response.get("error") or status == "failed":
-            self._fault({"error": response.get("error") or "The response failed."})
+            self._fault(told(response.get("error") or "The response failed."))
         else:
             said = text_of(object_of(response.get("incomplete_details")).get("reason")) or status
             self.message.ends(_INCOMPLETE.get(said, "other"), said)
 
-    def _end_calls(self, *, well: bool) -> None:
-        """Calls that were begun and never done: what they began with is all there was, if the response is whole."""
+    def _end_items(self, *, well: bool) -> None:
+        """Items that were begun and never done: what they began with is all there was, if the response is whole."""
         for item in self._items.all:
             if item.call is not None and not item.done:
                 self._finish_call({"status": "" if well else "incomplete"}, item.call, item.given)
+            elif well and not item.done and item.kind != "reasoning":
+                self._finish(item.begun, item)
         if self._lost and not self.message.calls:
             self.message.fault("bad_frame", "Arguments came that belong to no call.")
 
-    def _fault(self, value: Mapping[str, object]) -> None:
-        error = value.get("error") or value
-        fields = object_of(error)
-        code = text_of(fields.get("code") or fields.get("type"))
-        self.message.fault(code, text_of(fields.get("message") or error), retryable=code in _RETRYABLE)
+    def _fault(self, failure: Failure) -> None:
+        code, message = failure
+        self.message.fault(code, message, retryable=passes(code))
+
+
+def _place(value: Mapping[str, object], kind: str) -> object:
+    """Which of an item's texts an event means."""
+    place = value.get("content_index") or 0
+    if kind != "reasoning":
+        return place
+    return ("summary", value.get("summary_index") or 0) if "summary_index" in value else ("content", place)
 
 
 def _echoed(item: Mapping[str, object]) -> dict[str, object]:

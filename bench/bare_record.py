@@ -1,0 +1,50 @@
+"""The floor of what is on disk: the same rows in the same tables, in as many commits, without engine, queue and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from msgspec import structs
+
+from callgate._journal.rows import GENESIS, chain
+from callgate._journal.sqlite import _prepared
+from callgate._journal.sqlite_rows import insert
+from callgate.events import Event
+
+__all__ = ["BareRecord"]
+
+
+class BareRecord:
+    """A file to which the events of a sample are written again and again.
+
+    Args:
+        path: Of the file.
+        sample: What one round of the loop writes, in order.
+    """
+
+    def __init__(self, path: Path, sample: Sequence[Event]) -> None:
+        self._connection = _prepared(path, "full")
+        self._sample = sample
+        self._last = structs.replace(sample[0], position=0, hash=GENESIS)
+
+    def write(self, rounds: int, *, commits: Iterable[int]) -> None:
+        """Write the sample so many times, each time in commits of so many events each."""
+        sizes = tuple(commits)
+        for _ in range(rounds):
+            call = f"bare/0/{self._last.position}"
+            events = iter(self._sample)
+            for size in sizes:
+                with self._connection:
+                    insert(self._connection, [self._next(event, call) for event in islice(events, size)])
+
+    def _next(self, event: Event, call: str) -> Event:
+        position = self._last.position + 1
+        parents = (position - 1,) if event.parents else ()
+        placed = structs.replace(event, run="bare", call=call if event.call else "")
+        self._last = chain(placed, self._last.hash, epoch=0, position=position, seq=position, parents=parents)
+        return self._last
+
+    def close(self) -> None:
+        self._connection.close()

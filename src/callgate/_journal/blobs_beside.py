@@ -1,0 +1,40 @@
+"""Large results beside the file of a journal, in a folder of its name, so that whoever has both can read all of the record."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from callgate._blobs import DirectoryBlobs
+from callgate.errors import JournalFailed
+
+__all__ = ["BlobsBeside"]
+
+
+class BlobsBeside:
+    """A `BlobStore` in the folder `<journal>.blobs`, which is made with the first of them.
+
+    Args:
+        journal: The journal's file.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self._folder = journal.with_name(f"{journal.name}.blobs")
+        self.files = (str(self._folder.absolute()),)
+
+    def put(self, data: bytes) -> str:
+        """See `BlobStore`; on disk when it returns.
+
+        Raises:
+            JournalFailed: It cannot be kept.
+        """
+        try:
+            return DirectoryBlobs(self._folder).put(data)
+        except OSError as error:
+            why = error.strerror or os.strerror(error.errno or 0)
+            raise JournalFailed(
+                f"{len(data)} bytes cannot be kept in {self._folder}: {why}. Check the disk and who may write there."
+            ) from error
+
+    def get(self, digest: str) -> bytes | None:
+        return DirectoryBlobs(self._folder).get(digest) if self._folder.is_dir() else None

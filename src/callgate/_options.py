@@ -1,0 +1,192 @@
+"""Options: what users set, refused where it is written if its name is none or its value is not of its kind.
+
+At the bottom, because most rooms have options. A class of options declares each with its kind, and its bounds are part of the kind. Knows
+nothing of what is right for a task.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
+from types import UnionType
+from typing import Annotated, Any, ParamSpec, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct, StructMeta
+
+from callgate.errors import UsageError
+
+__all__ = ["MOST", "Amount", "Count", "Options", "Pause", "Seconds", "Whole", "by_name", "check", "refuse_unknown", "refused", "shown"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST = sys.float_info.max
+"""What makes the kind of a number refuse those without end."""
+Whole = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=MOST)]
+"""What may take no time at all would never happen."""
+Pause = Annotated[float, Meta(ge=0, le=MOST)]
+"""Seconds where 0 will do."""
+
+_CONVERTED = (bool, int, float, str)
+
+
+class _ByName(StructMeta):
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        try:
+            return super().__call__(*args, **given)
+        except TypeError:
+            _refuse_names(self.__name__, self, args, given)
+            raise
+
+
+class Options(Struct, frozen=True, kw_only=True, metaclass=_ByName):
+    """Options in one value.
+
+    Raises:
+        UsageError: A name is no option's, or a value is not of its option's kind.
+    """
+
+    def __post_init__(self) -> None:
+        for name, kind in _kinds(type(self)):
+            check(type(self).__name__, name, getattr(self, name), kind)
+
+
+def by_name(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function, or a class by its `__init__`, refuse options that it does not have in words that name those it has."""
+
+    owner = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def told(*args: P.args, **given: P.kwargs) -> R:
+        try:
+            return function(*args, **given)
+        except TypeError:
+            _refuse_names(owner, function, args, given)
+            raise
+
+    @wraps(function)
+    async def told_later(*args: P.args, **given: P.kwargs) -> Any:
+        try:
+            return await cast("Awaitable[Any]", function(*args, **given))
+        except TypeError:
+            _refuse_names(owner, function, args, given)
+            raise
+
+    return cast("Callable[P, R]", told_later) if inspect.iscoroutinefunction(function) else told
+
+
+def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that are none, with the nearest and all that there are.
+
+    Raises:
+        UsageError: There is one.
+    """
+    known = list(known)
+    for name in given:
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.65)
+            meant = f"; did you mean '{near[0]}'?" if near else "."
+            raise UsageError(f"{owner} has no option '{name}'{meant} It takes {', '.join(known)}.")
+
+
+def check(owner: str, name: str, value: object, kind: Any) -> None:
+    """Refuse a value that is not of its kind.
+
+    Args:
+        owner: Whose option it is, as its user writes it.
+        kind: A type, or a union of types; bounds of a number as its annotation.
+
+    Raises:
+        UsageError: It is of another kind, or out of bounds.
+    """
+    if not any(_fits(value, one) for one in _choices(kind)):
+        raise refused(owner, name, value, " or ".join(_words(msgspec.inspect.type_info(one), name) for one in _choices(kind)))
+
+
+def refused(owner: str, name: str, value: object, wanted: str) -> UsageError:
+    return UsageError(f"{owner}({name}={shown(value)}): it must be {wanted}.")
+
+
+def shown(value: object) -> str:
+    """What was given, as long as anybody wants to read."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
+def _refuse_names(owner: str, of: Callable[..., Any], args: Sequence[object], given: Mapping[str, object]) -> None:
+    taken = {name: one for name, one in inspect.signature(of).parameters.items() if one.kind is not one.VAR_POSITIONAL}
+    named = [name for name in taken if name != "self"]
+    refuse_unknown(owner, given, named)
+    unnamed = [name for name, one in taken.items() if one.kind is not one.KEYWORD_ONLY]
+    if len(args) > len(unnamed):
+        by_name = ", ".join(f"{name}=..." for name in named if name not in unnamed)
+        raise UsageError(f"{owner} was given {shown(args[len(unnamed)])} without a name. By name it takes {by_name or 'nothing'}.")
+    here = {*unnamed[: len(args)], *given}
+    missing = [name for name, one in taken.items() if one.default is one.empty and name not in here]
+    if missing:
+        raise UsageError(f"{owner} lacks {', '.join(missing)}. It takes {', '.join(named)}.")
+
+
+@lru_cache(maxsize=256)
+def _kinds(options: type[Options]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.type) for field in msgspec.structs.fields(options))
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Callable:
+        return callable(value)
+    if isinstance(kind, type) and get_origin(kind) is None and kind not in _CONVERTED:
+        return isinstance(value, kind)
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _words(info: Any, name: str = "") -> str:
+    """A kind, as a sentence names it."""
+    known = msgspec.inspect
+    match info:
+        case known.NoneType():
+            return "None"
+        case known.BoolType():
+            return "True or False"
+        case known.StrType():
+            return "text"
+        case known.IntType():
+            return f"a whole number{_bounds(info)}"
+        case known.FloatType():
+            finite, seconds = info.le == MOST, name.endswith("_s")
+            return f"a {'finite ' if finite else ''}number{' of seconds' if seconds else ''}{_bounds(info)}"
+        case known.LiteralType():
+            return f"one of {', '.join(map(repr, info.values))}"
+        case known.DictType():
+            return f"a dict of {_many(info.value_type)}"
+        case known.ListType() | known.SetType() | known.FrozenSetType() | known.VarTupleType():
+            return f"a list of {_many(info.item_type)}"
+    kind = getattr(info, "cls", object)
+    return "a function" if kind is Callable else f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
+
+
+def _many(info: Any) -> str:
+    words = _words(info)
+    return {"text": "texts"}.get(words, words.replace("a list", "lists"))
+
+
+def _bounds(info: Any) -> str:
+    return f" from {info.ge:g}" if info.ge is not None else f" above {info.gt:g}" if info.gt is not None else ""

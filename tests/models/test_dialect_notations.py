@@ -1,0 +1,156 @@
+"""Calls in plain text: notations of single families, and what their models make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callgate.models.dialects import read_text
+from tests.models.dialect_texts import TOOLS, calls_in
+
+ROME = [("get_weather", {"city": "Rome"})]
+Q = '<|"|>'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<|tool_call>:get_weather{{city:{Q}Rome{Q}}}<tool_call|>",
+        f"<|tool_call>get_weather{{city:{Q}Rome{Q}}}<tool_call|>",
+        f"call:get_weather{{city:{Q}Rome{Q}}}<tool_call|>",
+        f"call:get_weather{{city:{Q}Rome{Q}}}",
+        f"<|channel>thought\nhm<channel|>call:get_weather{{city:{Q}Rome{Q}}}<tool_call|>",
+        f"<|tool_call>call:get_weather(city:{Q}Rome{Q})<tool_call|>",
+        "<|tool_call>call:get_weather{city:'Rome'}<tool_call|>",
+        f"<|tool_call>call:get_weather{{city:'Rome'{Q}}}<tool_call|>",
+        '<|tool_call>call:get_weather{"city":"R\\u006fme"}<tool_call|>',
+        f"<|tool_call>call:get_weather{{city:{Q}Rome}}<tool_call|>",
+        "<|tool_call>call:get_weather{city:Rome}<tool_call|><eos>",
+    ],
+)
+@pytest.mark.parametrize("tools", [TOOLS, {}], ids=["known", "unknown"])
+def test_a_call_of_gemma_may_lack_tokens_and_quotes(text: str, tools: dict[str, Any]) -> None:
+    """What its models leave out or write otherwise is read where one meaning is left."""
+    reading = read_text(text, tools)
+    assert (calls_in(reading), reading.content) == (ROME, "")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("city:Rome, in the centre,days:3", {"city": "Rome, in the centre", "days": 3}),
+        ("city:a < b {c} [d],days:3", {"city": "a < b {c} [d]", "days": 3}),
+        ("city:http://x.y/z?a=b", {"city": "http://x.y/z?a=b"}),
+        ("city:[1, 2]", {"city": "[1, 2]"}),
+        ("tags:[a, b],indoors:false", {"tags": ["a", "b"], "indoors": False}),
+        (f"extra:{{x:{Q}a}}{Q},y:[{{z:1}}]}}", {"extra": {"x": "a}", "y": [{"z": 1}]}}),
+        ('city:"a \\"b\\" \\\\"', {"city": 'a "b" \\'}),
+    ],
+)
+def test_text_without_quotes_goes_on_to_the_next_parameter(written: str, meant: dict[str, Any]) -> None:
+    """Gemma: the tool's schema says what is text, and what may follow it."""
+    text = f"<|tool_call>call:get_weather{{{written}}}<tool_call|>"
+    assert calls_in(read_text(text, TOOLS)) == [("get_weather", meant)]
+
+
+def test_two_calls_of_gemma_may_share_their_tokens() -> None:
+    text = f"<|tool_call>call:get_weather{{city:{Q}Rome{Q}}}call:now{{}}<tool_call|>"
+    assert calls_in(read_text(text, TOOLS)) == [*ROME, ("now", {})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("call:dance{how:well}", "call: get_weather{city}", "I call:get_weather{city:Rome}", "call:now"),
+        *('to=functions.dance{"a": 1}', 'to=get_weather {"city": "Rome"}', "url?to={name}", 'Of to=functions.now there is {"a": 1}'),
+    ],
+)
+def test_words_and_signs_without_tokens_call_nothing_else(text: str) -> None:
+    """Without any token the tool has to exist, and the call to be written in full."""
+    assert read_text(text, TOOLS).calls == ()
+    assert read_text(text, TOOLS).content == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<|tools_prefix|>[{"get_weather": {"city": "Rome"}}, {"now": null}]<|tools_suffix|>',
+        (
+            '<｜GCML｜tool_calls>\n<｜GCML｜invoke name="get_weather">\n'
+            '<｜GCML｜parameter name="city" string="true">Rome</｜GCML｜parameter>\n'
+            '</｜GCML｜invoke>\n<｜GCML｜invoke name="now">\n</｜GCML｜invoke>\n</｜GCML｜tool_calls></s>'
+        ),
+        (
+            "<|tool_call:start|>get_weather\n<|tool_arg:start|>city<|tool_arg:value|>Rome<|tool_arg:end|>\n<|tool_call:end|>\n"
+            "<|tool_call:start|>now\n<|tool_call:end|>"
+        ),
+        '```tool_code\nprint(default_api.get_weather(city="Rome"))\n```\n<tool_code>\nnow()\n</tool_code>',
+        (
+            'all\n<|content|>\n<|from|>assistant\n<|recipient|>get_weather\n<|content|>{"city": "Rome"}\n<|from|>assistant\n'
+            "<|recipient|>now\n<|content|>{}<|stop|>"
+        ),
+        '<tool_calls>[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now"}]</tool_calls>\n</answer>',
+        '<tool_call>{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now"}]}</tool_call>',
+        (
+            '{"tool_uses": [{"recipient_name": "functions.get_weather", "parameters": {"city": "Rome"}}, '
+            '{"recipient_name": "functions.now", "parameters": {}}]}'
+        ),
+        (
+            '{"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}, '
+            '{"name": "now", "arguments": {}}]}'
+        ),
+        '{"tool": {"name": "get_weather", "arguments": {"city": "Rome"}}}\n{"functionCall": {"name": "now", "args": {}}}',
+        '```tool_code\n[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"tool": "now"}]\n```',
+        '>>>get_weather\r\n{"city": "Rome"}\r\n>>>now\r\n{}',
+        'commentary to=functions.get_weather json{"city": "Rome"}\nto=functions.now{}',
+        '<|header_start|>assistant<|header_end|>\n\n[get_weather(city="Rome"), now()]<|eot|>',
+        '<tool_use>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_use>\n<TOOL_CALL>{"name": "now", "input": {}}</TOOL_CALL>',
+        '```JSON\n[{"name": "get_weather", "arguments": {"city": "Rome"}}, {"name": "now", "arguments": {}}]\n```',
+    ],
+)
+def test_two_calls_leave_nothing_to_show(text: str) -> None:
+    """Arguments that are `null`, sections, prefixes, parts for the user, and tags around all of it."""
+    reading = read_text(text, TOOLS)
+    assert (calls_in(reading), reading.content.strip()) == ([*ROME, ("now", {})], "")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('<tool_call>{"name": null, "arguments": {"a": 1}}</tool_call>', "arguments"),
+        ('{"name": "none", "arguments": {}}', "none"),
+        ('{"role": "assistant", "content": "Hi", "tool_calls": [{"name": "now", "arguments": {}}]}', "now"),
+        ('{"role": "user", "tool_calls": [{"name": "now", "arguments": {}}]}', "now"),
+        ('Action:\n```\n{"action": "Final Answer", "action_input": {"a": 1}}\n```', "Final Answer"),
+    ],
+)
+def test_what_names_no_tool_calls_none(text: str, name: str) -> None:
+    """Also where nobody said which tools there are."""
+    assert name not in [call.name for call in read_text(text, {}).calls]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Action : search\nAction Input : {"query": "apples"}',
+        'ACTION: search\nACTION INPUT: {"query": "apples"}',
+        'Action: `search`\nAction Input: `{"query": "apples"}`',
+        'Thought: I look. Action: search Action Input: {"query": "apples"}',
+        "Action: search, Action Input: apples",
+        'Action:\n```\n{"action": "search", "action_input": "apples"}\n```',
+        '{"action": "search", "action_input": "apples"}',
+        'Action: {"action": "search", "action_input": {"query": "apples"}}',
+    ],
+)
+def test_an_action_is_read_as_agents_read_it(text: str) -> None:
+    """ReAct in the forms that agents' parsers take."""
+    assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "apples"})]
+    for end in range(len(text)):
+        assert calls_in(read_text(text[:end], TOOLS, partial=True)) in ([], [("search", {"query": "apples"})])
+
+
+@pytest.mark.parametrize("given", ["", "None", "null", "N/A"])
+def test_an_action_that_needs_nothing_may_be_given_nothing(given: str) -> None:
+    assert calls_in(read_text(f"Action: now\nAction Input: {given}", TOOLS)) == [("now", {})]
+    assert read_text(f"Action: get_weather\nAction Input: {given}", TOOLS).calls == ()
