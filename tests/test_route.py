@@ -261,7 +261,7 @@ async def test_the_latest_success_is_the_conversations_current_call() -> None:
 
 async def test_plain_code_calls_by_call_sync_and_a_running_loop_is_refused() -> None:
     engine = Engine([add])
-    with pytest.raises(UsageError, match="running event loop"):
+    with pytest.raises(UsageError, match="event loop that runs here"):
         engine.call_sync(call("add", a=1, b=2))
     await engine.close()
 
