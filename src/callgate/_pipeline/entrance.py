@@ -76,17 +76,17 @@ class Entrance:
         if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
             raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
         if scope is not self.given:
-            self.given, self._placed = scope, self._place(scope)
+            self.check(scope)
         return self._desk.flight(raw, self._placed, signal, occurrence=occurrence, cause=cause, unfinished=unfinished)
 
     def check(self, scope: Scope) -> None:
-        """Refuse what is no scope.
+        """Refuse what is no scope; one that is stands for the calls that come with it.
 
         Raises:
             UsageError: It is none, or one of its words is of another kind.
         """
         if scope is not self.given:
-            _check_scope(scope)
+            self.given, self._placed = scope, self._place(scope)
 
     def _place(self, scope: Scope) -> Scope:
         _check_scope(scope)
