@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -168,9 +169,12 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
 
 
 def test_each_fragment_speaks_of_one_thing_and_is_named_for_it() -> None:
-    for fragment in (ROOT / "changes").iterdir():
+    fragments = list((ROOT / "changes").iterdir())
+    for fragment in fragments:
         assert re.fullmatch(r"\d{3}\.(added|changed|fixed|removed)\.md", fragment.name)
         assert len(fragment.read_text(encoding="utf-8").strip().splitlines()) == 1
+    numbers = Counter(fragment.name.partition(".")[0] for fragment in fragments)
+    assert not [number for number, count in numbers.items() if count > 1]
 
 
 def test_the_licence_of_everything_that_is_installed_is_told() -> None:
