@@ -18,6 +18,7 @@ import msgspec
 from callgate.models.events import ModelEvent
 from callgate.models.wire.assembly import Assembly
 from callgate.models.wire.eventstream import EventStream
+from callgate.models.wire.failures import Failure, passes
 from callgate.models.wire.frames import Frames, FramesBroken, JsonLines, ServerSentEvents, WholeBody
 from callgate.models.wire.names import WireNames
 
@@ -107,6 +108,11 @@ class Decoder(ABC):
     def framing(self, content_type: str, *, streamed: bool) -> Frames:
         """How this API cuts its answers, where the first bytes do not say otherwise."""
         return ServerSentEvents() if streamed else WholeBody()
+
+    def failed(self, failure: Failure) -> None:
+        """The server says that it failed."""
+        code, message = failure
+        self.message.fault(code, message, retryable=passes(code))
 
     def ended(self) -> None:
         """The API's own last frame has come: nothing that follows counts."""

@@ -12,7 +12,7 @@ import msgspec
 
 from callgate.models.events import WELL, FinishReason, Usage
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.failures import Failure, failure_in, passes, told
+from callgate.models.wire.failures import failure_in, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.reasons import reason_of
@@ -62,7 +62,7 @@ class AnthropicDecoder(Decoder):
     def read(self, event: str, value: Mapping[str, object]) -> None:
         kind = text_of(value.get("type")) or event
         if kind == "error" or value.get("error"):
-            self._fail(told(value.get("error") or value, _CODES))
+            self.failed(told(value.get("error") or value, _CODES))
         elif kind == "message_start":
             self._message(object_of(value.get("message")))
         elif kind == "content_block_start":
@@ -81,9 +81,9 @@ class AnthropicDecoder(Decoder):
 
     def read_whole(self, value: Mapping[str, object]) -> None:
         if value.get("type") == "error" or value.get("error"):
-            self._fail(told(value.get("error") or value, _CODES))
+            self.failed(told(value.get("error") or value, _CODES))
         elif "content" not in value:
-            self._fail(failure_in(value, "The answer has no content."))
+            self.failed(failure_in(value, "The answer has no content."))
         else:
             self._message(value)
             self._settle(whole=True)
@@ -181,10 +181,6 @@ class AnthropicDecoder(Decoder):
         if isinstance(usage, dict):
             self._usage |= {key: value for key, value in usage.items() if value is not None}
             self.message.usage(anthropic_usage(self._usage))
-
-    def _fail(self, failure: Failure) -> None:
-        code, message = failure
-        self.message.fault(code, message, retryable=passes(code))
 
 
 def anthropic_usage(usage: Mapping[str, object]) -> Usage:

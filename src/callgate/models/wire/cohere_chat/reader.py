@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.failures import Failure, failure_in, passes, told
+from callgate.models.wire.failures import failure_in, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
 from callgate.models.wire.frames import Frames, JsonLines
 from callgate.models.wire.open_call import OpenCall
@@ -78,7 +78,7 @@ class CohereChatDecoder(Decoder):
         elif "type" in value or "event_type" in value:
             self.read("", value)
         else:
-            self._failed(failure_in(value, "The answer has no message."))
+            self.failed(failure_in(value, "The answer has no message."))
 
     # The second version
 
@@ -138,10 +138,6 @@ class CohereChatDecoder(Decoder):
         elif reason is not None:
             self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
 
-    def _failed(self, failure: Failure) -> None:
-        code, message = failure
-        self.message.fault(code, message, retryable=passes(code))
-
     # The first version
 
     def _first_version(self, kind: str, value: Mapping[str, object]) -> None:
@@ -157,7 +153,7 @@ class CohereChatDecoder(Decoder):
                 self._settle(response)
                 self._end({**response, "finish_reason": value.get("finish_reason") or response.get("finish_reason")})
             case "error" | "stream-error":
-                self._failed(told(value.get("error") or value, ("code",)))
+                self.failed(told(value.get("error") or value, ("code",)))
             case _:
                 pass  # searches, citations, and whatever is new
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from callgate._json import json_text
 from callgate.models.events import WELL, FinishReason, Usage
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.failures import Failure, failure_in, passes, told
+from callgate.models.wire.failures import failure_in, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.gemini_generate.partial import PartialArguments
 from callgate.models.wire.open_call import OpenCall
@@ -68,7 +68,7 @@ class GeminiDecoder(Decoder):
     def read(self, event: str, value: Mapping[str, object]) -> None:
         value = object_of(value.get("response")) or value
         if value.get("error"):
-            self._failed(told(value["error"], _CODES))
+            self.failed(told(value["error"], _CODES))
             return
         self.message.model = text_of(value.get("modelVersion")) or self.message.model
         for candidate in items_of(value.get("candidates")):
@@ -85,7 +85,7 @@ class GeminiDecoder(Decoder):
         self.read("", value)
         inner = object_of(value.get("response")) or value
         if not inner.get("candidates") and self.message.reason is None:
-            self._failed(failure_in(inner, "The answer has no candidates."))
+            self.failed(failure_in(inner, "The answer has no candidates."))
 
     def _candidate(self, candidate: Mapping[str, object]) -> None:
         for part in items_of(object_of(candidate.get("content")).get("parts")):
@@ -159,10 +159,6 @@ class GeminiDecoder(Decoder):
             self.message.ends("tool_calls", said)
         else:
             self.message.ends(reason, said)
-
-    def _failed(self, failure: Failure) -> None:
-        code, message = failure
-        self.message.fault(code, message, retryable=passes(code))
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:

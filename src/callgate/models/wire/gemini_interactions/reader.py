@@ -77,8 +77,7 @@ class GeminiInteractionsDecoder(Decoder):
         elif "status" in value or "steps" in value or "outputs" in value:
             self._complete(value)
         else:
-            code, message = failure_in(value, "The answer is no interaction.")
-            self.message.fault(code, message, retryable=passes(code))
+            self.failed(failure_in(value, "The answer is no interaction."))
 
     def _complete(self, interaction: Mapping[str, object]) -> None:
         """The interaction has ended; its steps are read from here only if none were streamed."""

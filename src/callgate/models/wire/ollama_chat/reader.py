@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.failures import Failure, failure_in, failure_of, passes, told
+from callgate.models.wire.failures import failure_in, failure_of, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.frames import Frames, JsonLines, WholeBody
 from callgate.models.wire.reasons import reason_of
@@ -31,7 +31,7 @@ class OllamaChatDecoder(Decoder):
     def read(self, event: str, value: Mapping[str, object]) -> None:
         failure = failure_of(value) or (told(value) if isinstance(value.get("message"), str) else None)
         if failure is not None:
-            self._failed(failure)
+            self.failed(failure)
             return
         model = value.get("model")
         if isinstance(model, str) and model:
@@ -48,7 +48,7 @@ class OllamaChatDecoder(Decoder):
     def read_whole(self, value: Mapping[str, object]) -> None:
         self.read("", value)
         if self.message.reason is None and not {"message", "response"} & value.keys():
-            self._failed(failure_in(value, "The answer has no message."))
+            self.failed(failure_in(value, "The answer has no message."))
 
     def _call(self, item: Mapping[str, object]) -> None:
         function = object_of(item.get("function")) or item
@@ -68,7 +68,3 @@ class OllamaChatDecoder(Decoder):
         reason = reason_of(said, _REASONS)
         self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
         self.ended()
-
-    def _failed(self, failure: Failure) -> None:
-        code, message = failure
-        self.message.fault(code, message, retryable=passes(code))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.failures import Failure, failure_in, failure_of, passes
+from callgate.models.wire.failures import failure_in, failure_of
 from callgate.models.wire.fields import arguments_of, items_of, object_of, text_of
 from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_chat.calls import Calls
@@ -41,7 +41,7 @@ class OpenAIChatDecoder(Decoder):
         if not choices or event or value.get("error"):
             failure = failure_of(value, event)
             if failure is not None:
-                self._failed(failure)
+                self.failed(failure)
                 return
         model = value.get("model")
         if model and isinstance(model, str):
@@ -59,7 +59,7 @@ class OpenAIChatDecoder(Decoder):
     def read_whole(self, value: Mapping[str, object]) -> None:
         self.read("", value)
         if not value.get("choices") and self.message.reason is None:
-            self._failed(failure_in(value, "The answer has no choices."))
+            self.failed(failure_in(value, "The answer has no choices."))
 
     def _take_choice(self, choice: Mapping[str, object]) -> None:
         number = choice.get("index") or 0
@@ -77,7 +77,7 @@ class OpenAIChatDecoder(Decoder):
         if "delta" not in choice:
             self.message.seal_followed()
         if choice.get("error"):
-            self._failed(failure_of(choice) or ("error", ""))
+            self.failed(failure_of(choice) or ("error", ""))
         said = choice.get("finish_reason")
         if said:
             usage = choice.get("usage")
@@ -147,7 +147,3 @@ class OpenAIChatDecoder(Decoder):
         self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
         if reason == "error":
             self.message.fault(said.lower(), f"The server ended its answer with '{said[:200]}'.", retryable=True)
-
-    def _failed(self, failure: Failure) -> None:
-        code, message = failure
-        self.message.fault(code, message, retryable=passes(code))

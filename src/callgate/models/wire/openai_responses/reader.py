@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.failures import Failure, failure_in, failure_of, passes, told
+from callgate.models.wire.failures import failure_in, failure_of, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_responses.items import Items, OutputItem
@@ -67,15 +67,15 @@ class OpenAIResponsesDecoder(Decoder):
             case "" if value.get("object") == "response":
                 self._end("", value)
             case _ if kind in _ERRORS:
-                self._fault(told(value.get("error") or value))
+                self.failed(told(value.get("error") or value))
             case _ if not kind.startswith("response.") and (failure := failure_of(value)):
-                self._fault(failure)
+                self.failed(failure)
             case _:
                 self._model(object_of(value.get("response")))
 
     def read_whole(self, value: Mapping[str, object]) -> None:
         if value.get("object") != "response" and "output" not in value:
-            self._fault(failure_in(value, "The answer has no output."))
+            self.failed(failure_in(value, "The answer has no output."))
         else:
             self._end("", value)
 
@@ -192,7 +192,7 @@ class OpenAIResponsesDecoder(Decoder):
         if well:
             self.message.ends("tool_calls" if self.message.calls else "stop", status or "completed")
         elif response.get("error") or status == "failed":
-            self._fault(told(response.get("error") or "The response failed."))
+            self.failed(told(response.get("error") or "The response failed."))
         else:
             said = text_of(object_of(response.get("incomplete_details")).get("reason")) or status
             self.message.ends(_INCOMPLETE.get(said, "other"), said)
@@ -206,10 +206,6 @@ class OpenAIResponsesDecoder(Decoder):
                 self._finish(item.begun, item)
         if self._lost and not self.message.calls:
             self.message.fault("bad_frame", "Arguments came that belong to no call.")
-
-    def _fault(self, failure: Failure) -> None:
-        code, message = failure
-        self.message.fault(code, message, retryable=passes(code))
 
 
 def _place(value: Mapping[str, object], kind: str) -> object:
