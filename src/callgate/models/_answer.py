@@ -14,7 +14,7 @@ from callgate.models._unpacking import unpacked
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["Answer", "causes_of", "httpx", "reason_of"]
+__all__ = ["Answer", "cause_in_words", "causes_of", "httpx"]
 
 _BODY_BYTES = 268_435_456
 """The longest answer that is read: far above any real one, so that no server can fill the memory."""
@@ -95,7 +95,7 @@ class Answer:
         except httpx().TransportError:
             raise
         except httpx().HTTPError as error:
-            return self._stop(reason_of(error))
+            return self._stop(cause_in_words(error))
         self._size += len(data)
         if not self.first:
             self.first = data[:_FIRST_BYTES].lstrip(_BLANK)
@@ -124,13 +124,14 @@ class Answer:
             pass
 
 
-def reason_of(error: BaseException) -> str:
+def cause_in_words(error: BaseException) -> str:
     """The innermost error that says something."""
     said = [str(cause) for cause in causes_of(error) if str(cause)]
     return (said[-1] if said else type(error).__name__)[:500]
 
 
 def causes_of(error: BaseException | None) -> list[BaseException]:
+    """The error, what caused it, and so on inwards; at most ten of them."""
     found: list[BaseException] = []
     while error is not None and len(found) < 10:
         found.append(error)

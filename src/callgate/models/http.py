@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
-from callgate.models._answer import Answer, causes_of, httpx, reason_of
+from callgate.models._answer import Answer, cause_in_words, causes_of, httpx
 from callgate.models._deadlines import Deadline, Interrupted, Timeouts, Watch
 from callgate.models._refusals import Hidden
 from callgate.models._retrying import Retries, asked_wait_s, is_passing
@@ -179,7 +179,7 @@ class Transport:
         return self._client
 
     def _unreachable(self, request: Outgoing, error: Exception) -> ModelUnreachable:
-        said = request.hidden.redact(reason_of(error))
+        said = request.hidden.redact(cause_in_words(error))
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes_of(error)):
             text = f"{self._provider} at {request.shown} has no certificate that can be trusted ({said}). Check the address and the proxy."
             return ModelUnreachable(text, provider=self._provider, retryable=False)

@@ -119,7 +119,7 @@ class Assembly:
             return
         if call.sealed and text.strip():
             self._reopen(call)
-        if len(call.pieces) == 1 and call.holds_a_place and text.lstrip().startswith("{"):
+        if call.holds_a_place and text.lstrip().startswith("{"):
             call.restart()
         call.pieces.append(text)
         if not self.kindly_read:
@@ -179,9 +179,14 @@ class Assembly:
         self.events.append(fault)
 
     def ends(self, reason: FinishReason, said: str = "") -> None:
-        """The provider said why the message ends. What is open becomes final now; usage may still follow."""
+        """The provider said why the message ends. What is open becomes final now; usage may still follow.
+
+        Args:
+            reason: `stop` will do for a message with calls, too: it ends with them.
+            said: The provider's own word.
+        """
         if self.reason != "error":
-            self.reason, self.said = reason, said
+            self.reason, self.said = self._with_calls(reason), said
         if self.reason in WELL:
             self._seal_rest("finished")
 
@@ -195,7 +200,7 @@ class Assembly:
             return
         self.finished = True
         if self.reason is None:
-            self.reason = ("tool_calls" if self.calls else "stop") if well else "cut"
+            self.reason = self._with_calls("stop") if well else "cut"
         self._tell_halves()
         self._seal_rest("finished" if self.reason in WELL else "cut")
         message = AssistantMessage(parts=tuple(self._made()), api=self._api)
@@ -204,6 +209,9 @@ class Assembly:
         )
 
     # Inside
+
+    def _with_calls(self, reason: FinishReason) -> FinishReason:
+        return "tool_calls" if reason == "stop" and self.calls else reason
 
     def _words(self, kind: type[Text] | type[Reasoning], *, fresh: bool = False) -> _Words:
         last = self._parts[-1] if self._parts else None

@@ -106,11 +106,11 @@ class ServerSentEvents:
             self._began = True
             lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
         for line in lines:
-            if line[:5] == b"data:":
+            if line[:5] == b"data:" or line[:1] == b"{":
                 self._size += len(line)
                 if self._size > FRAME_BYTES:
                     raise _too_large("event")
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._data.append(line if line[:1] == b"{" else line[6:] if line[5:6] == b" " else line[5:])
             elif not line:
                 if self._data:
                     frames.append((self._event, self._data[0] if len(self._data) == 1 else b"\n".join(self._data)))
@@ -121,11 +121,6 @@ class ServerSentEvents:
                 self._event = line[6:].strip().decode("utf-8", "replace")
             elif line == b"data":
                 self._data.append(b"")
-            elif line[:1] == b"{":
-                self._size += len(line)
-                if self._size > FRAME_BYTES:
-                    raise _too_large("event")
-                self._data.append(line)
         return frames
 
 

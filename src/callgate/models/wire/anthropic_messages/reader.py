@@ -96,7 +96,7 @@ class AnthropicDecoder(Decoder):
         """The message is over. Some gateways let the next one of the same turn follow in the same body."""
         self._settle(whole=True)
         if self.message.reason is None:
-            self.message.ends("tool_calls" if self.message.calls else "stop")
+            self.message.ends("stop")
 
     def _message(self, message: Mapping[str, object]) -> None:
         """A whole message, or the begin of one; a begin has content too where it goes on with a turn that ran code."""
@@ -175,7 +175,7 @@ class AnthropicDecoder(Decoder):
         if isinstance(said, str) and said:
             reason = reason_of(said, _REASONS)
             self._settle(whole=reason in WELL)
-            self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+            self.message.ends(reason, said)
 
     def _count(self, usage: object) -> None:
         if isinstance(usage, dict):

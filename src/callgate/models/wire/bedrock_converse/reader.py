@@ -187,13 +187,14 @@ class BedrockConverseDecoder(Decoder):
             reason = reason_of(said, _REASONS)
             if said in _MISWRITTEN and not self.message.calls:
                 self.message.fault(said, "The model wrote what the service could not read as an answer.", retryable=True)
-            self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+            self.message.ends(reason, said)
 
 
 def report_failure(message: Assembly, code: str, value: Mapping[str, object]) -> None:
     """Note a failure that the service reported."""
     said = text_of(value.get("message") or value.get("Message") or value.get("originalMessage")) or code
-    code, said = (code, said) if said else failure_in(value, text_of(dict(value)))
+    if not said:
+        code, said = failure_in(value, text_of(dict(value)))
     message.fault(code, said, retryable=code.lower().startswith(_PASSING))
 
 

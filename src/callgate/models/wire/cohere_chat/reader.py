@@ -136,7 +136,7 @@ class CohereChatDecoder(Decoder):
         if error or reason == "error":
             self.message.fault(said.lower(), error or f"The answer ended with {said}.", retryable=said.upper() == "TIMEOUT")
         elif reason is not None:
-            self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+            self.message.ends(reason, said)
 
     # The first version
 

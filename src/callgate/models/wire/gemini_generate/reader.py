@@ -155,10 +155,8 @@ class GeminiDecoder(Decoder):
             self._end_call()
         if said in _MISWRITTEN and not self.message.calls:
             self.message.fault(said, explained or "The model wrote a call that the provider could not read.", retryable=True)
-        elif self.message.calls and (reason == "stop" or said == "UNEXPECTED_TOOL_CALL"):
-            self.message.ends("tool_calls", said)
         else:
-            self.message.ends(reason, said)
+            self.message.ends("stop" if said == "UNEXPECTED_TOOL_CALL" and self.message.calls else reason, said)
 
 
 def _usage(usage: Mapping[str, object]) -> Usage:

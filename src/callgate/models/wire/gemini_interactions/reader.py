@@ -186,7 +186,7 @@ class GeminiInteractionsDecoder(Decoder):
                 self._failed(interaction.get("error") or interaction.get("errors") or said)
         elif said not in ("", "in_progress"):
             reason = _REASONS.get(said, "other")
-            self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+            self.message.ends(reason, said)
 
     def _failed(self, error: object) -> None:
         fields = next(iter(items_of(error)), {})

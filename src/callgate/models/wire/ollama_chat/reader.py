@@ -66,5 +66,5 @@ class OllamaChatDecoder(Decoder):
             )
         said = text_of(value.get("done_reason")) or "stop"
         reason = reason_of(said, _REASONS)
-        self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+        self.message.ends(reason, said)
         self.ended()

@@ -144,6 +144,6 @@ class OpenAIChatDecoder(Decoder):
         if not isinstance(said, str) or said.lower() == "null":
             return
         reason = reason_of(said)
-        self.message.ends("tool_calls" if reason == "stop" and self.message.calls else reason, said)
+        self.message.ends(reason, said)
         if reason == "error":
             self.message.fault(said.lower(), f"The server ended its answer with '{said[:200]}'.", retryable=True)

@@ -190,7 +190,7 @@ class OpenAIResponsesDecoder(Decoder):
         well = status in ("completed", "done", "") and not response.get("error")
         self._end_items(well=well)
         if well:
-            self.message.ends("tool_calls" if self.message.calls else "stop", status or "completed")
+            self.message.ends("stop", status or "completed")
         elif response.get("error") or status == "failed":
             self.failed(told(response.get("error") or "The response failed."))
         else:
