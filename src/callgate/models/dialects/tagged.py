@@ -21,7 +21,7 @@ from callgate.models.dialects.shape import Reads
 from callgate.models.dialects.typed import as_object, kinds_of, parameter_schema, quoted, typed
 from callgate.models.dialects.values import AFTER_A_CALL, ValueTags, name_in, read_value
 
-__all__ = ["Tags", "read_tagged", "read_tagged_calls", "spaced"]
+__all__ = ["Tags", "invoke_tags", "read_tagged", "read_tagged_calls", "spaced"]
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _BREAK, _LAST_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
@@ -62,6 +62,16 @@ class Tags(Struct, frozen=True, kw_only=True):
 def spaced(*tags: str) -> tuple[str, ...]:
     """Tags, each also with the white space that some models put into it."""
     return (*tags, *(tag[:-1] + other for tag in tags for other in _SPACED[tag[-1]]))
+
+
+def invoke_tags(*prefixes: str) -> Tags:
+    """The tags `invoke` and `parameter`, whose names are attributes, behind any of these prefixes."""
+    return Tags(
+        call=spaced(*(f"<{prefix}invoke " for prefix in prefixes)),
+        end=spaced(*(f"</{prefix}invoke>" for prefix in prefixes)),
+        parameter=spaced(*(f"<{prefix}parameter " for prefix in prefixes)),
+        end_parameter=spaced(*(f"</{prefix}parameter>" for prefix in prefixes)),
+    )
 
 
 def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: str) -> Wait[Found]:

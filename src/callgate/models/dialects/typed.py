@@ -68,7 +68,7 @@ def items_schema(schema: Schema | None) -> Schema | None:
 
 def only_text(schema: Schema | None, root: Schema | None = None) -> bool:
     """Whether a schema allows nothing but text."""
-    return _allowed(schema, root)[0] == {"string"}
+    return kinds_of(schema, root) == {"string"}
 
 
 def has_parameter(schema: Schema | None, name: str) -> bool:

@@ -1,8 +1,8 @@
 """Values that stand as bare text between tags: where one ends, though it may speak of tags itself.
 
 A model that writes a file about tools writes such tags into a value. So a call that a value quotes is text with all its tags, another
-parameter's tag counts only where the tool has that parameter, and the end of the call only where nothing but calls follow. Knows the tags
-of no family: dialects do.
+parameter's tag counts only where the tool has that parameter, and the end of the call only where nothing but calls follow. Dialects say
+which tags are theirs; known here are only those of the families that end a parameter alike.
 """
 
 from __future__ import annotations

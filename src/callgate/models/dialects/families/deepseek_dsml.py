@@ -14,18 +14,13 @@ from __future__ import annotations
 from callgate.models.dialects.cursor import Cursor
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls, spaced
+from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
 
 __all__ = ["DEEPSEEK_DSML"]
 
 _BARS = ("｜DSML｜", "|DSML|", "｜DSML｜ ", "|DSML| ")
 """Version 4.1 puts a space into every tag."""
-_TAGS = Tags(
-    call=spaced(*(f"<{bar}invoke " for bar in _BARS)),
-    end=spaced(*(f"</{bar}invoke>" for bar in _BARS)),
-    parameter=spaced(*(f"<{bar}parameter " for bar in _BARS)),
-    end_parameter=spaced(*(f"</{bar}parameter>" for bar in _BARS)),
-)
+_TAGS = invoke_tags(*_BARS)
 _SECTIONS = ("function_calls", "tool_calls", "calls")
 _CLOSERS = tuple(f"</{bar}{section}>" for bar in _BARS for section in _SECTIONS)
 

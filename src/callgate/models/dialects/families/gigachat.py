@@ -20,19 +20,14 @@ from callgate.models.dialects.cursor import Cursor
 from callgate.models.dialects.marked import Marked
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls
+from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
 
 __all__ = ["GIGACHAT"]
 
 _JSON = Marked("<|message_sep|>")
 _UNSEPARATED = 'function call{"name"'
 _SECTION, _END_SECTION = "<｜GCML｜tool_calls>", "</｜GCML｜tool_calls>"
-_TAGS = Tags(
-    call=("<｜GCML｜invoke ",),
-    end=("</｜GCML｜invoke>",),
-    parameter=("<｜GCML｜parameter ",),
-    end_parameter=("</｜GCML｜parameter>",),
-)
+_TAGS = invoke_tags("｜GCML｜")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:

@@ -28,19 +28,19 @@ def _opens(name: str) -> tuple[str, ...]:
     return f"<|open|>{name} ", f"<|open|> {name} "
 
 
-def _closes(name: str, way: str = "close") -> tuple[str, ...]:
+def _plain(way: str, name: str) -> tuple[str, ...]:
     """A mark without attributes. Some servers put spaces between its tokens."""
     return f"<|{way}|>{name}{_SEP}", f"<|{way}|> {name} {_SEP}"
 
 
-_ARGUMENT, _END_ARGUMENT = _opens("argument"), _closes("argument")
-_CALL, _END_CALL = _opens("call"), _closes("call")
+_ARGUMENT, _END_ARGUMENT = _opens("argument"), _plain("close", "argument")
+_CALL, _END_CALL = _opens("call"), _plain("close", "call")
 _NAME = re.compile(r'(?:tool|name)="([^"]*)"')
 _KEY = re.compile(r'(?:key|name)="([^"]*)"')
 
 
 def _parts(*names: str) -> tuple[str, ...]:
-    return tuple(mark for name in names for way in ("open", "close") for mark in _closes(name, way))
+    return tuple(mark for name in names for way in ("open", "close") for mark in _plain(way, name))
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
@@ -86,5 +86,5 @@ KIMI_K3 = Dialect(
     openers=_CALL,
     read=_read,
     silent=(*_parts("response", "tools", "message"), "<|end_of_msg|>"),
-    thoughts=tuple(zip(_closes("think", "open"), _closes("think"), strict=True)),
+    thoughts=tuple(zip(_plain("open", "think"), _plain("close", "think"), strict=True)),
 )

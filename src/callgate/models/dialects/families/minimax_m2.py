@@ -14,11 +14,11 @@ from __future__ import annotations
 from callgate.models.dialects.cursor import Cursor
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls, spaced
+from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
 
 __all__ = ["MINIMAX_M2"]
 
-_TAGS = Tags(call=spaced("<invoke "), end=spaced("</invoke>"), parameter=spaced("<parameter "), end_parameter=spaced("</parameter>"))
+_TAGS = invoke_tags("")
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:

@@ -18,7 +18,7 @@ from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, inner_schema, kinds_of, quoted, typed
+from callgate.models.dialects.typed import as_object, inner_schema, kinds_of, only_text, quoted, typed
 from callgate.models.dialects.values import name_in, read_balanced
 
 __all__ = ["MINIMAX_M3"]
@@ -55,7 +55,7 @@ def _inside(cursor: Cursor, schema: Schema | None, root: Schema | None, tag: str
     """Read to the end of the tag: the value as JSON."""
     if depth > _MAX_DEPTH:
         raise NoCall
-    if kinds_of(schema, root) == {"string"}:
+    if only_text(schema, root):
         opens, closes = (tuple(f"{_TOKEN}{gap}<{slash}{tag}>" for gap in ("", " ", "\n")) for slash in ("", "/"))
         return quoted((yield from read_balanced(cursor, opens, closes)))
     members: dict[str, list[str]] = {}

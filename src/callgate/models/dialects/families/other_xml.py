@@ -16,17 +16,12 @@ from __future__ import annotations
 from callgate.models.dialects.cursor import Cursor
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls, spaced
+from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
 
 __all__ = ["OTHER_XML"]
 
 _SPACES = ("", "antml:")
-_TAGS = Tags(
-    call=spaced(*(f"<{space}invoke " for space in _SPACES)),
-    end=spaced(*(f"</{space}invoke>" for space in _SPACES)),
-    parameter=spaced(*(f"<{space}parameter " for space in _SPACES)),
-    end_parameter=spaced(*(f"</{space}parameter>" for space in _SPACES)),
-)
+_TAGS = invoke_tags(*_SPACES)
 _SECTIONS = (*(f"{space}function_calls>" for space in _SPACES), "tool_calls>")
 _CLOSERS = (*(f"</{section}" for section in _SECTIONS), "</minimax:tool_call>")
 

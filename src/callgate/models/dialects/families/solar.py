@@ -20,8 +20,6 @@ from callgate.models.dialects.typed import as_object, parameter_schema, typed
 __all__ = ["SOLAR"]
 
 _NAME, _ARGUMENTS, _END = "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>"
-
-
 _START = "<|tool_call:start|>"
 _ARGUMENT, _VALUE, _END_ARGUMENT = "<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>"
 
