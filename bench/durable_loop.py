@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 from bench.bare_record import BareRecord
-from bench.floor import Stamps, no_op, nth_text
-from bench.loop import RULES
+from bench.floor import no_op
+from bench.loop import RULES, Stamped
 from bench.measure import Counts, Row
 from callgate import Agent, Engine, Rules, SqliteJournal, tool
 from callgate.agent import Budget, Settings
 from callgate.events import Event
-from callgate.models.events import ModelEvent
-from callgate.models.model import StreamingContext
-from callgate.models.wire.request import ModelRequest
-from callgate.testing import Call, ScriptedModel
 from callgate.tools import Tool
 
 __all__ = ["DurableIterations"]
@@ -30,17 +25,6 @@ EFFECT = tool(effect="once", writes="city:{city}")(no_op)
 _LAST_OF_ITERATION = "call.completed"
 _WARM = 10
 """Iterations that a new record is given before the clock runs."""
-
-
-class _Stamped(ScriptedModel):
-    """Notes the time at each pass."""
-
-    stamps: Stamps
-
-    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
-        self.stamps.append(time.perf_counter())
-        async for event in super().stream(request, context):
-            yield event
 
 
 @dataclass
@@ -92,8 +76,7 @@ class DurableIterations:
 
     async def _steps(self, made: Tool, iterations: int, path: Path | None = None) -> list[float]:
         """The seconds that each iteration takes, in a record of its own."""
-        model = _Stamped([*([Call("no_op", nth_text(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
-        model.stamps = []
+        model = Stamped(iterations, time.perf_counter)
         engine = Engine([made], policies=[Rules.parse(RULES)], journal=SqliteJournal(path or self._path()))
         async with engine, Agent(model, engine, settings=Settings(budget=Budget(iterations=None))) as agent:
             result = await agent.run("Go.")

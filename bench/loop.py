@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -36,7 +36,11 @@ reason = "No forecast reaches that far."
 
 def scripted(iterations: int) -> ScriptedModel:
     """A model that asks for one call after the other, each with other arguments, and then answers."""
-    return ScriptedModel([*([Call("no_op", nth_text(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
+    return ScriptedModel(_turns(iterations))
+
+
+def _turns(iterations: int) -> list[Sequence[Call | str]]:
+    return [*([Call("no_op", nth_text(day), id=f"call_{day}")] for day in range(iterations)), ["done"]]
 
 
 def agent_of(model: ScriptedModel) -> Agent:
@@ -52,13 +56,20 @@ async def run(iterations: int, model: ScriptedModel | None = None) -> None:
         raise RuntimeError(f"the run that is measured does not work: {result.turn_status} {result.reason}")
 
 
-class _Stamped(ScriptedModel):
-    """Notes the CPU time at each pass."""
+class Stamped(ScriptedModel):
+    """The same model; notes the time at each pass.
 
-    stamps: Stamps
+    Args:
+        clock: Says the time, in seconds.
+    """
+
+    def __init__(self, iterations: int, clock: Callable[[], float]) -> None:
+        super().__init__(_turns(iterations))
+        self.stamps: Stamps = []
+        self._now = clock
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
-        self.stamps.append(time.process_time())
+        self.stamps.append(self._now())
         async for event in super().stream(request, context):
             yield event
 
@@ -90,8 +101,7 @@ class Iterations:
 
 async def _growth(iterations: int) -> float:
     """What the last iterations take, over what the first ones take."""
-    model = _Stamped([*([Call("no_op", nth_text(day), id=f"call_{day}")] for day in range(iterations)), ["done"]])
-    model.stamps = []
+    model = Stamped(iterations, time.process_time)
     await run(iterations, model)
     steps = [after - before for before, after in zip(model.stamps, model.stamps[1:], strict=False)]
     few = max(1, min(100, len(steps) // 3))
