@@ -129,8 +129,8 @@ def _refuse_names(owner: str, of: Callable[..., Any], args: Sequence[object], gi
     refuse_unknown(owner, given, named)
     unnamed = [name for name, one in taken.items() if one.kind is not one.KEYWORD_ONLY]
     if len(args) > len(unnamed):
-        by_name = ", ".join(f"{name}=..." for name in named if name not in unnamed)
-        raise UsageError(f"{owner} was given {shown(args[len(unnamed)])} without a name. By name it takes {by_name or 'nothing'}.")
+        rest = ", ".join(f"{name}=..." for name in named if name not in unnamed)
+        raise UsageError(f"{owner} was given {shown(args[len(unnamed)])} without a name. By name it takes {rest or 'nothing'}.")
     here = {*unnamed[: len(args)], *given}
     missing = [name for name, one in taken.items() if one.default is one.empty and name not in here]
     if missing:

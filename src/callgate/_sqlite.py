@@ -10,9 +10,9 @@ from typing import Final
 
 from callgate.errors import UsageError
 
-__all__ = ["SMALLEST", "refuse_scrap"]
+__all__ = ["refuse_scrap"]
 
-SMALLEST: Final = 512
+_SMALLEST: Final = 512
 """Bytes of the smallest database."""
 
 
@@ -30,5 +30,5 @@ def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
         size = os.stat(path).st_size
     except FileNotFoundError:
         return
-    if 0 < size < SMALLEST:
+    if 0 < size < _SMALLEST:
         raise UsageError(f"{os.fspath(path)} is no {kind}: {size} byte{'s' if size > 1 else ''} can be no database. {then}")

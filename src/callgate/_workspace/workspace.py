@@ -12,6 +12,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import BinaryIO
 
 from callgate._workspace import beneath
@@ -253,7 +254,7 @@ class Workspace:
         with self.open_read(path) as source, self._beneath.spot(target, make=True, follow=False) as (folder, name, still_there):
             mode = os.fstat(source.fileno()).st_mode & 0o777
             chunks = iter(lambda: source.read(_CHUNK), b"")
-            dress = lambda fd: os.fchmod(fd, mode)  # noqa: E731
+            dress = partial(os.fchmod, mode=mode)
             return put(folder, name, chunks, dress=dress, replace=False, sync=self._sync, still_there=still_there)
 
     @contextmanager

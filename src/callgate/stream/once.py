@@ -96,7 +96,7 @@ class _Pass(Struct, eq=False):
 
     context: StreamingContext
     control: Control
-    idle_s: Seconds
+    idle_s: float
     allowed_s: float
     """How long the model may be silent from the moment in which it first waits."""
     on_event: Callable[[ModelEvent], None] | None
