@@ -2,9 +2,8 @@
 
 One `RunState` per run: its counter, the calls with a key and what became of them, and the facts nobody knows. `reading` builds it from the
 run's events, so that a new engine on an old journal knows what the last one did; `repeats` keeps it true while calls run, and `doubts`
-settles what nobody knows. A call is known by
-the caller's own key (scoped to principal and tool) or, where it has effects, by the model's id within its iteration together with its
-tool and arguments; the same read may always run again.
+settles what nobody knows. A call is known by the caller's own key (scoped to principal and tool) or, where it has effects, by the model's
+id within its iteration together with its tool and arguments; the same read may always run again.
 """
 
 from __future__ import annotations
