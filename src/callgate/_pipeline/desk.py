@@ -17,9 +17,10 @@ from callgate._pipeline.gate import Judge
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.record import Reason, clean, off_loop
+from callgate._pipeline.record import Reason, clean
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
+from callgate._pipeline.writer import off_loop
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallNotStarted, DangerousLimitReached

@@ -10,9 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._pipeline.again import Doubt, RunState
-from callgate._pipeline.record import Allowed, AttemptFailed, Reason, ReceivedCall, Started, Writer, arguments_hash, clean, conversation_run
+from callgate._pipeline.record import Allowed, AttemptFailed, Reason, ReceivedCall, Started, arguments_hash, clean, conversation_run
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
+from callgate._pipeline.writer import Writer
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted

@@ -16,7 +16,7 @@ from callgate._journal import MemoryJournal
 from callgate._limits import Limits
 from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.normalise import Normaliser
-from callgate._pipeline.record import Writer
+from callgate._pipeline.writer import Writer
 from callgate._redact import Redactor
 from callgate._signals import Control
 from callgate.events import Bus

@@ -13,7 +13,8 @@ from functools import partial
 from callgate._pipeline.again import RunState
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.reading import Reading
-from callgate._pipeline.record import Reason, off_loop
+from callgate._pipeline.record import Reason
+from callgate._pipeline.writer import off_loop
 from callgate.events import Draft
 
 __all__ = ["KnownRuns"]

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.record import Reason, Writer, clean
+from callgate._pipeline.record import Reason, clean
+from callgate._pipeline.writer import Writer
 from callgate._signals import Control
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft

@@ -1,47 +1,40 @@
-"""Write down what happens to a call, each event with what caused it.
+"""What the record says of a call: the bodies of its events, and the words in them.
 
-Brackets the whole route. A body is encoded when somebody reads it or when it goes to disk: what it is made of is frozen, so it is the same
-then as now. Redaction sits before the journal. Decides nothing; a journal that cannot be written to stops the call before it runs.
+A body is encoded when somebody reads it or when it goes to disk: what it is made of is frozen, so it is the same then as now. Decides
+nothing, and knows no journal.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from operator import attrgetter
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._json import canonical
-from callgate._redact import Redactor
-from callgate._signals import is_own_failure
 from callgate.calls import Note, RawCall, Scope, ToolResult
-from callgate.errors import LeaseLost, RecordFailed
-from callgate.events import Body, Bus, Draft, encoded
-from callgate.protocols import Execution, Journal
+from callgate.protocols import Execution
 
 __all__ = [
     "Allowed",
     "AttemptFailed",
     "Reason",
+    "Received",
     "ReceivedCall",
+    "ScopeFacts",
     "Started",
     "Verdict",
-    "Writer",
     "arguments_hash",
     "clean",
     "conversation_run",
     "decode_reason",
     "decode_result",
-    "off_loop",
     "valid_text",
 ]
 
-T = TypeVar("T")
 _MAX_RAW = 65_536
 _MAX_TEXT = 4_096
 _WORDS = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
@@ -205,66 +198,6 @@ class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     details: Mapping[str, object] | None = None
 
 
-class Writer:
-    """One engine's pen: redacts, appends, and tells the bus."""
-
-    __slots__ = ("_facts", "_scope", "bus", "journal", "redactor")
-
-    def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
-        self.journal = journal
-        self.bus = bus
-        self.redactor = redactor
-        self._scope = Scope()
-        self._facts = ScopeFacts(self._scope)
-
-    def facts_of(self, scope: Scope) -> ScopeFacts:
-        """What to record of a scope: one value for all calls of a message, which share it."""
-        if scope is not self._scope:
-            self._scope, self._facts = scope, ScopeFacts(scope)
-        return self._facts
-
-    def write(self, draft: Draft) -> int:
-        """Append one event and return its position.
-
-        Raises:
-            RecordFailed: The journal did not take it, or secrets could not be taken out of it.
-        """
-        if self.redactor is not None:
-            draft = replace(draft, body=_redacted(draft.body, self.redactor))
-        try:
-            position = self.journal.append(draft)
-        except LeaseLost as error:
-            raise RecordFailed(str(error), code=error.code) from error
-        except Exception as error:
-            raise RecordFailed(
-                f"The record could not be written ({type(error).__name__}: {error}). Nothing is run until it can be; tell the operator."
-            ) from error
-        if self.bus.busy:
-            for event in self.journal.read(run=draft.run, newest_first=True, limit=1):
-                self.bus.publish(draft.kind, event)
-        return position
-
-    async def durable(self, position: int) -> None:
-        """Wait until the event survives what the journal promises.
-
-        Raises:
-            RecordFailed: It will not.
-        """
-        try:
-            await self.journal.durable(position)
-        except LeaseLost as error:
-            raise RecordFailed(str(error), code=error.code) from error
-        except Exception as error:
-            raise RecordFailed(
-                f"The record could not be made durable ({type(error).__name__}: {error}). Nothing is run until then; tell the operator."
-            ) from error
-
-
-async def off_loop(journal: Journal, read: Callable[[], T]) -> T:
-    """What reading a journal gives; in a thread where it waits for a server, so that nothing else does."""
-    return await asyncio.to_thread(read) if journal.remote else read()
-
-
 decode_reason = msgspec.json.Decoder(Reason).decode
 decode_result = msgspec.json.Decoder(ToolResult).decode
 
@@ -283,25 +216,6 @@ def _facts_of(scope: Scope) -> dict[str, object] | None:
     if scope.deliberate and scope.allowed_tools is not None:
         said |= {"deliberate": True, "allowed_tools": sorted(scope.allowed_tools)}
     return {word: clean(value) if isinstance(value, str) else value for word, value in said.items()} or None
-
-
-def _redacted(body: Body, redactor: Redactor) -> bytes:
-    """The body without what is secret; one that lost something says so, so that nobody takes it for the whole.
-
-    Raises:
-        RecordFailed: The redactor failed; without its own words, as a secret may be in them.
-    """
-    given = encoded(body)
-    try:
-        kept = redactor.redact(given)
-    except BaseException as error:
-        if not is_own_failure(error):
-            raise
-        raise RecordFailed(
-            f"The record could not be redacted ({type(error).__name__}). Nothing is run until it can be; tell the operator."
-        ) from error
-    whole = kept == given or not (kept.startswith(b"{") and kept.endswith(b"}") and len(kept) > 2)
-    return kept if whole else kept[:-1] + b',"redacted":true}'
 
 
 def _as_text(arguments: object) -> tuple[str, int, str]:

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from callgate._json import canonical
 from callgate._pipeline.again import Known
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.record import decode_result, off_loop
+from callgate._pipeline.record import decode_result
+from callgate._pipeline.writer import off_loop
 from callgate._signals import settled
 from callgate.calls import ToolResult
 from callgate.errors import CallNotStarted, OutcomeUnknown

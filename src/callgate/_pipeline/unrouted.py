@@ -12,7 +12,8 @@ from contextlib import suppress
 from callgate._pipeline.endings import Endings
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.life import Life
-from callgate._pipeline.record import Reason, Writer
+from callgate._pipeline.record import Reason
+from callgate._pipeline.writer import Writer
 from callgate.calls import Outcome
 from callgate.errors import CallFailed, CallNotStarted, RecordFailed
 from callgate.events import Draft

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from callgate._conversations import Place
-from callgate._pipeline.record import off_loop
+from callgate._pipeline.writer import off_loop
 from callgate.agent.events import AgentEvent
 from callgate.agent.history import History
 from callgate.agent.parts import Start

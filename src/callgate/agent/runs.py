@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from callgate._conversations import Conversations, Place
 from callgate._json import decode
-from callgate._pipeline.record import off_loop
+from callgate._pipeline.writer import off_loop
 from callgate._runners.failure import describe
 from callgate._signals import is_own_failure
 from callgate.agent.deadline import in_time

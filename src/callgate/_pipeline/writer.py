@@ -1,0 +1,104 @@
+"""The journal, as one engine writes to it and reads from it: every event by one pen, every read without holding up the loop.
+
+Brackets the whole route. Redaction sits before the journal. Decides nothing; a journal that cannot be written to stops the call before it
+runs. What the events say is in `record`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from callgate._pipeline.record import ScopeFacts
+from callgate._redact import Redactor
+from callgate._signals import is_own_failure
+from callgate.calls import Scope
+from callgate.errors import LeaseLost, RecordFailed
+from callgate.events import Body, Bus, Draft, encoded
+from callgate.protocols import Journal
+
+__all__ = ["Writer", "off_loop"]
+
+T = TypeVar("T")
+
+
+class Writer:
+    """One engine's pen: redacts, appends, and tells the bus."""
+
+    __slots__ = ("_facts", "_scope", "bus", "journal", "redactor")
+
+    def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
+        self.journal = journal
+        self.bus = bus
+        self.redactor = redactor
+        self._scope = Scope()
+        self._facts = ScopeFacts(self._scope)
+
+    def facts_of(self, scope: Scope) -> ScopeFacts:
+        """What to record of a scope: one value for all calls of a message, which share it."""
+        if scope is not self._scope:
+            self._scope, self._facts = scope, ScopeFacts(scope)
+        return self._facts
+
+    def write(self, draft: Draft) -> int:
+        """Append one event and return its position.
+
+        Raises:
+            RecordFailed: The journal did not take it, or secrets could not be taken out of it.
+        """
+        if self.redactor is not None:
+            draft = replace(draft, body=_redacted(draft.body, self.redactor))
+        try:
+            position = self.journal.append(draft)
+        except LeaseLost as error:
+            raise RecordFailed(str(error), code=error.code) from error
+        except Exception as error:
+            raise RecordFailed(
+                f"The record could not be written ({type(error).__name__}: {error}). Nothing is run until it can be; tell the operator."
+            ) from error
+        if self.bus.busy:
+            for event in self.journal.read(run=draft.run, newest_first=True, limit=1):
+                self.bus.publish(draft.kind, event)
+        return position
+
+    async def durable(self, position: int) -> None:
+        """Wait until the event survives what the journal promises.
+
+        Raises:
+            RecordFailed: It will not.
+        """
+        try:
+            await self.journal.durable(position)
+        except LeaseLost as error:
+            raise RecordFailed(str(error), code=error.code) from error
+        except Exception as error:
+            raise RecordFailed(
+                f"The record could not be made durable ({type(error).__name__}: {error}). Nothing is run until then; tell the operator."
+            ) from error
+
+
+async def off_loop(journal: Journal, read: Callable[[], T]) -> T:
+    """What reading a journal gives; in a thread where it waits for a server, so that nothing else does."""
+    return await asyncio.to_thread(read) if journal.remote else read()
+
+
+def _redacted(body: Body, redactor: Redactor) -> bytes:
+    """The body without what is secret; one that lost something says so, so that nobody takes it for the whole.
+
+    Raises:
+        RecordFailed: The redactor failed; without its own words, as a secret may be in them.
+    """
+    given = encoded(body)
+    try:
+        kept = redactor.redact(given)
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
+        raise RecordFailed(
+            f"The record could not be redacted ({type(error).__name__}). Nothing is run until it can be; tell the operator."
+        ) from error
+    whole = kept == given or not (kept.startswith(b"{") and kept.endswith(b"}") and len(kept) > 2)
+    return kept if whole else kept[:-1] + b',"redacted":true}'
