@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from callgate._signals import AbortController
@@ -15,7 +13,7 @@ from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import Pause, ScriptedServer
 
-__all__ = ["KEY", "NEVER", "NO_WAIT", "ONCE", "REQUEST", "abortable", "ask", "at", "later", "until"]
+__all__ = ["KEY", "NEVER", "NO_WAIT", "ONCE", "REQUEST", "abortable", "ask", "at"]
 
 KEY = "sk-proj-not-to-be-shown-0123456789"
 NEVER = Pause(86_400.0)
@@ -42,19 +40,6 @@ def abortable() -> tuple[AbortController, StreamingContext]:
     controller, context = AbortController(), StreamingContext()
     context.abort_signal = controller.signal
     return controller, context
-
-
-def later(seconds: float) -> None:
-    """For the running event loop it is so much later at once."""
-    loop = asyncio.get_running_loop()
-    now = loop.time
-    loop.time = lambda: now() + seconds  # type: ignore[method-assign]
-
-
-async def until(fact: Callable[[], object]) -> None:
-    """Let the loop run until something is so."""
-    while not fact():
-        await asyncio.sleep(0.001)
 
 
 async def ask(of: Model, request: ModelRequest = REQUEST, context: StreamingContext | None = None) -> list[ModelEvent]:

@@ -198,12 +198,6 @@ def test_a_parameter_that_comes_twice_in_tags_without_markers_makes_no_call() ->
     assert read_text(text, TOOLS).calls == ()
 
 
-def test_a_mark_that_says_nothing_keeps_the_space_between_words() -> None:
-    """DeepSeek: tokens around what a tool has put out."""
-    text = "Found <｜tool▁output▁begin｜>x<｜tool▁output▁end｜> and\n<｜tool▁output▁begin｜>y<｜tool▁output▁end｜>\nDone."
-    assert read_text(text, TOOLS).content == "Found x and\ny\nDone."
-
-
 QUOTED = [
     "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n</function>\n</tool_call>",
     '<minimax:tool_call><invoke name="search"><parameter name="query">x</parameter></invoke></minimax:tool_call>',

@@ -154,9 +154,8 @@ def test_a_mark_of_thoughts_that_is_spoken_of_opens_none() -> None:
 
 def test_a_mark_that_says_nothing_takes_no_white_space_with_it() -> None:
     """What stands behind a token that is only dropped stays as it was written."""
-    assert (
-        read_text("Results: <｜tool▁output▁begin｜>4<｜tool▁output▁end｜> and\n<｜tool▁output▁begin｜>5", {}).content == "Results: 4 and\n5"
-    )
+    text = "Results: <｜tool▁output▁begin｜>4<｜tool▁output▁end｜> and\n<｜tool▁output▁begin｜>5<｜tool▁output▁end｜>\nDone."
+    assert read_text(text, {}).content == "Results: 4 and\n5\nDone."
     assert read_text("<|im_start|>assistant\nHello<|im_end|>", {}).content == "Hello"
 
 

@@ -12,8 +12,9 @@ from callgate.models.http_model import HttpModel
 from callgate.models.model import StreamingContext
 from callgate.testing import Call, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, REQUEST, abortable, ask, at, until
+from tests.models.asking import NEVER, REQUEST, abortable, ask, at
 from tests.models.reading import calls_of, finished
+from tests.patience import until
 
 
 async def begun(of: HttpModel, context: StreamingContext) -> tuple[AsyncIterator[object], object]:

@@ -14,8 +14,9 @@ from callgate.models.http_model import HttpModel
 from callgate.models.model import StreamingContext
 from callgate.testing import Beat, Pause, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, NO_WAIT, REQUEST, ask, at, later, until
+from tests.models.asking import NEVER, NO_WAIT, REQUEST, ask, at
 from tests.models.reading import text_of
+from tests.patience import let_pass, until
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script:
         events: list[object] = []
         asking = asyncio.create_task(collect(of, events))
         await until(lambda: events if deadline != "headers" else server.requests)
-        later({"headers": 301, "idle": 121, "total": 51}[deadline])
+        let_pass({"headers": 301, "idle": 121, "total": 51}[deadline])
         with pytest.raises(ModelTimeout) as caught:
             await asking
         await server.requests[0].gone.wait()
@@ -61,7 +62,7 @@ async def test_a_stream_that_is_alive_outlives_every_deadline_but_the_total_one(
         asking = asyncio.create_task(collect(of, events))
         for number, gate in enumerate(gates, 1):
             await until(lambda number=number: len(events) >= number)  # type: ignore[misc]
-            later(100)
+            let_pass(100)
             gate.set()
         await asking
         await of.close()
@@ -95,7 +96,7 @@ async def test_time_that_the_consumer_takes_is_not_the_providers() -> None:
         async for event in of.stream(REQUEST, StreamingContext()):
             events.append(event)
             if len(events) == 1:
-                later(1_000)
+                let_pass(1_000)
                 await asyncio.sleep(0.1)  # timers that are due fire now
                 held.set()
         await of.close()

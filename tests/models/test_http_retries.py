@@ -16,8 +16,9 @@ from callgate.models.events import Fault
 from callgate.models.http import Timeouts
 from callgate.testing import Drop, Fail, ManualClock, Raw, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, NO_WAIT, REQUEST, abortable, ask, at, until
+from tests.models.asking import NEVER, NO_WAIT, REQUEST, abortable, ask, at
 from tests.models.reading import finished, text_of
+from tests.patience import until
 
 
 def refusing(status: int, **headers: str) -> Reply:

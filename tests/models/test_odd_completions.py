@@ -9,7 +9,7 @@ import pytest
 from callgate.models.events import ArgumentsDelta, CallSealed, Fault, ReasoningDelta, TextDelta, Usage
 from callgate.models.wire import codec
 from tests.models.reading import calls_of, finished, read, text_of
-from tests.models.test_openai_chat import API, CALLS, DONE, chunk, piece
+from tests.models.test_openai_chat import API, CALLS, DONE, chunk, data, piece
 
 
 def whole(*calls: object) -> bytes:
@@ -73,7 +73,7 @@ def test_a_call_is_never_told_as_whole_before_its_name_is_known() -> None:
 )
 def test_tokens_are_counted_wherever_the_server_says_them(last: dict[str, object]) -> None:
     """A budget of tokens has nothing else to go by."""
-    body = chunk({"content": "hi"}) + b"data: " + json.dumps(last).encode() + b"\n\n" + DONE
+    body = chunk({"content": "hi"}) + data(last) + DONE
     assert finished(read(API, body)).usage == Usage(input_tokens=3, output_tokens=4)
 
 
@@ -81,7 +81,7 @@ def test_tokens_are_counted_wherever_the_server_says_them(last: dict[str, object
     "error", [{"code": 503, "message": "over"}, {"type": "server_error", "message": "x"}, {"code": "rate_limit_exceeded"}]
 )
 def test_a_failure_that_passes_may_be_tried_again(error: dict[str, object]) -> None:
-    fault = finished(read(API, chunk({"content": "a"}) + b"data: " + json.dumps({"error": error}).encode() + b"\n\n")).fault
+    fault = finished(read(API, chunk({"content": "a"}) + data({"error": error}))).fault
     assert isinstance(fault, Fault)
     assert fault.retryable
 

@@ -17,11 +17,7 @@ from callgate.models.wire.request import ToolSpec
 from tests.models.reading import calls_of, finished, read, text_of
 from tests.models.talk import PICTURE, TALK, answered, sent
 from tests.models.test_odd_completions import whole
-from tests.models.test_openai_chat import API, CALLS, DONE, chunk, piece
-
-
-def data(value: object) -> bytes:
-    return b"data: " + json.dumps(value).encode() + b"\n\n"
+from tests.models.test_openai_chat import API, CALLS, DONE, chunk, data, piece
 
 
 def usage_of(usage: Mapping[str, object]) -> Usage | None:

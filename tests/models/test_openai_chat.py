@@ -21,9 +21,14 @@ from tests.models.reading import calls_of, finished, read, shape, text_of
 API = "openai.chat"
 
 
+def data(value: object) -> bytes:
+    """One event of a stream."""
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
 def chunk(delta: Mapping[str, object] | None = None, finish: str | None = None, **more: object) -> bytes:
     choice = {"index": 0, "delta": delta or {}, "finish_reason": finish}
-    return b"data: " + json.dumps({"object": "chat.completion.chunk", "model": "m", "choices": [choice], **more}).encode() + b"\n\n"
+    return data({"object": "chat.completion.chunk", "model": "m", "choices": [choice], **more})
 
 
 def piece(arguments: str | None = None, **more: object) -> bytes:

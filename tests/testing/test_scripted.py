@@ -33,8 +33,9 @@ from callgate.testing import (
     ScriptedServer,
     Thought,
 )
-from tests.models.asking import REQUEST, ask, at, until
+from tests.models.asking import REQUEST, ask, at
 from tests.models.reading import calls_of, finished, shape, text_of
+from tests.patience import until
 
 SPOKEN = sorted({"openai.chat", "anthropic.messages", "ollama.chat"} & set(known_apis()))
 FULL: list[Item] = [Thought("Hm. "), "Let me look. ", Call("search", {"q": "books"}, id="a"), Usage(input_tokens=7, output_tokens=3)]
