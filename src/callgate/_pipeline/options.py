@@ -1,4 +1,4 @@
-"""Refuse what an engine could not work with, when it is made: a limit of nothing, a part that lacks a method, a class for an instance.
+"""Refuse what an engine could not work with, when it is made: a setting of another kind, a part that lacks a method, a class as a part.
 
 Here, because it would otherwise show in the middle of a call, as a failed policy or a wait that never ends. Decides nothing about calls.
 """

@@ -1,7 +1,8 @@
 """What an undo or redo leaves that is killed in the middle of a step. Pure.
 
-A file takes a file's place in one step. Where one of them is a folder there are two, and times, owners and the modes of folders come last:
-so a path may be neither what it was nor what it should be. That is told from what somebody else made of it.
+A file takes a file's place in one step, with its time and owner. Where one of them is a folder there are two, and modes, owners and
+attributes of folders come last: so a path may be neither what it was nor what it should be. That is told from what somebody else made
+of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Long histories made shorter before they no longer fit: when, and two ready ways how.
 
 Asked before each pass, and does nothing until an estimate passes its threshold; the estimate grows with the history, which is never walked
-for it. What a hook gives back is taken only if it is a valid conversation. Knows no model: a summary is written by whatever the host gives.
+for it. What a hook gives back is taken only if it is a valid conversation, a shorter one, with something of the user in it. Knows no model:
+a summary is written by whatever the host gives.
 """
 
 from __future__ import annotations

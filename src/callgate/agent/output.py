@@ -1,6 +1,6 @@
 """The answer as a type: its JSON Schema for the model, and the value from the model's text.
 
-Strict: what does not fit is told to the model with every path, never bent into shape. Types that use pydantic, wherever in them, are read
+Strict: what does not fit is told to the model with its places, never bent into shape. Types that use pydantic, wherever in them, are read
 by pydantic, all others by msgspec.
 """
 

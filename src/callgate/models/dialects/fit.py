@@ -11,14 +11,13 @@ import re
 from collections.abc import Mapping
 
 from callgate.models.dialects.cursor import Cursor, Wait
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.typed import as_object, quoted
 
 __all__ = ["defines", "fits", "known_name", "takes", "text_argument"]
 
 Schema = Mapping[str, object]
 _WORD = re.compile(r"[\w.\-]*")
-_MAX_NAME = 200
 _OF_SCHEMAS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema", "$defs"})
 
 
@@ -59,10 +58,10 @@ def takes(arguments: str, schema: Schema | None) -> bool:
 def known_name(cursor: Cursor, tools: ToolNames) -> Wait[str]:
     """The name of a tool that is known to exist, if it comes next; nothing if not. It is not read."""
     while True:
-        ahead = cursor.ahead(_MAX_NAME)
+        ahead = cursor.ahead(MAX_NAME)
         found = _WORD.match(ahead)
         word = found.group() if found else ""
-        if len(word) == len(ahead) < _MAX_NAME and tools.begins(word) and (yield from cursor.more()):
+        if len(word) == len(ahead) < MAX_NAME and tools.begins(word) and (yield from cursor.more()):
             continue
         return word if not tools.unknown and tools.has(word.removesuffix(".call")) else ""
 

@@ -128,7 +128,8 @@ def call_of(text: str) -> Call | None:
     spans = member_spans(text)
     if not spans:
         return _python_call(text)
-    inner = next((_of(text, spans, key) for key in _NESTING_KEYS if key in spans and _of(text, spans, key)[0] == "{"), "")
+    held = (_of(text, spans, key) for key in _NESTING_KEYS if key in spans)
+    inner = next((one for one in held if one.startswith("{")), "")
     if not inner:
         return _call(text, spans)
     call = _call(inner, member_spans(inner))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ToolNames"]
+__all__ = ["MAX_NAME", "ToolNames"]
 
 Schema = Mapping[str, object]
-_MAX_NAME = 200
+MAX_NAME = 200
+"""What is longer, in characters, is no name."""
 _QUOTES = "\"'`"
 _PREFIXES = ("functions.", "default_api.")
 """What GPT and Gemini put before a name."""
@@ -34,7 +35,7 @@ class ToolNames:
 
     def has(self, name: str) -> bool:
         """Whether `name` means a tool that is known to exist."""
-        return len(name) <= _MAX_NAME and (name in self._tools or _folded(self.written(name)) in self._folded)
+        return len(name) <= MAX_NAME and (name in self._tools or _folded(self.written(name)) in self._folded)
 
     def begins(self, text: str) -> bool:
         """Whether the name of a tool that is known to exist begins so, as far as the first dot."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.json_calls import argument_text
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Reads
 from callgate.models.dialects.typed import as_object, kinds_of, parameter_schema, quoted, typed
@@ -79,7 +79,7 @@ def read_tagged(cursor: Cursor, tools: ToolNames, tags: Tags, *closers: str) -> 
     header, _ = yield from cursor.until(">")
     name = tools.written(name_in(header))
     name = _within(name, tools) if tags.grouped else name
-    if len(name) > 200 or not name or "<" in name:
+    if len(name) > MAX_NAME or not name or "<" in name:
         raise NoCall
     if header.rstrip().endswith("/"):
         return Found(name=name, arguments="{}")

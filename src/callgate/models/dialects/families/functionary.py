@@ -17,7 +17,7 @@ import re
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.fit import fits, known_name, text_argument
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 
@@ -38,7 +38,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield from cursor.expect(_CONTENT)
     if name == _USER:
         return
-    if not name or len(name) > 200 or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
+    if not name or len(name) > MAX_NAME or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
         raise NoCall
     yield from cursor.white()
     if (yield from cursor.peek()) == "{":

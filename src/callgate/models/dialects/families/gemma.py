@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 from callgate.models.dialects.typed import as_object, items_schema, only_text, parameter_schema, quoted, typed
@@ -44,7 +44,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         yield from cursor.white()
         prefix = yield from cursor.take(_CALL, ":")
         name = tools.written((yield from cursor.run(_NAME)))
-        if not name or len(name) > 200 or not (prefix or _WORD.fullmatch(name)):
+        if not name or len(name) > MAX_NAME or not (prefix or _WORD.fullmatch(name)):
             raise NoCall
         arguments = yield from _arguments(cursor, tools.schema(name))
         yield from cursor.white()

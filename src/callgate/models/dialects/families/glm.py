@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.json_calls import argument_text
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 from callgate.models.dialects.typed import as_object, parameter_schema, typed
@@ -51,7 +51,7 @@ class PairReader:
         name = tools.written((yield from cursor.run(_NAME)))
         yield from cursor.take(self._separator)
         yield from cursor.white()
-        if not name or len(name) > 200:
+        if not name or len(name) > MAX_NAME:
             raise NoCall
         if (yield from cursor.peek()) == "{":
             if not _WORD.fullmatch(name):

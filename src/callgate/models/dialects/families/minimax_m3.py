@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 from callgate.models.dialects.typed import as_object, inner_schema, kinds_of, only_text, quoted, typed
@@ -41,7 +41,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
             break
         yield from cursor.expect("<invoke ")
         name = tools.written(name_in((yield from cursor.until(">"))[0]))
-        if not name or len(name) > 200:
+        if not name or len(name) > MAX_NAME:
             raise NoCall
         root = tools.schema(name)
         text = yield from _inside(cursor, root, root, "invoke", 0)

@@ -15,7 +15,7 @@ import re
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.json_calls import call_of
 from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 
@@ -53,7 +53,7 @@ def _header(cursor: Cursor, of_name: re.Pattern[str]) -> Wait[tuple[str, str, st
 
 
 def _call(cursor: Cursor, tools: ToolNames, name: str, call_id: str) -> Wait[Found]:
-    if len(name) > 200:
+    if len(name) > MAX_NAME:
         raise NoCall
     if name and (yield from cursor.take("null")):
         return Found(name=tools.written(name), arguments="{}", id=call_id)

@@ -12,7 +12,7 @@ Source: the chat template of Solar-Open-100B; the tool parser for Solar Open 2.
 from __future__ import annotations
 
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.names import ToolNames
+from callgate.models.dialects.names import MAX_NAME, ToolNames
 from callgate.models.dialects.parts import Found
 from callgate.models.dialects.shape import Dialect, Reads
 from callgate.models.dialects.typed import as_object, parameter_schema, typed
@@ -30,7 +30,7 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
         return
     call_id, _ = yield from cursor.until(_NAME)
     name, mark = yield from cursor.until(_ARGUMENTS, _END)
-    if mark != _ARGUMENTS or not name.strip() or len(name) > 200:
+    if mark != _ARGUMENTS or not name.strip() or len(name) > MAX_NAME:
         raise NoCall
     yield from cursor.white()
     if (yield from cursor.peek()) != "{":
@@ -46,7 +46,7 @@ def _by_arguments(cursor: Cursor, tools: ToolNames) -> Wait[Found]:
     name, mark = yield from cursor.until("\n", _ARGUMENT, _END)
     name = tools.written(name)
     cursor.unread(mark)
-    if not name or len(name) > 200:
+    if not name or len(name) > MAX_NAME:
         raise NoCall
     schema = tools.schema(name)
     members: dict[str, str] = {}
