@@ -97,15 +97,12 @@ async def run(
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
         if wait_s is None:
             return Ran(execution, attempt)
-        stop = stopping()
-        if not (kill.aborted or stop.aborted):
-            record.attempt_failed(attempt, execution, wait_s)
-            if await _wait(wait_s, clock, kill, stop):
-                attempt += 1
-                continue
-        if not kill.aborted:
+        if await _comes_again(record, attempt, execution, wait_s, clock, stopping()):
+            attempt += 1
+        elif kill.aborted:
+            return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
+        else:
             return Ran(execution, attempt)
-        return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
 
 
 def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:
@@ -122,6 +119,14 @@ def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_
         return None
     wait_s = max(tool.retry.delay_s(attempt, chance), execution.retry_after_s or 0.0)
     return wait_s if wait_s < left_s else None
+
+
+async def _comes_again(record: Attempts, attempt: int, execution: Execution, wait_s: float, clock: Clock, stop: AbortSignal) -> bool:
+    """Wait for the next attempt; False where the call is stopped or killed before that. Only one that is to come is recorded."""
+    if record.kill.aborted or stop.aborted:
+        return False
+    record.attempt_failed(attempt, execution, wait_s)
+    return await _wait(wait_s, clock, record.kill, stop)
 
 
 def _harmless(tool: BoundTool, execution: Execution) -> bool:
