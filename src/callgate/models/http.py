@@ -141,24 +141,7 @@ class Transport:
     # Inside
 
     async def _attempt(self, request: Outgoing, watch: Watch, beat: Callable[[], None]) -> Answer:
-        client = self._ready()
-        signature = request.sign(request) if request.sign is not None else {}
-        try:
-            outgoing = client.build_request(
-                request.method,
-                request.url,
-                content=request.body,
-                headers={"accept-encoding": "gzip", **request.headers, **signature},
-                timeout=httpx().Timeout(None, connect=self.timeouts.connect_s),
-            )
-            response = await watch.headers(lambda: client.send(outgoing, stream=True, follow_redirects=False))
-        except (httpx().UnsupportedProtocol, httpx().InvalidURL, httpx().LocalProtocolError) as error:
-            said = request.hidden.redact(str(error))
-            raise UsageError(f"{self._provider} cannot be asked at {request.shown}: {said}. Correct base_url or headers.") from None
-        except httpx().ConnectTimeout as error:
-            raise self.late("connect", request) from error
-        except httpx().HTTPError as error:
-            raise self._unreachable(request, error) from error
+        response = await self._sent(request, watch)
         beat()
         answer = Answer(response, watch)
         try:
@@ -171,6 +154,27 @@ class Transport:
                 raise self._unreachable(request, error) from error
             raise
         return answer
+
+    async def _sent(self, request: Outgoing, watch: Watch) -> httpx2.Response:
+        """What came back, of which the headers have come."""
+        client = self._ready()
+        signature = request.sign(request) if request.sign is not None else {}
+        try:
+            outgoing = client.build_request(
+                request.method,
+                request.url,
+                content=request.body,
+                headers={"accept-encoding": "gzip", **request.headers, **signature},
+                timeout=httpx().Timeout(None, connect=self.timeouts.connect_s),
+            )
+            return await watch.headers(lambda: client.send(outgoing, stream=True, follow_redirects=False))
+        except (httpx().UnsupportedProtocol, httpx().InvalidURL, httpx().LocalProtocolError) as error:
+            said = request.hidden.redact(str(error))
+            raise UsageError(f"{self._provider} cannot be asked at {request.shown}: {said}. Correct base_url or headers.") from None
+        except httpx().ConnectTimeout as error:
+            raise self.late("connect", request) from error
+        except httpx().HTTPError as error:
+            raise self._unreachable(request, error) from error
 
     def _ready(self) -> httpx2.AsyncClient:
         if self._client is None:
