@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-from typing import Any
 
 import pytest
 
-from callgate import AbortController, Aborted, Engine, RawCall, Retryable, RetryPolicy, Scope, ToolContext, UsageError, tool
+from callgate import AbortController, Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, UsageError, tool
 from callgate._environment import timeout_from_environment
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
-from tests.patience import DEADLINE_S, HANGS_S, PATIENCE_S, LoopClock, past_deadline, until
+from tests.patience import HANGS_S, PATIENCE_S, until
 
 HERE = Scope(conversation="here")
 
@@ -309,152 +307,3 @@ async def test_an_explicit_deadline_is_any_positive_number() -> None:
 
     async with Engine([hang], timeout_s=0.01, clock=ManualClock()) as engine:
         assert (await said(engine, call("hang"))).failure_class == "timeout"
-
-
-async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -> None:
-    @tool(effect="none")
-    async def inner(n: int) -> str:
-        """Inner."""
-        return f"inner {n}"
-
-    begun = asyncio.Event()
-
-    @tool(effect="none")
-    async def hang() -> None:
-        """Hang."""
-        begun.set()
-        await asyncio.Event().wait()
-
-    @tool(effect="none")
-    async def outer(ctx: ToolContext) -> list[str]:
-        """Outer."""
-        good = await ctx.call("inner", {"n": 1})
-        bad = await ctx.call("inner", {"n": "x"})
-        return [good.text, str(bad.code)]
-
-    @tool(effect="none")
-    async def patient(ctx: ToolContext) -> str:
-        """Wait for something that never ends."""
-        return str((await ctx.call("hang", {})).failure_class)
-
-    async with Engine([inner, hang, outer, patient], timeout_s=DEADLINE_S, clock=LoopClock()) as engine:
-        result = await said(engine, call("outer"))
-        assert result.structured == ["inner 1", "schema_invalid"]
-        parents = [body.get("parent") for body in bodies(engine, "call.received")]
-        assert parents == [None, result.uid, result.uid]
-        late = await past_deadline(said(engine, call("patient")), begun.is_set)
-        assert late.failure_class == "timeout"
-
-
-async def test_a_plain_function_calls_other_tools_from_its_thread() -> None:
-    @tool(effect="none")
-    async def inner(n: int) -> int:
-        """Inner."""
-        return n + 1
-
-    @tool(effect="none")
-    def outer(ctx: ToolContext) -> str:
-        """Outer."""
-        return ctx.call_sync("inner", {"n": 41}).text
-
-    async with Engine([inner, outer]) as engine:
-        assert (await said(engine, call("outer"))).text == "42"
-
-
-@pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
-async def test_what_a_tool_left_behind_calls_no_tools_once_its_call_is_over(in_thread: bool) -> None:
-    """A call is part of the one that made it; of one that has its end, nothing can be a part any more."""
-    over = asyncio.Event()
-    strays: list[Any] = []
-    ran: list[int] = []
-
-    @tool(effect="none")
-    async def inner() -> str:
-        """Inner."""
-        ran.append(1)
-        return "done"
-
-    async def later(ctx: ToolContext) -> object:
-        await over.wait()
-        return await (asyncio.to_thread(ctx.call_sync, "inner", {}) if in_thread else ctx.call("inner", {}))
-
-    async def plain(ctx: ToolContext) -> str:
-        """Leave a task behind."""
-        strays.append(asyncio.ensure_future(later(ctx)))
-        return "begun"
-
-    def threaded(ctx: ToolContext) -> str:
-        """Leave a task behind."""
-        assert ctx.loop is not None
-        strays.append(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(later(ctx), ctx.loop), loop=ctx.loop))
-        return "begun"
-
-    async with Engine([inner, tool(name="outer")(threaded if in_thread else plain)]) as engine:
-        assert (await said(engine, call("outer"))).status == "ok"
-        over.set()
-        with pytest.raises(RuntimeError, match=r"inner was not called: the call .* is over.* Let outer wait"):
-            await strays[0]
-        assert kinds(engine).count("call.received") == 1
-    assert ran == []
-
-
-@pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
-async def test_what_an_attempt_left_behind_calls_no_tools_while_the_next_one_runs(in_thread: bool) -> None:
-    """It would count as the next attempt's own call, and push that one aside as if it had been made before."""
-    strays: list[Any] = []
-    ran: list[int] = []
-
-    @tool
-    async def inner(n: int) -> str:
-        """Inner."""
-        ran.append(n)
-        return "done"
-
-    async def later(ctx: ToolContext, second: asyncio.Event) -> object:
-        await second.wait()
-        return await (asyncio.to_thread(ctx.call_sync, "inner", {"n": 1}) if in_thread else ctx.call("inner", {"n": 1}))
-
-    second = asyncio.Event()
-
-    async def plain(ctx: ToolContext) -> str:
-        """Leave a task behind, and fail once."""
-        if ctx.attempt == 1:
-            strays.append(asyncio.ensure_future(later(ctx, second)))
-            raise Retryable("Not yet.")
-        second.set()
-        await asyncio.wait(strays)
-        return (await ctx.call("inner", {"n": 2})).text
-
-    def threaded(ctx: ToolContext) -> str:
-        """Leave a task behind, and fail once."""
-        assert ctx.loop is not None
-        if ctx.attempt == 1:
-            strays.append(asyncio.run_coroutine_threadsafe(later(ctx, second), ctx.loop))
-            raise Retryable("Not yet.")
-        ctx.loop.call_soon_threadsafe(second.set)
-        concurrent.futures.wait(strays)
-        return ctx.call_sync("inner", {"n": 2}).text
-
-    outer = tool(name="outer", effect="none", retry=RetryPolicy(base_s=0))(threaded if in_thread else plain)
-    async with Engine([inner, outer]) as engine:
-        assert (await said(engine, call("outer"))).text == "done"
-        with pytest.raises(RuntimeError, match=r"inner was not called: attempt 1 of the call .* is over"):
-            strays[0].result()
-    assert ran == [2]
-
-
-async def test_a_parent_holds_no_slot_while_it_waits_for_its_child() -> None:
-    from callgate import Limits
-
-    @tool(effect="none")
-    async def inner() -> str:
-        """Inner."""
-        return "done"
-
-    @tool(effect="none")
-    async def outer(ctx: ToolContext) -> str:
-        """Outer."""
-        return (await ctx.call("inner", {})).text
-
-    async with Engine([inner, outer], limits=Limits(parallel_calls=1)) as engine:
-        assert (await said(engine, RawCall(name="outer"))).text == "done"
