@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pty
 import re
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,73 +16,18 @@ from callgate._printable import printable
 from callgate.models.events import Usage
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.cli.shell import Ended, command, environment, shell
+from tests.cli.running import CRM, DONE, PAYS, TASK, paid, ran, running
+from tests.cli.shell import command, environment, shell
 from tests.patience import COMMAND_S
 
-TASK = ("run", "Do it.", "--model", "any")
 REFUSED = Reply(turn=Fail("invalid_api_key", "Incorrect API key provided."), status=401)
-CRM = ("--tools", "crm.py")
 LOOK: list[Item] = [
     "I look. ",
     Call("odd_text"),
     Call("refund", {"order": "A7", "cents": "12"}),
     Usage(input_tokens=1200, output_tokens=34),
 ]
-DONE: list[Item] = ["Paid", ".", Usage(input_tokens=1300, output_tokens=2)]
-PAYS: list[Item] = ["I pay.", Call("refund", {"order": "A7", "cents": 12})]
 WAITS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
-
-
-class Running:
-    """The command while it runs, with a provider to talk to."""
-
-    def __init__(self, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
-        self.process = process
-        self.server = server
-
-    async def line(self, words: str) -> str:
-        """The next line on standard error that has these words."""
-        assert self.process.stderr is not None
-        while line := (await self.process.stderr.readline()).decode():
-            if words in line:
-                return line
-        raise AssertionError(f"{words!r} never came")
-
-    async def end(self) -> tuple[int, str, str]:
-        out, err = await asyncio.wait_for(self.process.communicate(), COMMAND_S)
-        assert self.process.returncode is not None
-        assert b"Traceback" not in err
-        return self.process.returncode, out.decode(), err.decode()
-
-
-@asynccontextmanager
-async def running(folder: Path, turns: Sequence[Script], *words: str, stdin: Any = None, **more: str) -> AsyncIterator[Running]:
-    async with ScriptedServer(turns) as server:
-        process = await asyncio.create_subprocess_exec(
-            *command((*TASK, "--base-url", server.url, *words)),
-            cwd=folder,
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=environment(**more),
-        )
-        try:
-            yield Running(process, server)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-
-
-async def ran(folder: Path, turns: Sequence[Script], *words: str, **more: str) -> Ended:
-    """The command to its end, without a terminal."""
-    async with running(folder, turns, *words, **more) as run:
-        return Ended(*await run.end())
-
-
-def paid(folder: Path) -> list[str]:
-    ledger = folder / "paid.txt"
-    return ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
 
 
 async def test_a_task_with_two_calls_is_shown_as_it_happens_and_summed_up(folder: Path) -> None:
@@ -219,106 +160,6 @@ async def test_ctrl_c_ends_a_pass_of_the_model_at_once(folder: Path) -> None:
         await asyncio.wait_for(run.server.requests[0].gone.wait(), COMMAND_S)
     assert code == 130
     assert "stopped at the terminal" in err
-
-
-@pytest.mark.parametrize(
-    ("answer", "told", "effects"),
-    [("y", "Paid", ["A7 12"]), ("n", "he person at the terminal said no", []), ("x\ny", "Paid", ["A7 12"])],
-    ids=["yes", "no", "neither, then yes"],
-)
-async def test_at_a_terminal_a_person_decides_and_the_run_goes_on(folder: Path, answer: str, told: str, effects: list[str]) -> None:
-    """A no is a denial that the model reads; either way the run ends completed."""
-    ours, theirs = pty.openpty()
-    async with ScriptedServer([PAYS, DONE]) as server:
-        words = command((*TASK, "--base-url", server.url, *CRM))
-        process = await asyncio.create_subprocess_exec(
-            *words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="xterm", COLUMNS="60")
-        )
-        os.close(theirs)
-        seen = await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
-        assert b'"order": "A7"' in seen
-        for line in answer.split("\n"):
-            os.write(ours, line.encode() + b"\n")
-        await asyncio.to_thread(read_until, ours, b"callgate log show")
-        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
-        sent: Any = server.requests[1].body_json["messages"]
-    os.close(ours)
-    assert paid(folder) == effects
-    assert (told in json.dumps(sent)) or told == "Paid"
-
-
-async def test_what_was_typed_before_a_question_is_no_answer_to_it(folder: Path) -> None:
-    """An approval is for what somebody has read. A key that was pressed twice must not say yes to the next call."""
-    ours, theirs = pty.openpty()
-    typed = asyncio.Event()
-    async with ScriptedServer([["I think. ", Pause(typed), *PAYS], DONE]) as server:
-        words = command((*TASK, "--base-url", server.url, *CRM))
-        process = await asyncio.create_subprocess_exec(
-            *words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="dumb")
-        )
-        os.close(theirs)
-        await asyncio.to_thread(read_until, ours, b"I think.")
-        os.write(ours, b"y\n")
-        await asyncio.to_thread(read_until, ours, b"y\r\n")
-        typed.set()
-        await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
-        os.write(ours, b"n\n")
-        await asyncio.to_thread(read_until, ours, b"callgate log show")
-        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
-    os.close(ours)
-    assert paid(folder) == []
-
-
-async def test_a_chat_goes_on_in_one_conversation_until_its_end(folder: Path) -> None:
-    ours, theirs = pty.openpty()
-    async with ScriptedServer([[Call("odd_text")], "Hello.", "Once more hello."]) as server:
-        words = command((*TASK, "--base-url", server.url, *CRM, "--chat"))
-        process = await asyncio.create_subprocess_exec(
-            *words, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="dumb")
-        )
-        os.close(theirs)
-        await asyncio.to_thread(read_until, ours, b"you> ")
-        os.write(ours, b"Say it again.\n")
-        seen = await asyncio.to_thread(read_until, ours, b"you> ")
-        os.write(ours, b"\x04")
-        await asyncio.to_thread(read_until, ours, b"callgate log show")
-        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
-        sent: Any = server.requests[2].body_json["messages"]
-    os.close(ours)
-    assert b"Once more hello." in seen
-    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
-    assert sent[-1]["content"] == "Say it again."
-
-
-async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
-    ours, theirs = pty.openpty()
-    async with ScriptedServer([PAYS]) as server:
-        process = await asyncio.create_subprocess_exec(
-            *command((*TASK, "--base-url", server.url, *CRM)),
-            cwd=folder,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=environment(TERM="dumb"),
-        )
-        os.close(theirs)
-        await asyncio.to_thread(read_until, ours, b"Run it? [y/N]")
-        process.send_signal(signal.SIGINT)
-        seen = await asyncio.to_thread(read_until, ours, b"callgate log show")
-        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 130
-    assert b"callgate resume run-" in seen
-    os.close(ours)
-    assert paid(folder) == []
-
-
-def read_until(terminal: int, words: bytes) -> bytes:
-    seen = b""
-    while words not in seen:
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError as error:
-            raise AssertionError(f"{words!r} never came: {seen.decode()}") from error
-    return seen
 
 
 async def test_where_nobody_can_be_asked_the_run_waits_and_says_how_to_decide(folder: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from callgate.testing import Call
+from tests.cli.running import ran
 from tests.cli.shell import shell
-from tests.cli.test_run import ran
 from tests.undo.bench import facts
 
 
