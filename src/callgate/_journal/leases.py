@@ -42,8 +42,10 @@ class Ground(Protocol):
 
 
 def refuse_odd_lease(lease_s: float) -> None:
-    if not 0 < lease_s <= _LONGEST_S:
-        raise UsageError(f"lease_s={lease_s!r} is no time a run can be held for without a sign of life. Give seconds, up to {_LONGEST_S}.")
+    if not isinstance(lease_s, (int, float)) or not 0 < lease_s <= _LONGEST_S:
+        raise UsageError(
+            f"lease_s={lease_s!r:.80} is no time a run can be held for without a sign of life. Give seconds, up to {_LONGEST_S}."
+        )
 
 
 class Leases:
