@@ -67,6 +67,20 @@ async def test_a_run_with_a_large_message_is_resumed_by_another_engine(tmp_path:
         reader.close()
 
 
+async def test_a_journal_read_by_another_name_has_its_large_results(tmp_path: Path) -> None:
+    """A link to the file is the same journal to who writes and to who reads."""
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "there" / "journal.db")
+    async with Engine([log], journal=SqliteJournal(link)) as engine:
+        run = (await said(engine, raw_call("log", lines=100_000))).uid.rsplit("/", 2)[0]
+    reader = open_reader(link)
+    try:
+        assert Replay.of(reader, run).gaps == ()
+    finally:
+        reader.close()
+
+
 async def test_what_cannot_be_kept_is_said_and_costs_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "journal.db.blobs").write_text("in the way")
     with caplog.at_level(logging.ERROR, "callgate"):

@@ -44,14 +44,15 @@ class SqliteReader:
         if not Path(path).is_file():
             raise UsageError(f"There is no journal at {path}. {_GIVE}")
         refuse_scrap(path, "journal", _GIVE)
+        real = Path(path).resolve()  # what belongs to a journal stands beside the file, and not beside a link to it
         try:
-            self._connection, self._version = beside_writers(Path(path))
+            self._connection, self._version = beside_writers(real)
             if self._version == 0:
                 tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
                 raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
             raise UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
-        self.blobs = BlobsBeside(Path(path))
+        self.blobs = BlobsBeside(real)
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         if query.derived and self._version < FIRST_WITH_FINDING_TABLES:

@@ -88,7 +88,7 @@ def _body(event: Event, blobs: Blobs) -> bytes:
     if not body:
         raise UsageError(
             f"Event {event.position} of run '{event.run[:80]}' is kept outside the journal, and is gone from there. Give the blob store"
-            " that the run was recorded with."
+            " that the run was recorded with; of a journal in a file, put the folder `<journal>.blobs` back beside it."
         )
     return body
 
