@@ -306,3 +306,31 @@ async def test_on_a_full_disk_nothing_starts_that_cannot_be_recorded_and_nothing
     assert {f"c{what[1:]}" for what in ok} <= {one for one, status in kept.items() if status == "ok"}
     async with Engine([pay], journal=journal) as engine:
         assert (await said(engine, call("pay", id="later", to="ann"), RUN)).success
+
+
+LAST_ANSWER = """
+import asyncio, resource, signal, sys
+from callgate import Engine, SqliteJournal
+from callgate.agent import Agent
+from tests.agent.scripts import Script, says
+
+async def main():
+    async with Engine(journal=SqliteJournal(sys.argv[1])) as engine:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+        result = await Agent(Script(says("z" * 400_000)), engine).run("Go on.")
+        print(result.status, len(result.text), result.recorded, engine.journal.status().failure)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="no limit on files here")
+def test_a_run_whose_last_answer_finds_the_disk_full_ends_with_that_answer(tmp_path: Path) -> None:
+    """It is said that it is not on record, and nothing is thrown at the host."""
+    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{LAST_ANSWER}", str(tmp_path / "journal.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert done.returncode == 0, done.stderr
+    *told, failure = done.stdout.split(maxsplit=3)
+    assert (told, failure != "") == (["completed", "400000", "0"], True)

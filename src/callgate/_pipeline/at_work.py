@@ -15,7 +15,7 @@ from callgate._pipeline.life import Life
 from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
-from callgate.errors import JournalFailed
+from callgate.errors import RecordFailed
 from callgate.events import Body, Draft
 
 __all__ = ["RunsAtWork"]
@@ -78,8 +78,8 @@ class RunsAtWork:
     async def placed(self, position: int) -> int:
         """Where an event came to stand, by the position that `write` returned; 0 where it was not kept."""
         try:
-            await self._journal.durable(position)
-        except JournalFailed:
+            await self._writer.durable(position)
+        except RecordFailed:
             return 0
         return self._journal.place(position)
 
