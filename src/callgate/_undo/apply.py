@@ -26,6 +26,9 @@ from callgate._workspace.replace import put
 __all__ = ["Action", "Ready", "apply", "check", "drop_drafts", "take_back"]
 
 Action = Literal["made", "removed", "changed"]
+_OWNERS = 0o700
+_UNREAD = getattr(os, "O_PATH", 0)
+"""Opens also what may not be read, where the system can."""
 
 
 class Ready(Struct, frozen=True, kw_only=True):
@@ -121,6 +124,10 @@ def apply(root: int, ready: Sequence[Ready], objects: Objects, limit: int) -> No
     """
     done: list[Ready] = []
     try:
+        for one in _shut(ready):
+            done.append(one)
+            with opened_parent(root, one.move.path) as (folder, name):
+                _open_up(folder, name)
         for one in _in_order(ready):
             done.append(one)
             _carry_out(root, one, objects, limit)
@@ -172,7 +179,7 @@ def _by_path(done: Sequence[Ready]) -> dict[str, list[Ready]]:
 
 
 def _is_put(state: State, target: State) -> bool:
-    """Whether this is what a step put there; a folder gets its mode at the very end."""
+    """Whether this is what a step put or left there; a folder gets its mode at the very end."""
     return same(state, target) or state.kind == target.kind == "directory"
 
 
@@ -192,6 +199,24 @@ def _goes(one: Ready) -> bool:
     return one.now.kind != "absent" and (target == "absent" or "directory" in (one.now.kind, target)) and one.now.kind != target
 
 
+def _shut(ready: Sequence[Ready]) -> list[Ready]:
+    """Folders in which their owner may not do everything, from the top down."""
+    return sorted(
+        (one for one in ready if one.now.kind == "directory" and one.now.mode & _OWNERS != _OWNERS),
+        key=lambda one: (one.move.path != ".", one.move.path.count("/")),
+    )
+
+
+def _open_up(folder: int, name: str) -> None:
+    """Let the owner do everything in a folder until it gets its mode or goes; whoever may not say so may not need it."""
+    fd = os.open(name, _UNREAD | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with suppress(PermissionError):
+            os.chmod(f"/proc/self/fd/{fd}" if _UNREAD else fd, stat.S_IMODE(os.fstat(fd).st_mode) | _OWNERS)
+    finally:
+        os.close(fd)
+
+
 def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
     target = one.move.target
     with opened_parent(root, one.move.path) as (folder, name):
@@ -202,7 +227,8 @@ def _carry_out(root: int, one: Ready, objects: Objects, limit: int) -> None:
         elif target.kind == "link":
             _link(folder, name, os.fsdecode(objects.get(target.blob)), target, still)
         elif target.kind == "directory" and one.now.kind != "directory":
-            os.mkdir(name, 0o700, dir_fd=folder)
+            os.mkdir(name, _OWNERS, dir_fd=folder)
+            _open_up(folder, name)  # an access list of the folder above may have taken rights from it
         elif target.kind == "absent":
             still()
             (os.rmdir if one.now.kind == "directory" else os.unlink)(name, dir_fd=folder)
@@ -216,7 +242,7 @@ def _still(root: int, one: Ready, folder: int, name: str, limit: int) -> Callabl
             if not os.path.samestat(os.fstat(again), os.fstat(folder)):
                 raise OSError("its folder was moved meanwhile")
         now = look(folder, name, blob_name, limit)[1]
-        if not same(now, one.now):
+        if not _is_put(now, one.now):
             raise OSError(f"it was changed meanwhile to {described(now)}")
 
     return look_again

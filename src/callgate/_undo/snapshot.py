@@ -108,6 +108,8 @@ class _Walk:
                 continue
             try:
                 todo += self._entries(fd, path)
+            except PermissionError:  # its names may be read, and nothing else
+                self._left["unreadable"].append(path)
             finally:
                 os.close(fd)
 

@@ -48,6 +48,8 @@ class State(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 ABSENT = State()
+_SHUT = State(kind="special", why="unreadable")
+"""Whatever is in a folder that may not be looked into."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ def described(state: State) -> str:
             return f"a link, {state.blob[:10]}"
         case "directory":
             return f"a folder, mode {state.mode:o}{_noted(state)}"
-    return "something that is no file"
+    return "what may not be looked at" if state.why == "unreadable" else "something that is no file"
 
 
 def _noted(state: State) -> str:
@@ -118,6 +120,8 @@ def sees(root: int, path: str, keep: Keep, limit: int) -> tuple[Signature, State
             return look(folder, name, keep, limit)
     except (FileNotFoundError, NotADirectoryError):
         return (), ABSENT
+    except PermissionError:
+        return (), _SHUT
 
 
 def look(folder: int, name: str, keep: Keep, limit: int) -> tuple[Signature, State]:
