@@ -59,6 +59,38 @@ def test_a_call_that_was_killed_can_be_undone_by_whoever_has_looked(tmp_path: Pa
     assert facts(root) == before
 
 
+_KILLED_SIDE_BY_SIDE = """
+import os, signal, sys
+from pathlib import Path
+from callgate.undo import Call, Shadow
+
+root = Path(sys.argv[1])
+shadow = Shadow(root, place=sys.argv[2])
+calls = [shadow.keeping.begin(Call(uid=f"r/0/{at}", run="r"), keys) for at, keys in enumerate([None, ["done"], None, ["begun"]])]
+for name in ("done", "begun", "other"):
+    (root / name).write_text("the run's")
+shadow.keeping.finish(calls[1])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.process
+def test_a_run_whose_calls_were_killed_side_by_side_is_undone_as_one(tmp_path: Path) -> None:
+    """Two commands, and two calls that say what they write, of which one had ended: no path is two calls'."""
+    root = tmp_path / "work"
+    root.mkdir()
+    for name in ("done", "other"):
+        (root / name).write_text("mine")
+    before = facts(root)
+    killed = subprocess.run([sys.executable, "-c", _KILLED_SIDE_BY_SIDE, str(root), str(tmp_path / "kept")], timeout=COMMAND_S)
+    assert killed.returncode == -signal.SIGKILL
+    shadow = Shadow(root, place=tmp_path / "kept")
+    found = {change.call.uid: [step.path for step in change.steps] for change in shadow.changes()}
+    assert (found.pop("r/0/1"), found.pop("r/0/3"), list(found.values())) == (["done"], ["begun"], [["other"]])
+    shadow.undo("r", interrupted=True)
+    assert facts(root) == before
+
+
 def test_two_writers_of_one_file_are_both_recorded_with_what_they_found_and_left(tmp_path: Path) -> None:
     """paths.jsonl, class race: the chain of before and after has no hole."""
     (tmp_path / "work").mkdir()

@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -104,7 +104,7 @@ class Keeping:
             with self.objects.batch() as fresh:
                 before = self._look(workspace, roots)
             change = Change(id=secrets.token_hex(8), call=call, at_ns=time.time_ns())
-            note = self._note(change, roots, {path: one.state for path, one in before.seen.items()}, before.unseen, fresh)
+            note = self._note(change, roots, {path: one.state for path, one in before.seen.items()}, before.unseen, fresh, head=head)
             if self.taker.read - self._remembered > _WORTH:
                 self._remembered = self.taker.read
                 remember(self.objects, self.taker.known)
@@ -147,18 +147,18 @@ class Keeping:
         ]
         ours = {one.change.id for one in (opened, *self._open)}
         beside = [*(one.roots for one in opened.beside), *self._notes.others(ours)]
-        mine, overlaps = whose(steps, opened.roots, beside, self._since(opened))
+        mine, overlaps = whose(steps, opened.roots, beside, self._since(opened.head))
         if not mine and not overlaps:
             return None
         return self.commit(
             replace(opened.change, steps=tuple(mine), gaps=(*merged([*opened.before.gaps, *after.gaps, *hidden]), *overlaps))
         )
 
-    def _since(self, opened: Open) -> list[Change]:
-        """What was committed since the call began, the oldest first."""
-        if self.objects.head() == opened.head:
+    def _since(self, head: str) -> list[Change]:
+        """What was committed since this was the newest commit, the oldest first."""
+        if self.objects.head() == head:
             return []
-        return list(itertools.takewhile(lambda change: change.commit != opened.head, history(self.objects)))[::-1]
+        return list(itertools.takewhile(lambda change: change.commit != head, history(self.objects)))[::-1]
 
     def commit(self, change: Change) -> Change:
         with self.objects.locked():
@@ -208,6 +208,7 @@ class Keeping:
         unseen: frozenset[str] = frozenset(),
         fresh: Iterable[str] = (),
         targets: dict[str, State] | None = None,
+        head: str | None = None,
     ) -> Held:
         """Have everything on disk that takes the files back, whatever happens next."""
         blobs: tuple[bytes, ...] = ()
@@ -220,7 +221,7 @@ class Keeping:
         else:
             blobs = tuple(self.objects.get(state.blob) for state in before.values() if state.blob)
         pending = Pending(
-            change=change, roots=roots, before=before, unseen=unseen, blobs=blobs, own=self._own, targets=targets if targets else {}
+            change=change, roots=roots, before=before, unseen=unseen, blobs=blobs, own=self._own, targets=targets or {}, head=head
         )
         return self._notes.write(pending)
 
@@ -258,8 +259,16 @@ class Keeping:
             own, halfway = own_steps(moved, pending.targets)
             ended = replace(pending.change, steps=own, halfway=halfway)
         else:
-            ended = replace(pending.change, steps=moved, gaps=(*hidden, *after.gaps), interrupted=pending.change.kind == "call")
+            mine, overlaps = self._left_by(pending, moved)
+            gaps = (*hidden, *after.gaps, *overlaps)
+            ended = replace(pending.change, steps=tuple(mine), gaps=gaps, interrupted=pending.change.kind == "call")
         return [self.commit(ended)] if ended.steps else []
+
+    def _left_by(self, pending: Pending, moved: Sequence[Step]) -> tuple[list[Step], list[Gap]]:
+        """What is a killed call's. Of several that may have written anything, the first that is asked about has what nobody else has."""
+        since = self._since(pending.head) if pending.head is not None else []
+        beside = [roots for roots in self._notes.others({pending.change.id}) if roots != EVERYTHING]
+        return whose(moved, pending.roots, beside, since)
 
 
 def _real(workspace: Workspace, keys: Iterable[str]) -> Iterable[str]:

@@ -40,6 +40,8 @@ class Pending(Struct, frozen=True, kw_only=True):
     """What was left out as the host's own; whoever comes after a kill does not know it."""
     targets: dict[str, State] = {}
     """What an undo or redo makes of its paths."""
+    head: str | None = None
+    """The newest commit when it began; None: not known."""
 
 
 class _Roots(Struct, frozen=True):
