@@ -73,7 +73,9 @@ class DirectoryBlobs:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(path)
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._root.is_dir():
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync(self._root.parent)
         self.files = (str(self._root.absolute()),)
 
     def put(self, data: bytes) -> str:
