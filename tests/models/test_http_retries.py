@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -207,4 +208,15 @@ async def test_an_answer_that_has_begun_is_never_asked_for_again() -> None:
         events = await ask(of := at(server, retries=NO_WAIT))
         await of.close()
     assert (text_of(events), finished(events).reason) == ("Hel", "cut")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("size", [1, 10, 12])
+async def test_an_answer_that_has_begun_is_never_asked_for_again_though_nothing_of_it_can_be_read(size: int) -> None:
+    """The head of a packed body stands for no text, and is a byte of the body all the same."""
+    begun = Reply(turn=[Raw(gzip.compress(b"data: {}")[:size]), Drop()], headers={"content-encoding": "gzip"})
+    async with ScriptedServer([begun, "never"]) as server:
+        events = await ask(of := at(server, retries=NO_WAIT), replace(REQUEST, stream=False))
+        await of.close()
+    assert (text_of(events), finished(events).reason) == ("", "cut")
     assert len(server.requests) == 1

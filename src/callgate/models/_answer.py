@@ -65,11 +65,15 @@ class Answer:
         """Wait for the first bytes; they are kept for `read`.
 
         Raises:
-            httpx2.TransportError: The connection broke before any came.
+            httpx2.TransportError: The connection broke before any came, also of those that only stand for others.
             Interrupted: As in `read`.
         """
-        if not self.broken:
-            self._ahead = await self._pull()
+        try:
+            self._ahead = b"" if self.broken else await self._pull()
+        except httpx().TransportError:
+            if not self._response.num_bytes_downloaded:
+                raise
+            self._stop("")
 
     async def read(self) -> bytes:
         """The next bytes; empty at the end, whichever end that is.
