@@ -73,6 +73,18 @@ def test_a_failure_is_told_in_the_servers_words_whatever_its_form(failure: dict[
     assert (end.reason, end.fault.code, end.fault.message) == ("error", code, said)
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [{"error_code": 0, "error_msg": ""}, {"detail": None}, {"code": 200, "message": "ok"}, {"code": "Success", "msg": ""}, {"error": {}}],
+    ids=str,
+)
+def test_fields_for_failures_that_tell_of_none_are_no_failure(beside: dict[str, object]) -> None:
+    """Servers fill in all their fields, also beside a usage; a whole answer was thrown away for it."""
+    body = chunk({"content": "Hm"}) + chunk(finish="stop") + data({"choices": [], "usage": {"prompt_tokens": 1}, **beside}) + DONE
+    end = finished(read(API, body))
+    assert (end.reason, end.fault) == ("stop", None)
+
+
 def test_an_error_that_is_written_into_a_stream_without_its_label_is_told() -> None:
     """A server that fails in the middle writes its usual error body behind the events."""
     for tail in (b"", b"\n", b"\n\n"):
@@ -151,6 +163,20 @@ def test_the_whole_message_behind_its_pieces_is_no_second_one(calls: list[dict[s
     assert (text_of(events), len(calls_of(events)), finished(events).reason) == ("Hello", 1, "tool_calls")
     alone = read(API, chunk({"role": "assistant"}) + whole_again)
     assert (text_of(alone), len(calls_of(alone))) == ("Hello", 1)
+
+
+BEHIND = {"content": "Hello", "reasoning_content": "Hm", "tool_calls": [CALL]}
+
+
+@pytest.mark.parametrize("told", [["content"], ["reasoning_content"], ["tool_calls"], ["content", "tool_calls"], [*BEHIND]], ids=str)
+@pytest.mark.parametrize("beside", [{}, {"delta": {}}, {"delta": {"content": ""}}], ids=["alone", "nothing", "no text"])
+def test_what_no_piece_has_told_is_read_from_the_whole_message_behind_them(told: list[str], beside: dict[str, object]) -> None:
+    """A server that streams its text alone gives its calls at the end: the end said that there were some, and there were none."""
+    body = b"".join(chunk({key: BEHIND[key]}) for key in told)
+    body += data({"choices": [{"index": 0, **beside, "message": {"role": "assistant", **BEHIND}, "finish_reason": "tool_calls"}]})
+    events = read(API, body)
+    assert (text_of(events), calls_of(events)) == ("Hello", [("a", "f", '{"x":1}', "sealed")])
+    assert [part.text for part in finished(events).message.parts if isinstance(part, Reasoning)] == ["Hm"]
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,10 @@ class Assembly:
         """Whether nothing of a message has come."""
         return not self._parts and self.reason is None and self._fault is None
 
+    def tells(self, kind: type) -> bool:
+        """Whether anything of this kind has come."""
+        return bool(self.calls) if kind is ToolCall else any(isinstance(part, _Words) and part.kind is kind for part in self._parts)
+
     # What decoders tell
 
     def text(self, text: str) -> None:

@@ -24,6 +24,8 @@ _PASSING = frozenset(
     }
 )
 """What servers call a failure of theirs that may be gone a moment later."""
+_WELL = frozenset({"", "0", "200", "ok", "success"})
+"""What servers that give a code with every frame call none."""
 _MESSAGES = ("message", "msg", "error_msg", "detail", "status_msg")
 _CODES = ("code", "type", "status", "error_code", "status_code")
 
@@ -36,8 +38,10 @@ def failure_of(value: Mapping[str, object], event: str = "") -> Failure | None:
     base = object_of(value.get("base_resp"))
     if base.get("status_code"):
         return told(base)
-    failed = value.get("object") == "error" or not value.keys().isdisjoint(("detail", "error_code", "error_msg"))
-    return told(value) if failed or (value.get("code") and not value.keys().isdisjoint(_MESSAGES)) else None
+    if value.get("object") == "error" or any(value.get(key) for key in ("detail", "error_code", "error_msg")):
+        return told(value)
+    code = text_of(value.get("code")).lower()
+    return told(value) if code not in _WELL and not value.keys().isdisjoint(_MESSAGES) else None
 
 
 def failure_in(value: Mapping[str, object], otherwise: str) -> Failure:

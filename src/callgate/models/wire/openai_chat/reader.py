@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from callgate.calls import Text
+from callgate.messages import Reasoning, ToolCall
 from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.failures import failure_in, failure_of
 from callgate.models.wire.fields import arguments_of, items_of, object_of, text_of
@@ -21,6 +23,11 @@ __all__ = ["OpenAIChatDecoder"]
 
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
 _BESIDE = frozenset({*_THOUGHTS, *ECHOED, "refusal", "audio"})
+_FIELDS: Mapping[type, tuple[str, ...]] = {
+    Text: ("content", "refusal", "audio"),
+    Reasoning: (*_THOUGHTS, *ECHOED),
+    ToolCall: ("tool_calls", "function_call"),
+}
 
 
 class OpenAIChatDecoder(Decoder):
@@ -67,13 +74,12 @@ class OpenAIChatDecoder(Decoder):
             self._choice_read = number
         if number != self._choice_read:
             return
-        delta = choice.get("delta")
+        delta, whole = choice.get("delta"), choice.get("message")
         if isinstance(delta, dict):
             self._in_pieces = True
-        elif self.message.bare or not self._in_pieces:  # else all of it once more, behind the pieces
-            delta = choice.get("message")
-        if isinstance(delta, dict):
             self._delta(delta)
+        if isinstance(whole, dict) and (not isinstance(delta, dict) or choice.get("finish_reason")):
+            self._delta(self._untold(whole) if self._in_pieces else whole)
         if "delta" not in choice:
             self.message.seal_followed()
         if choice.get("error"):
@@ -105,6 +111,11 @@ class OpenAIChatDecoder(Decoder):
         legacy = delta.get("function_call") if not calls else None  # the older form of the same
         if isinstance(legacy, dict) and (self._legacy or any(legacy.values())):
             self._legacy_call(legacy)
+
+    def _untold(self, whole: Mapping[str, object]) -> Mapping[str, object]:
+        """Of the whole message behind its pieces, the fields of which no piece has told."""
+        told = {key for kind, keys in _FIELDS.items() if self.message.tells(kind) for key in keys}
+        return {key: value for key, value in whole.items() if key not in told}
 
     def _beside(self, delta: Mapping[str, object]) -> None:
         """Take what stands in other fields than the content: thoughts, and text of another kind."""
