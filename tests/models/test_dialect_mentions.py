@@ -94,6 +94,44 @@ def test_no_familys_example_is_a_call_where_it_is_shown_as_one(name: str, frame:
         assert read_text(text, TOOLS, dialect=hint).calls == ()
 
 
+_TAKES_COMMAS = ("granite", "mistral", "gigachat", "phi4")
+"""Their calls may be parted by what parts a sentence."""
+
+
+@pytest.mark.parametrize("frame", ["Write `{}` for it.", 'Write "{}" for it.', "For example: {}\n", "> {}", "The format is {}, as said."])
+@pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if not of.unmarked])
+def test_a_call_that_is_spoken_of_is_text_on_all_its_lines(name: str, frame: str) -> None:
+    """The mark was text, and what stood behind it on a line of its own was called."""
+    if "as said" in frame and name in _TAKES_COMMAS:
+        return
+    text = frame.format(DIALECTS[name].example)
+    for hint in (None, name):
+        assert read_text(text, TOOLS, dialect=hint) == Reading(calls=(), content=text, reasoning="")
+
+
+HERMES = f"<tool_call>\n{SEARCH}\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The format is {HERMES}, and I do it:\n{HERMES}",
+        f"Write `{HERMES}` for it. I do: {HERMES}",
+        f"For example: {HERMES}\n\nSo I call it.\n{HERMES}",
+        f"A ` is no code. {HERMES}",
+    ],
+)
+def test_a_call_behind_one_that_is_spoken_of_is_a_call(text: str) -> None:
+    """What was quoted, on however many lines, is a word of its line, and ends with what closes it."""
+    assert calls_in(read_text(text, TOOLS)) == [("search", {"query": "x"})]
+
+
+@pytest.mark.parametrize("text", [f"The format is {HERMES}, as said.", f"Write `{HERMES}` for it."])
+def test_a_message_that_is_cut_has_no_call_that_the_whole_one_has_not(text: str) -> None:
+    for place in range(len(text)):
+        assert read_text(text[:place], TOOLS, partial=True).calls == ()
+
+
 def test_a_call_may_follow_a_sentence() -> None:
     """As models write that do not break the line; what goes on behind it is a sentence about it."""
     text = 'I look it up. {"tool": "search", "parameters": {"query": "x"}}'

@@ -18,6 +18,10 @@ _SENTENCE = re.compile(r"[.!?] ?\Z")
 """What follows a sentence, at once or behind one space, starts something new, as at the start of a line."""
 _QUOTES = frozenset("\"'\u2018\u201c\u00ab")
 
+_WORD = "<"
+"""What stands for such a call in its line: neither prose nor a quotation."""
+_CLOSING_QUOTES = frozenset("`\"'\u2019\u201d\u00bb")
+
 
 class Flow:
     """The parts of one message, in the order in which they come out."""
@@ -50,18 +54,24 @@ class Flow:
         """What looked like inline code was a fence."""
         self._code = CodeSpans()
 
-    def text(self, text: str) -> None:
-        """Let text through."""
+    def text(self, text: str, *, word: bool = False) -> None:
+        """Let text through.
+
+        Args:
+            text: The text.
+            word: It is a call that is spoken of: one word of its line, whatever lines it has itself.
+        """
         if not text:
             return
-        _, line, last = text.rpartition("\n")
+        seen = _WORD if word else text
+        _, line, last = seen.rpartition("\n")
         self.blank = (bool(line) or self.blank) and not last.strip()
         if line:
             self._code = CodeSpans()
         self._code.text(last)
-        self._tail = (self._tail + text)[-2:]
-        self._lines.text(text)
-        self._nesting.text(text)
+        self._tail = (self._tail + seen)[-2:]
+        self._lines.text(seen)
+        self._nesting.text(seen)
         if self.after_mark and not self.thinking:
             text = text.lstrip()
         self.after_mark = self.after_mark and not text.strip()
@@ -133,7 +143,20 @@ class Flow:
         """Whether this is part of a JSON value that is shown."""
         return self._nesting.inside
 
-    def speaks(self) -> bool:
+    @property
+    def mentions(self) -> bool:
+        """Whether a call that stands here may only be spoken of, by what comes before it."""
+        return self.in_code or self.quotes() or self.shows() or self._speaks()
+
+    def mentions_before(self, behind: str) -> bool:
+        """The same by what comes behind it as well: what closes a quotation, or more of the sentence."""
+        if self._lines.quoted or self.shows():
+            return True
+        if (self.in_code or self.quotes()) and behind[:1] in _CLOSING_QUOTES:
+            return True
+        return self._speaks() and (behind[:1] in (",", ".", ";") or (behind[:1] == " " and behind[1:].islower()))
+
+    def _speaks(self) -> bool:
         """Whether this is in the middle of a sentence about calls, like a word, and nobody says in it what he does himself."""
         return self._tail.endswith(" ") and self._lines.speaks
 

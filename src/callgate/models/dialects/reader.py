@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from callgate.models.dialects.cursor import Cursor, NoCall, Wait
 from callgate.models.dialects.flow import Flow
 from callgate.models.dialects.marks import ANSWERS, ENDS, FENCE, OBSERVATIONS, WRAPPERS, marks_for
+from callgate.models.dialects.mentions import PATIENCE, PER_CHARACTER, Mentions
 from callgate.models.dialects.names import ToolNames
 from callgate.models.dialects.parts import Part, Reading, gather
 from callgate.models.dialects.search import MarkSearch
@@ -26,8 +27,6 @@ __all__ = ["TextReader", "read_text"]
 
 _INFO = re.compile(r"[^\s`]*")
 _UNWRAPS = frozenset(WRAPPERS.values())
-_PATIENCE, _PER_CHARACTER = 65_536, 8
-"""How many characters may be read in vain: some at first, and some more for each that has been read for good."""
 
 
 class TextReader:
@@ -56,6 +55,7 @@ class TextReader:
         self._acted = self._answered = False
         self._vain = 0
         self._search = MarkSearch(self._cursor, self._marks, self._flow)
+        self._mentions = Mentions(self._cursor, self._marks, self._flow, self._tools)
         self._run = self._read()
 
     @property
@@ -87,9 +87,10 @@ class TextReader:
             literal = yield from self._text()
             if literal is None:
                 return
-            if self._may_stand(literal) and (yield from self._mark(literal)):
+            mention = 0 if self._fence is not None else (yield from self._mentions.size(literal))
+            if not mention and self._may_stand(literal) and (yield from self._mark(literal)):
                 continue
-            self._show(self._cursor.pos + 1)
+            self._show(self._cursor.pos + (mention or 1), word=mention > 0)
 
     # --- text
 
@@ -109,10 +110,10 @@ class TextReader:
             if not (yield from cursor.more()) and cursor.pos >= len(cursor.text):
                 return None
 
-    def _show(self, end: int) -> None:
-        """Let text through, up to `end`."""
+    def _show(self, end: int, *, word: bool = False) -> None:
+        """Let text through, up to `end`; as one word where it is a call that is spoken of."""
         cursor = self._cursor
-        self._flow.text(cursor.text[cursor.pos : end])
+        self._flow.text(cursor.text[cursor.pos : end], word=word)
         cursor.pos = end
 
     # --- marks
@@ -239,7 +240,7 @@ class TextReader:
 
     def _may_call(self, dialect: Dialect) -> bool:
         """Whether a dialect may be tried here."""
-        if self._vain > _PATIENCE + _PER_CHARACTER * self._cursor.offset:
+        if self._vain > PATIENCE + PER_CHARACTER * self._cursor.offset:
             return False
         if self._flow.shows() or (dialect.unmarked and (self._answered or self._flow.in_json)):
             return False
@@ -248,8 +249,6 @@ class TextReader:
     def _try(self, dialect: Dialect, opener: str) -> Wait[bool]:
         """Whether a dialect finds something here. What it has read since its last find is text again if it stops."""
         cursor = self._cursor
-        if not dialect.unmarked and self._flow.speaks() and (yield from self._goes_on(dialect, opener)):
-            return False
         cursor.begin()
         start, count = cursor.offset, 0
         try:
@@ -272,24 +271,6 @@ class TextReader:
         if not count:
             self._flow.mark()
         return True
-
-    def _goes_on(self, dialect: Dialect, opener: str) -> Wait[bool]:
-        """Whether the sentence that a call stands in goes on behind it: then it is only spoken of. Nothing is read."""
-        cursor = self._cursor
-        cursor.begin()
-        behind = ""
-        try:
-            yield from cursor.take(opener)
-            for found in dialect.read(cursor, self._tools, opener):
-                if found is None:
-                    yield
-            while len(cursor.ahead(2)) < 2 and (yield from cursor.more()):
-                pass
-            behind = cursor.ahead(2)
-        except NoCall:
-            pass
-        cursor.rewind()
-        return behind[:1] in (",", ".", ";") or (behind[:1] == " " and behind[1:].islower())
 
 
 def read_text(text: str, tools: Mapping[str, Mapping[str, object] | None], *, dialect: str | None = None, partial: bool = False) -> Reading:
