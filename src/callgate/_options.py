@@ -152,10 +152,10 @@ def _fits(value: object, kind: Any) -> bool:
     if isinstance(kind, type) and get_origin(kind) is None and kind not in _CONVERTED:
         return isinstance(value, kind)
     try:
-        msgspec.convert(value, kind)
+        made = msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return False
-    return True
+    return isinstance(value, (int, float)) or not isinstance(made, float)  # a Decimal converts, and cannot be added to a time
 
 
 def _words(info: Any, name: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from callgate.decide import LoopRules
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
+from callgate.models.http import Retries
 from callgate.stream import StreamLimits
 from tests.agent.scripts import Script, says
 
@@ -51,6 +53,9 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
         (lambda: LoopRules(end_after_text="say"), "LoopRules(end_after_text='say'): it must be a list of texts."),  # type: ignore[arg-type]
         (lambda: StuckLimits(hint=0), "StuckLimits(hint=0): it must be a whole number from 1."),
         (lambda: StuckLimits(stop=-1), "StuckLimits(stop=-1): it must be"),
+        (lambda: Prices(output=Decimal(3)), "Prices(output=Decimal('3')): it must be a number from 0."),  # type: ignore[arg-type]
+        (lambda: Retries(most=-1), "Retries(most=-1): it must be a whole number from 0."),
+        (lambda: Retries(base_s="1"), "Retries(base_s='1'): it must be a finite number of seconds from 0."),  # type: ignore[arg-type]
         (lambda: StreamLimits(idle_s=0), "StreamLimits(idle_s=0): it must be a finite number of seconds above 0."),
         (lambda: StreamLimits(first_s=float("nan")), "StreamLimits(first_s=nan): it must be"),
         (lambda: Deliberate(always="look"), "Deliberate(always='look'): it must be a list of texts."),  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from msgspec import Struct
+from callgate._options import Options, Pause, Whole
 
 __all__ = ["Retries", "asked_wait_s", "is_passing"]
 
@@ -21,14 +21,14 @@ _SPENT = re.compile(rb'"(insufficient_quota|exceeded_current_quota_error|billing
 _DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
 
 
-class Retries(Struct, frozen=True, kw_only=True):
+class Retries(Options, frozen=True, kw_only=True):
     """How patiently a request is sent again."""
 
-    most: int = 2
+    most: Whole = 2
     """Retries, not attempts; 0 for none."""
-    base_s: float = 0.5
+    base_s: Pause = 0.5
     """The wait before the first one; each further wait is twice as long."""
-    max_s: float = 60.0
+    max_s: Pause = 60.0
     """No wait is longer. A provider that asks for a longer one has refused the request."""
 
     def wait_s(self, asked_s: float | None, retry: int, jitter: float) -> float | None:
