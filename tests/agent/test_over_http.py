@@ -84,6 +84,7 @@ async def test_a_message_that_breaks_off_leaves_no_call_behind_and_is_said() -> 
         await over_http.close()
     assert (result.status, result.turn_status, result.results) == ("failed", "error", ())
     assert "broke off" in result.reason
+    assert "Ask again" in result.reason
 
 
 async def test_a_key_that_is_refused_says_which_one_it_was() -> None:

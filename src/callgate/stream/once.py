@@ -214,7 +214,7 @@ class _Pass(Struct, eq=False):
             return StreamResult(status=self._status, text="" if self._status == "follow_up_interrupt" else text, reason=self._why)
         if end is None:
             return StreamResult(status="error", text=text, reason="the model's stream ended without an end of its message")
-        why = "the answer broke off: the connection ended before the message did"
+        why = "the answer broke off: the connection ended before the message did. Ask again; if it repeats, look for a limit on the way"
         if (fault := end.fault) is not None:
             why = f"{fault.code}: {fault.message}"
         retryable = fault is None or fault.retryable
