@@ -32,7 +32,7 @@ async def test_no_call_is_lost_or_half_wherever_a_memory_stopped_reading(tmp_pat
     ledger, store = Ledger(Database(tmp_path / "m.db")), MemoryPassages()
 
     def following() -> Following:
-        return Following(journal.find, ledger, store, MemoryLimits())
+        return Following(journal.find, ledger, store, MemoryLimits(), keep=store.keep)
 
     following().take_in(100, lambda: border)
     assert store.count("call") == sum(end <= border for end in ends)
@@ -50,7 +50,7 @@ async def test_pages_may_end_anywhere(tmp_path: Path, most: int) -> None:
             await make(engine, "", "look_up", order=order)
         journal = engine.journal
     store = MemoryPassages()
-    following = Following(journal.find, Ledger(Database(tmp_path / "m.db")), store, MemoryLimits())
+    following = Following(journal.find, Ledger(Database(tmp_path / "m.db")), store, MemoryLimits(), keep=store.keep)
     while following.take_in(most) != "all":
         pass
     assert store.count("call") == 2

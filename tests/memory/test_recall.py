@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from callgate import Agent, Engine, MemoryJournal, SqliteJournal, ToolContext, UsageError, tool
 from callgate._journal import open_reader
+from callgate.events import Event
 from callgate.memory import Memory, MemoryLimits, PassageQuery
 from callgate.testing import Call, ScriptedModel
 from tests.hosts import Hider
 from tests.memory.fakes import found, make
+from tests.patience import PATIENCE_S
 
 V1 = (Path(__file__).parent / "memory-v1.sql").read_text()
 
@@ -120,6 +125,44 @@ async def test_the_words_of_a_forgotten_note_are_in_no_byte_of_the_memory(tmp_pa
             assert word not in bytes_of(path)
         assert len(memory.search(PassageQuery(text="zebra", principal="ann", limit=50))) == 30
         assert memory.search(PassageQuery(text="xylophon", principal="ann")) == []
+
+
+class ReadBehind(MemoryJournal):
+    """Whoever reads on in another thread is shown what there was when `go` was last set, and not more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_something = threading.Event()
+        self.go = threading.Semaphore(0)
+        self._here = threading.current_thread()
+
+    def read(self, **wanted: Any) -> list[Event]:
+        events = list(super().read(**wanted))
+        if threading.current_thread() is not self._here and any(event.kind == "call.completed" for event in events):
+            self.read_something.set()
+            self.go.acquire(timeout=PATIENCE_S)
+        return events
+
+
+async def test_a_forgotten_note_is_not_brought_back_by_the_record(tmp_path: Path) -> None:
+    """Whoever follows it is behind: it reads of the remembering after the note is gone, and of the forgetting later."""
+    memory, journal = Memory(tmp_path / "m.db"), ReadBehind()
+    zebra = PassageQuery(text="zebra", principal="ann")
+    async with Engine(memory.tools(), journal=journal, memory=memory) as engine:
+        note = (await make(engine, "", "remember", text="The zebra eats hay.")).structured["remembered"]  # type: ignore[index]
+        assert await asyncio.to_thread(journal.read_something.wait, PATIENCE_S)
+        assert (await make(engine, "", "forget", id=note)).status == "ok"
+        journal.read_something.clear()
+        journal.go.release()  # the remembering is taken in, and the forgetting read
+        assert await asyncio.to_thread(journal.read_something.wait, PATIENCE_S)
+        assert memory.search(zebra) == []
+        journal.go.release()
+        again = (await make(engine, "", "remember", text="The zebra eats hay.")).structured["remembered"]  # type: ignore[index]
+        for _ in range(20):
+            journal.go.release()
+        assert await memory.settled()
+        assert again == note
+        assert [one.passage.text for one in memory.search(zebra)] == ["The zebra eats hay."]
 
 
 async def test_what_an_older_callgate_has_forgotten_is_wiped_when_its_memory_is_opened(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
@@ -44,6 +44,7 @@ class Following:
     """One journal's way into a memory. Safe to use from several threads.
 
     Args:
+        keep: Puts into the store what calls say.
         tools: Say what their calls write; a call of another tool may have written anything.
         redacted: Whether whoever writes the journal takes secrets out.
         files: Whether to mark what calls may have written.
@@ -57,6 +58,7 @@ class Following:
         store: PassageStore,
         limits: MemoryLimits,
         *,
+        keep: Callable[[Mapping[str, Sequence[Passage]]], None],
         tools: ToolRegistry | None = None,
         lasting: bool = True,
         redacted: bool = False,
@@ -66,6 +68,7 @@ class Following:
         self._ledger = ledger
         self._store = store
         self._limits = limits
+        self._keep_changes = keep
         self._tools = tools
         self._lasting = lasting
         self._redacted = redacted
@@ -117,7 +120,7 @@ class Following:
         if self._files:
             self._ledger.mark([placed for call in calls for mark in marks_of(call, self._tools) for placed in self._placed(mark)])
         if changes:
-            self._store.keep(changes)
+            self._keep_changes(changes)
         for principal in {call.word("principal") for call in calls}:
             if self._store.count("call", principal) > self._limits.calls:
                 self._store.trim("call", principal, self._limits.calls)

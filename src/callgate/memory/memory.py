@@ -156,7 +156,14 @@ class Memory:
         self._durable = lambda: journal.status().written
         lasting = journal.strength != "memory"
         self._following = Following(
-            finder(journal), self._ledger, self._store, self.limits, tools=tools, lasting=lasting, redacted=redactor is not None
+            finder(journal),
+            self._ledger,
+            self._store,
+            self.limits,
+            keep=self._notes.take_in,
+            tools=tools,
+            lasting=lasting,
+            redacted=redactor is not None,
         )
         bus.subscribe(lambda topic, item: self._background.wake(), "tool.completed", "call.aborted", "call.restarted")
 
@@ -251,7 +258,7 @@ class Memory:
             tools: Say which files their calls write.
             files: Read the files too, as they are now. Nobody takes secrets out of them here: an engine that follows does.
         """
-        following = Following(find, self._ledger, self._store, self.limits, tools=tools, files=files)
+        following = Following(find, self._ledger, self._store, self.limits, keep=self._notes.take_in, tools=tools, files=files)
         following.from_the_first()
         following.take_in(_MOST)
         while files and not self._chores.look_at_files():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from callgate.builtins._failures import CannotDo
 from callgate.calls import Scope
@@ -21,6 +21,7 @@ from callgate.memory.words import plain
 __all__ = ["Notes"]
 
 _TAG_CHARS = 64
+_MOST_FORGOTTEN = 10_000
 
 
 class Notes:
@@ -31,6 +32,8 @@ class Notes:
         self._limits = limits
         self._files = files
         self._guard = threading.Lock()
+        self._forgotten: dict[str, None] = {}
+        """Origins of notes that are gone, and that the record may still bring: it says so a moment later."""
 
     def keep(self, text: str, tags: Sequence[str], scope: Scope, call: str) -> str:
         """Keep a note and return its id.
@@ -59,6 +62,7 @@ class Notes:
         with self._guard:
             if not self._store.of(origin) and self._store.count("note", scope.principal) >= self._limits.notes:
                 raise CannotDo(f"{self._limits.notes:,} notes are kept, which is the limit. Forget some that are no longer needed first.")
+            self._forgotten.pop(origin, None)
             self._store.keep({origin: [passage]})
         return identity
 
@@ -69,9 +73,21 @@ class Notes:
             CannotDo: This principal has no such note.
         """
         origin = note_origin(identity)
-        if not any(passage.principal == principal for passage in self._store.of(origin)):
-            raise CannotDo(f"There is no note {plain(identity)[:40]!r}. recall gives the ids of notes.")
-        self._store.keep({origin: ()})
+        with self._guard:
+            if not any(passage.principal == principal for passage in self._store.of(origin)):
+                raise CannotDo(f"There is no note {plain(identity)[:40]!r}. recall gives the ids of notes.")
+            self._forgotten[origin] = None
+            if len(self._forgotten) > _MOST_FORGOTTEN:
+                del self._forgotten[next(iter(self._forgotten))]
+            self._store.keep({origin: ()})
+
+    def take_in(self, changes: Mapping[str, Sequence[Passage]]) -> None:
+        """Keep what the record says; it does not bring back a note that was forgotten meanwhile."""
+        with self._guard:
+            self._store.keep({origin: () if origin in self._forgotten else passages for origin, passages in changes.items()})
+            for origin, passages in changes.items():
+                if not passages:  # the record has come to where it was forgotten
+                    self._forgotten.pop(origin, None)
 
     def _check(self, text: str, tags: Sequence[str]) -> None:
         limits, size = self._limits, len(text.encode("utf-8", "replace"))
