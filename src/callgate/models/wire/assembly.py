@@ -123,7 +123,7 @@ class Assembly:
             return
         if call.sealed and text.strip():
             self._reopen(call)
-        if call.holds_a_place and text.lstrip().startswith("{"):
+        if "{" in text and call.holds_a_place and text.lstrip().startswith("{"):
             call.restart()
         call.pieces.append(text)
         if not self.kindly_read:
