@@ -29,6 +29,7 @@ check: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_tracked_files.py
 
 bench: $(VENV)/ready
 	$(BIN)/python -m bench
