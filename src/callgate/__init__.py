@@ -27,6 +27,7 @@ _WHERE = {
     "Limits": "_limits",
     "MemoryJournal": "_journal",
     "Modify": "policy",
+    "NotDone": "errors",
     "PostgresJournal": "_journal",
     "ProcessLimits": "_runners.process",
     "RawCall": "calls",
@@ -65,6 +66,7 @@ __all__ = [
     "Limits",
     "MemoryJournal",
     "Modify",
+    "NotDone",
     "PostgresJournal",
     "ProcessLimits",
     "RawCall",
@@ -97,7 +99,7 @@ if TYPE_CHECKING:
     from callgate.agent import Agent
     from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended, ToolResult
     from callgate.engine import Engine
-    from callgate.errors import CallgateError, Retryable, UsageError
+    from callgate.errors import CallgateError, NotDone, Retryable, UsageError
     from callgate.hooks import Hook, after_call, before_call
     from callgate.policy import Allow, Ask, Deny, Modify, Rules
     from callgate.queries import EventQuery

@@ -26,6 +26,7 @@ __all__ = [
     "JournalFailed",
     "ModelTimeout",
     "ModelUnreachable",
+    "NotDone",
     "OutcomeUnknown",
     "RecordFailed",
     "ResultInvalid",
@@ -111,7 +112,8 @@ class Retryable(CallgateError):
 
     Args:
         message: What happened, for the model.
-        not_started: True if nothing can have happened yet (the request never left). Then every effect class is retried.
+        not_started: True if nothing can have happened yet (the request never left). Then every effect class is retried. Otherwise the
+            call may have taken effect: it ends `unknown` where it is not retried, or not any more.
         retry_after_s: Wait at least this long before the next attempt; seconds.
     """
 
@@ -121,6 +123,18 @@ class Retryable(CallgateError):
         super().__init__(message)
         self.not_started = not_started
         self.retry_after_s = retry_after_s
+
+
+class NotDone(CallgateError):
+    """Raised by a tool: nothing happened, and the same call may be sent again. Never retried by the engine itself.
+
+    Without it, an exception of a tool with effect `once` leaves the outcome `unknown`: the effect may have happened before it was raised.
+
+    Args:
+        message: Why nothing was done, for the model.
+    """
+
+    code = "not_done"
 
 
 class ModelUnreachable(CallgateError):

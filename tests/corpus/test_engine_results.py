@@ -56,6 +56,8 @@ def as_tool(function: Any, runner: str) -> FunctionTool:
 def word_for(result: ToolResult) -> set[str]:
     """The result in the rows' words: all that are true of it."""
     words: set[str] = {"tool_error" if result.status == "error" else result.status}
+    if result.code == "tool_raised":  # told as the tool's error, in doubt or not
+        words.add("tool_error")
     if result.success and any(note.kind == "normalised" for note in result.metadata.notes):
         words.add("ok_normalised")
     if result.failure_class in ("timeout", "killed"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
-from callgate.errors import Retryable
-from callgate.tools import FunctionTool, ToolContext, tool
+from callgate.errors import NotDone, Retryable
+from callgate.tools import FunctionTool, ToolContext, Verified, tool
+from tests.ledger import Ledger
 from tests.patience import HANGS_S
 
 
@@ -129,3 +132,36 @@ def pick(flavour: str, name: str) -> FunctionTool:
     found = globals()[f"{flavour}_{name}"]
     assert isinstance(found, FunctionTool)
     return found
+
+
+def _pay_and_fail(to: str, ledger: str, how: str) -> str:
+    Ledger(Path(ledger)).write(to)
+    match how:
+        case "raise":
+            raise TimeoutError("read timed out")
+        case "exit":
+            sys.exit(3)
+        case "crash":
+            os.abort()
+        case "not_done":
+            raise NotDone("the order is closed")
+        case "declared":
+            raise LookupError("no such order")
+    return f"paid {to}"
+
+
+@tool(runner="process", not_done=LookupError)
+def pay_and_fail(to: str, ledger: str, how: str) -> str:
+    """Pay, then fail."""
+    return _pay_and_fail(to, ledger, how)
+
+
+def _was_paid(arguments: dict[str, str], key: str) -> Verified:
+    paid = arguments["to"] in Ledger(Path(arguments["ledger"])).lines()
+    return Verified(happened=paid, result=f"paid {arguments['to']}")
+
+
+@tool(runner="process", verify=_was_paid)
+def pay_and_fail_verified(to: str, ledger: str, how: str) -> str:
+    """Pay, then fail."""
+    return _pay_and_fail(to, ledger, how)

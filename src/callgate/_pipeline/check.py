@@ -1,7 +1,7 @@
 """Judge what a runner gave back: is it a result, is it JSON, is it what the tool declares?
 
-Pure. "Found nothing" is a success; only the shape is looked at, never the content. A timed-out, killed or crashed call that may have
-taken effect is `unknown`, never "failed, try again".
+Pure. "Found nothing" is a success; only the shape is looked at, never the content. A call that raised, timed out, was killed or crashed
+and may have taken effect is `unknown`, never "failed, try again".
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from callgate._pipeline.run import Ran
 from callgate._schema import Problem
 from callgate.calls import Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
-from callgate.protocols import Execution
 from callgate.route import Checked
 from callgate.tools import BoundTool, validate_tool_result
 
@@ -26,7 +25,7 @@ def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
     """Return what the call came to; failures are values here, too."""
     duration_ms = int(took_s * 1e6) / 1000
     if ran.execution.status != "returned":
-        return _ended(tool, ran.execution, ran.attempts, duration_ms)
+        return _ended(tool, ran, duration_ms)
     try:
         return _value(tool, ran.execution.value, ran.attempts, duration_ms, ran.execution.changes)
     except (ResultInvalid, ResultNotSerializable) as error:
@@ -89,26 +88,31 @@ def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, du
     )
 
 
-def _ended(tool: BoundTool, execution: Execution, attempts: int, duration_ms: float) -> Checked:
+def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
     """A call that gave nothing back."""
-    harmless = tool.effect == "none" or execution.not_started or execution.status == "not_started"
+    execution, in_doubt = ran.execution, ran.in_doubt(tool.effect)
     failure_class, code, fact = _FACTS[execution.status]
     details = dict(execution.details) if execution.details else {}
     if execution.error_type == "ResultNotSerializable":
         failure_class, code = "non_serializable", str(details.pop("code", "non_serializable"))
+    elif execution.status == "raised" and tool.effect != "none" and not ran.may_have_happened:
+        code = "not_done"
     if execution.abandoned:
         details["abandoned"] = True
     if execution.partial:
         details["partial_output"] = execution.partial
+    if in_doubt and execution.status == "raised":
+        details["exception"] = execution.error_type
+        fact = f"failed with {execution.error_type}"
     reason = f"{tool.name} {fact}{': ' + execution.error.removesuffix('.') if execution.error else ''}."
-    unknown = not harmless and execution.status != "raised"
+    tried = f"It was tried {ran.attempts} times. " if ran.attempts > 1 and execution.status == "raised" else ""
     return Checked(
-        status="unknown" if unknown else "error",
-        error=f"{reason} {_advice(tool, execution, harmless=harmless, attempts=attempts)}".strip(),
+        status="unknown" if in_doubt else "error",
+        error=f"{reason} {tried}{_advice(tool, ran, in_doubt=in_doubt)}".strip(),
         failure_class=failure_class,
         code=code,
         details=details or None,
-        attempts=attempts,
+        attempts=ran.attempts,
         duration_ms=duration_ms,
     )
 
@@ -122,15 +126,26 @@ _FACTS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def _advice(tool: BoundTool, execution: Execution, *, harmless: bool, attempts: int) -> str:
+def _advice(tool: BoundTool, ran: Ran, *, in_doubt: bool) -> str:
+    execution = ran.execution
     if execution.abandoned:
         still = "Its code still runs and cannot be stopped"
-        return f"{still}." if harmless else f"{still}; it may still take effect. Check the real state before you repeat it."
-    if not harmless and execution.status != "raised":
-        return "It may have taken effect. It was not run again. Check the real state first; repeat only if that shows it did not happen."
+        return f"{still}; it may still take effect. Check the real state before you repeat it." if in_doubt else f"{still}."
+    if in_doubt:
+        return (
+            "It may have taken effect. It was not run again. Check first whether it did, by another tool or by asking; repeat it only if"
+            " it did not happen."
+        )
     if execution.status == "raised":
-        tried = f"It was tried {attempts} times. " if attempts > 1 else ""
-        return f"{tried}Change the arguments or use another way; the same call will most likely fail again."
-    if execution.status == "not_started":
+        return _advice_on_failure(tool, ran)
+    if execution.status == "not_started" or not ran.may_have_happened:
         return "Nothing happened; it may be sent again."
-    return "Nothing was changed. Ask for less, or use another way."
+    return "Nothing was changed. Ask for less, or give it more time."
+
+
+def _advice_on_failure(tool: BoundTool, ran: Ran) -> str:
+    if ran.execution.error_type == "ResultNotSerializable":
+        return "The call did run; do not repeat it for this reason alone."
+    if tool.effect != "none" and not ran.may_have_happened:
+        return "Nothing happened; it may be sent again once the cause is gone."
+    return "The same call will most likely fail again: change the arguments if they are the cause, or go on without it."

@@ -12,19 +12,22 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from callgate._json import decode
 from callgate._pipeline.check import check
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import arguments_hash
 from callgate._pipeline.run import Ran
 from callgate._pipeline.unfinished import why_unknown
-from callgate._signals import is_own_failure
+from callgate._signals import AbortSignal, is_own_failure, settled
+from callgate.calls import Note
 from callgate.errors import CallFailed, OutcomeUnknown
 from callgate.protocols import Execution
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Verified
 
-__all__ = ["Settling", "refuse_other_arguments", "rule_out_repeat", "rule_out_second_start", "told_as_unknown"]
+__all__ = ["Settling", "refuse_other_arguments", "rule_out_repeat", "rule_out_second_start", "settle_by_verify", "told_as_unknown"]
 
 
 class Settling(Protocol):
@@ -49,8 +52,8 @@ async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling
     if doubt is None or approved.allowed_by:
         return None
     tool = approved.call.tool
-    found = await _verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s)
-    if found.happened not in (True, False):
+    found = await _verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s, flight.kill)
+    if found.happened is None:
         raise OutcomeUnknown(
             f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
             " happened. Check the real state first; if it did not happen, the operator can settle it and the call can be sent again.",
@@ -86,7 +89,7 @@ async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settl
         return None
     found = Verified(happened=None)
     if unfinished.arguments and started.tool == tool.name:
-        found = await _verified(tool, unfinished.arguments, started.key, desk.hook_timeout_s)
+        found = await _verified(tool, unfinished.arguments, started.key, desk.hook_timeout_s, flight.kill)
     if found.happened is True:
         checked = _as_verified(tool, found)
         if checked.status == "ok":
@@ -128,13 +131,41 @@ def _as_verified(tool: BoundTool, found: Verified) -> Checked:
     return check(tool, Ran(Execution(status="returned", value=found.result), 0), 0.0)
 
 
-async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float) -> Verified:
-    """What the tool says of a call with these final arguments and this key; its error, its silence and nonsense say nothing."""
+async def settle_by_verify(flight: Flight, approved: ApprovedCall, doubtful: Checked, timeout_s: float) -> Checked:
+    """Ask the tool's `verify` about a call that has just failed in doubt, and return what it came to.
+
+    Args:
+        doubtful: What it comes to where `verify` cannot tell.
+    """
+    tool = approved.call.tool
+    found = await _verified(tool, approved.encoded, approved.key, timeout_s, flight.kill)
+    if found.happened is True:
+        failure = (doubtful.details or {}).get("exception", "a crash of its process")
+        text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
+        verified = _as_verified(tool, found)
+        return replace(verified, notes=(*verified.notes, Note(kind="warning", text=text)), attempts=doubtful.attempts)
+    if found.happened is False:
+        flight.started = False
+        told = f"{tool.name} failed and verified that nothing happened; it may be sent again once the cause is gone."
+        return replace(doubtful, status="error", error=told, code="not_done")
+    return doubtful
+
+
+async def _verified(tool: BoundTool, encoded: bytes, key: str, timeout_s: float, kill: AbortSignal) -> Verified:
+    """What the tool says of a call with these final arguments and this key; its error, its silence, nonsense and a kill say nothing."""
+    asking = asyncio.ensure_future(_answer(tool, encoded, key))
     try:
-        async with asyncio.timeout(timeout_s):
-            found: object = await tool.tool.verify(decode(encoded), key)
+        answered = await settled(asking, kill, timeout_s)
+    finally:
+        asking.cancel()
+    return asking.result() if answered else Verified(happened=None)
+
+
+async def _answer(tool: BoundTool, encoded: bytes, key: str) -> Verified:
+    try:
+        found: object = await tool.tool.verify(decode(encoded), key)
     except BaseException as error:
         if not is_own_failure(error):
             raise
         return Verified(happened=None)
-    return found if isinstance(found, Verified) else Verified(happened=None)
+    return found if isinstance(found, Verified) and type(found.happened) is bool else Verified(happened=None)

@@ -6,6 +6,7 @@ like it whose outcome nobody knows, the slots, the tick's limit. Knows nothing o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
-from callgate._pipeline.doubts import rule_out_repeat
+from callgate._pipeline.doubts import rule_out_repeat, settle_by_verify
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.keep import kept
@@ -21,8 +22,11 @@ from callgate._pipeline.run import Ran, run
 from callgate._runners import Runners
 from callgate.protocols import WriteLog
 from callgate.route import ApprovedCall, Checked
+from callgate.tools import BoundTool
 
 __all__ = ["Executor"]
+
+log = logging.getLogger("callgate")
 
 
 class Executor:
@@ -40,6 +44,8 @@ class Executor:
         self._left: dict[str, frozenset[str]] = {}
         """What may still be written by code that was left behind, by the uid of its call."""
         runners.behind.on_gone = self._gone
+        self._advised: set[str] = set()
+        """The tools whose authors were told how to say more about failures, by identity."""
 
     async def cached(self, flight: Flight, approved: ApprovedCall) -> Checked:
         """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
@@ -70,11 +76,30 @@ class Executor:
             if flight.held is not None:
                 flight.give()
         if ran.execution.status != "returned":
-            flight.started = ran.entered
+            flight.started = ran.may_have_happened
         checked = check(tool, ran, self._clock.monotonic() - began)
+        return checked if checked.status != "unknown" else await self._in_doubt(flight, approved, ran, checked)
+
+    async def _in_doubt(self, flight: Flight, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:
+        """Ask the tool what became of a call whose code is gone; where it cannot tell, let none like it start."""
+        if ran.execution.status == "raised":
+            self._advise_author(approved.call.tool, ran.execution.error_type)
+        if ran.execution.status in ("raised", "crashed"):
+            left_s = flight.deadline - self._clock.monotonic()
+            checked = await settle_by_verify(flight, approved, checked, min(self._desk.hook_timeout_s, left_s))
         if checked.status == "unknown":
             flight.state.now_uncertain(approved.call, approved.encoded, approved.key)
         return checked
+
+    def _advise_author(self, tool: BoundTool, exception: str) -> None:
+        if tool.identity not in self._advised:
+            self._advised.add(tool.identity)
+            log.warning(
+                "Tool %s (%s) raised %s, and its effect is `%s`: it may have happened before that, so the outcome is unknown."
+                ' If the tool only reads, say effect="none". Where nothing happened, raise callgate.NotDone, or declare the exceptions'
+                " that mean that: not_done=(%s,). This is said once for each tool.",
+                *(tool.name, tool.tool.where(), exception, tool.effect, exception),
+            )
 
     def _ran(self, flight: Flight, approved: ApprovedCall) -> Coroutine[Any, Any, Ran]:
         flight.start_clock(self._clock.monotonic() + self._timeout_s)

@@ -103,6 +103,9 @@ class Reading:
             self._answered_by_fact[call] = key, Known(tool=tool, arguments=arguments, uid=call)
 
     def _finished(self, started: Started, result: ToolResult) -> None:
+        if result.code == "not_done":
+            self._state.known.pop(started.key, None)
+            return
         self._state.known[started.key].result = result
         if result.status == "unknown":
             self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(result.uid, started.key)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._signals import AbortSignal
+from callgate.calls import Effect
 from callgate.protocols import Execution, RunRequest, Start
 from callgate.route import ApprovedCall
 from callgate.tools import BoundTool, ToolContext
@@ -30,11 +31,22 @@ class Ran(Struct, frozen=True):
 
     execution: Execution
     attempts: int
+    lost: bool = False
+    """Whether an attempt before the last may have taken effect, because its reply was lost."""
 
     @property
-    def entered(self) -> bool:
-        """Whether the tool's code may have been entered."""
-        return self.attempts > 0 and self.execution.status != "not_started" and not self.execution.not_started
+    def may_have_happened(self) -> bool:
+        """Whether the tool's effect may have happened, for all that the attempts prove."""
+        if self.attempts == 0 or self.execution.evidence == "not_done":
+            return False
+        return self.lost or not _proves_nothing_happened(self.execution)
+
+    def in_doubt(self, effect: Effect) -> bool:
+        """Whether nobody knows if the tool's effect happened. What an idempotent tool raises is an answer, unless a reply was lost."""
+        ended, happened = self.execution, effect != "none" and self.may_have_happened
+        if ended.status != "raised" or ended.error_type == "ResultNotSerializable":
+            return happened and ended.status != "raised"
+        return happened and (effect == "once" or self.lost or ended.evidence == "reply_lost")
 
 
 class Attempts(Protocol):
@@ -71,12 +83,12 @@ async def run(
         claims: Whether the runner claims each attempt before it enters the tool's code.
     """
     tool, kill, deadline = approved.call.tool, record.kill, record.deadline
-    attempt = 1
+    attempt, lost = 1, False
     while True:
         now = clock.monotonic()
         timeout_s = deadline - now
         if kill.reason is not None or timeout_s <= 0:
-            return Ran(_not_started(kill), attempt - 1)
+            return Ran(_not_started(kill), attempt - 1, lost)
         if tool.timeout_s is not None and tool.timeout_s < timeout_s:
             timeout_s = tool.timeout_s
         position = record.attempt_started(approved, attempt, timeout_s, claims=claims)
@@ -93,16 +105,16 @@ async def run(
         begun = start(request)
         execution = begun if isinstance(begun, Execution) else await begun
         if execution.status == "returned":
-            return Ran(execution, attempt)
+            return Ran(execution, attempt, lost)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
         if wait_s is None:
-            return Ran(execution, attempt)
+            return Ran(execution, attempt, lost)
         if await _comes_again(record, attempt, execution, wait_s, clock, stopping()):
-            attempt += 1
+            attempt, lost = attempt + 1, lost or _lost_a_reply(execution)
         elif kill.aborted:
-            return Ran(Execution(status="killed", error=kill.reason or "", not_started=_harmless(tool, execution)), attempt)
+            return Ran(_killed_between(kill, execution), attempt, lost)
         else:
-            return Ran(execution, attempt)
+            return Ran(execution, attempt, lost)
 
 
 def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:
@@ -129,8 +141,17 @@ async def _comes_again(record: Attempts, attempt: int, execution: Execution, wai
     return await _wait(wait_s, clock, record.kill, stop)
 
 
-def _harmless(tool: BoundTool, execution: Execution) -> bool:
-    return tool.effect == "none" or execution.not_started or execution.status == "not_started"
+def _proves_nothing_happened(execution: Execution) -> bool:
+    return execution.not_started or execution.status == "not_started" or execution.evidence in ("not_done", "not_sent")
+
+
+def _lost_a_reply(execution: Execution) -> bool:
+    return execution.evidence == "reply_lost" or execution.status in ("timed_out", "crashed")
+
+
+def _killed_between(kill: AbortSignal, execution: Execution) -> Execution:
+    """What a call came to that was killed while it waited for its next attempt."""
+    return Execution(status="killed", error=kill.reason or "", not_started=_proves_nothing_happened(execution))
 
 
 def _not_started(kill: AbortSignal) -> Execution:

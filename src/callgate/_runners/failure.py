@@ -11,12 +11,13 @@ from typing import Protocol
 
 from callgate._json import type_name
 from callgate._signals import AbortSignal
-from callgate.errors import Retryable
+from callgate.errors import NotDone, Retryable
 from callgate.protocols import Execution
 from callgate.tools.base import Tool
+from callgate.tools.evidence import evidence_of
 from callgate.tools.retry import is_retryable_error
 
-__all__ = ["Bounded", "awaited", "clean", "describe", "failed", "not_started", "overdue"]
+__all__ = ["Bounded", "awaited", "clean", "describe", "failed", "not_begun", "not_started", "overdue"]
 
 _AWAITED = ("the tool is no async function but returned something to wait for; it was waited for",)
 
@@ -70,9 +71,14 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[str]:
     return found
 
 
-def failed(error: BaseException) -> Execution:
-    """The execution of a tool that raised."""
+def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
+    """The execution of a tool that raised.
+
+    Args:
+        not_done: The exceptions by which the tool says that nothing happened.
+    """
     kind, text = describe(error)
+    evidence = evidence_of(error, not_done)
     if isinstance(error, Retryable):
         return Execution(
             status="raised",
@@ -80,12 +86,20 @@ def failed(error: BaseException) -> Execution:
             error=text,
             retryable=True,
             not_started=error.not_started,
+            evidence=evidence,
             retry_after_s=error.retry_after_s,
         )
     if isinstance(error, asyncio.CancelledError):
-        return Execution(status="raised", error_type=kind, error="the tool cancelled itself; nobody had asked it to stop")
-    # A refused connection proves only that *this* request did not leave; the tool may have sent others. `Retryable` can say so for all.
-    return Execution(status="raised", error_type=kind, error=text, retryable=is_retryable_error(error))
+        text = "the tool cancelled itself; nobody had asked it to stop"
+        return Execution(status="raised", error_type=kind, error=text, evidence=evidence)
+    retryable = not isinstance(error, NotDone) and is_retryable_error(error)
+    return Execution(status="raised", error_type=kind, error=text, retryable=retryable, evidence=evidence)
+
+
+def not_begun(error: BaseException) -> Execution:
+    """The execution of a tool that could not be found or handed its arguments: its code was not entered, and a repeat changes nothing."""
+    kind, text = describe(error)
+    return Execution(status="raised", error_type=kind, error=text, evidence="not_done")
 
 
 def not_started(why: str) -> Execution:

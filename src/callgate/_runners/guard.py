@@ -35,6 +35,7 @@ class _Guard(Struct, frozen=True, eq=False):
     grace_s: float
     context: _Named
     timeout_s: float
+    not_done: tuple[type[BaseException], ...] = ()
 
 
 class Guards:

@@ -139,7 +139,7 @@ class _Job:
             if inspect.isawaitable(value):
                 return value
         except BaseException as error:
-            return failed(error)
+            return failed(error, request.not_done)
         return Execution(status="returned", value=value)
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:

@@ -11,6 +11,7 @@ from callgate._signals import AbortSignal
 from callgate.route import ApprovedCall
 from callgate.tools.base import Tool
 from callgate.tools.context import ToolContext
+from callgate.tools.evidence import Evidence
 
 __all__ = ["DistantRunner", "Execution", "InstantRunner", "RunRequest", "Runner", "Start"]
 
@@ -31,6 +32,11 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Where it is set, a runner that `claims` awaits it once, right before the tool's code can be entered; what it raises is to be passed
     on, and the code not entered."""
 
+    @property
+    def not_done(self) -> tuple[type[BaseException], ...]:
+        """The exceptions by which the tool says that nothing happened."""
+        return self.approved.call.tool.tool.not_done
+
 
 class Execution(Struct, frozen=True, kw_only=True):
     """What became of one attempt. Data, whatever the tool did."""
@@ -46,6 +52,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     """Whether the failure is of a kind that passes."""
     not_started: bool = False
     """The tool itself proved that nothing can have happened yet."""
+    evidence: Evidence = ""
+    """What the exception proves about the tool's effect."""
     retry_after_s: float | None = None
     abandoned: bool = False
     """The tool's code still runs and cannot be stopped."""

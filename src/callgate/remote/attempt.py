@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from callgate._limits import Limits
-from callgate._runners.failure import describe, failed, not_started, overdue
+from callgate._runners.failure import describe, failed, not_begun, not_started, overdue
 from callgate._runners.output import Tail
 from callgate._runners.process.crossing import crossing
 from callgate._runners.process.target import process_target
@@ -139,11 +139,17 @@ class Attempt:
             if isinstance(send, Execution):
                 return send
             left_s = until - loop.time()
-            send(self._start(left_s))
+            start = self._start(left_s)
         except OSError as error:
-            return not_started(f"the far side was not reached: {describe(error)[1].rstrip('.')}")
+            return _not_reached(error)
         except Exception as error:
-            return failed(error)
+            return not_begun(error)
+        try:
+            send(start)
+        except OSError as error:
+            return _not_reached(error)
+        except Exception as error:
+            return failed(error, self._request.not_done)
         return await self._follow(send, left_s)
 
     async def _reached(self, reach: Reach) -> Send | Execution:
@@ -194,6 +200,10 @@ class Attempt:
         if self._told and self._answer.result().status == "not_started":
             return not_started(f"the far side had not begun it: {ended.error}")
         return ended
+
+
+def _not_reached(error: OSError) -> Execution:
+    return not_started(f"the far side was not reached: {describe(error)[1].rstrip('.')}")
 
 
 def _seen(reaching: asyncio.Future[Send]) -> None:

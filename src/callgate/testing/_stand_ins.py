@@ -11,6 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from callgate._clock import SystemClock
 from callgate._json import decode
 from callgate._pipeline.check import check
@@ -33,6 +35,7 @@ RECORDED: Final = "recorded"
 """The name of the runner that hands out recorded results."""
 _STATUS: Final = {
     "tool_raised": "raised",
+    "not_done": "raised",
     "timeout": "timed_out",
     "killed": "killed",
     "tool_crashed": "crashed",
@@ -134,7 +137,7 @@ class RecordedResults:
         call = self._taken.get(uid) or (waiting.popleft() if waiting else None)
         if call is None:
             self.missing.append(uid)
-            return Execution(status="raised", error="the record has no result of this call")
+            return Execution(status="raised", error="the record has no result of this call", evidence="not_done")
         self._taken[uid] = call
         if call.ended == "restarted":
             return Execution(status="returned", value={"type": _RESTART, "success": True})
@@ -160,14 +163,24 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: Blobs) 
         raise _as_recorded(result)
     last = attempt >= result.metadata.attempts
     details = {key: value for key, value in told.items() if key not in _FRAME} or None
-    unheard = Execution(status=status, error=_HERE, details=details)
+    unheard = Execution(status=status, error=_HERE, details=details, **_proof(tool, result, status, details or {}))
     said = check(tool, Ran(unheard, max(1, result.metadata.attempts)), 0.0).error or ""
     before, _, behind = said.partition(_HERE)
     words = result.error or ""
     if not (words.startswith(before) and words.endswith(behind)):
         before, behind = "", ""
     error = words[len(before) : len(words) - len(behind)]
-    return Execution(status=status, error=error, details=details, retryable=not last)
+    return replace(unheard, error=error, retryable=not last)
+
+
+def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
+    """What the tool's exception must have been, for the result to be in doubt, or not."""
+    if status != "raised" or tool.effect == "none":
+        return {}
+    if result.status == "error" and tool.effect == "once" and result.code != "not_done":
+        raise _as_recorded(result)
+    evidence = "not_done" if result.code == "not_done" else "reply_lost" if result.status == "unknown" else ""
+    return {"evidence": evidence, "error_type": str(details.pop("exception", ""))}
 
 
 def _value(result: ToolResult, blobs: Blobs) -> object:

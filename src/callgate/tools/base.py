@@ -68,6 +68,8 @@ class Tool:
     """Of one attempt; None: the whole call's deadline."""
     retry: RetryPolicy | None = None
     """None: the default policy, where the effect allows a repeat."""
+    not_done: tuple[type[BaseException], ...] = ()
+    """Exceptions by which the tool says that nothing happened, as by `NotDone`. After any other, its effect may have happened."""
     retryable: bool | None = None
     """False: never a second attempt. None: what the effect allows."""
     cacheable: bool = False

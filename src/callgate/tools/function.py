@@ -57,6 +57,8 @@ class FunctionTool(Tool):
         effect: Effect | None = settings.pop("effect", None)
         self.category = written or "safe_chain"
         self.effect = effect or _effect_of(written, takes_key=self._schema.context is not None)
+        declared = settings.pop("not_done", ())
+        self.not_done = (declared,) if isinstance(declared, type) else declared
         for key, value in settings.items():
             setattr(self, key, value)
         self.execute = function  # type: ignore[method-assign]
@@ -149,6 +151,7 @@ def tool(
     timeout_s: float | None = None,
     retry: RetryPolicy | None = None,
     retryable: bool | None = None,
+    not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
     cacheable: bool = False,
     cache_scope: CacheScope = "tick",
     cache_ttl: float | None = None,
@@ -172,7 +175,9 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
 
     Args:
         validate: Called with the arguments after the schema has passed; returns None, an error, a list of errors or a `ValidationResult`.
-        verify: Called with the arguments and the idempotency key when an outcome was lost; returns True, False, None or `Verified`.
+        verify: Called with the final arguments and the idempotency key when an outcome was lost; returns True, False, None or
+            `Verified`. See `Tool.verify` for what it may promise.
+        not_done: Exceptions of the function that mean that nothing happened, one class or a tuple.
 
     A parameter annotated with `ToolContext` receives the running call and is not part of the schema.
     """
@@ -184,6 +189,7 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
 
 _SETTINGS = (
     *("name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "retry", "retryable"),
+    "not_done",
     *("cacheable", "cache_scope", "cache_ttl", "requires_actor", "aliases", "triggers", "validate", "verify"),
     *("output_schema", "runner", "parallel", "coerce"),
 )

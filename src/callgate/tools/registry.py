@@ -266,6 +266,8 @@ def _check_kinds(tool: Tool, where: str) -> None:
         value = getattr(tool, attribute)
         if not (value is None or callable(value) or isinstance(value, str) or _are_texts(value)):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a key, a tuple of keys, or a function.")
+    if not (isinstance(tool.not_done, tuple) and all(isinstance(one, type) and issubclass(one, BaseException) for one in tool.not_done)):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has not_done={tool.not_done!r}; it must be a tuple of exception classes.")
     if not _are_texts(tool.triggers):
         raise UsageError(f"Tool '{tool.name}' ({where}) has triggers={tool.triggers!r}; it must be a tuple of phrases.")
 

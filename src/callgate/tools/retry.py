@@ -10,6 +10,7 @@ from msgspec import Meta
 from callgate._json import type_name
 from callgate._options import MOST, Count, Options, Pause
 from callgate.errors import Retryable
+from callgate.tools.evidence import is_lost_reply
 
 __all__ = ["NO_RETRY", "RetryPolicy", "is_retryable_error"]
 
@@ -49,7 +50,7 @@ def is_retryable_error(error: BaseException | str) -> bool:
 
     An exception is judged by its type first, then by its text; a plain string by its text.
     """
-    if isinstance(error, (Retryable, TimeoutError, ConnectionError)):
+    if isinstance(error, Retryable) or (isinstance(error, BaseException) and is_lost_reply(error)):
         return True
     text = error if isinstance(error, str) else f"{type_name(error)}: {_safe_text(error)}"
     return _PASSING.search(text[:2000]) is not None

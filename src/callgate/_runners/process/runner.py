@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from callgate._clock import Clock
 from callgate._limits import Limits
 from callgate._runners.alarms import Alarms
-from callgate._runners.failure import failed, not_started
+from callgate._runners.failure import not_begun, not_started
 from callgate._runners.output import Tail
 from callgate._runners.process.crossing import crossing
 from callgate._runners.process.limits import ProcessLimits
@@ -82,7 +82,7 @@ class ProcessRunner:
         try:
             work = self._work(request)
         except Exception as error:
-            return failed(error)  # the tool cannot be found by another process
+            return not_begun(error)  # the tool cannot be found by another process
         return await self.carry_out(work)
 
     def _work(self, request: RunRequest) -> Work:
@@ -107,7 +107,7 @@ class ProcessRunner:
         try:
             body = encode(work.call)
         except Exception as error:
-            return failed(error)  # the scope holds text that is no Unicode
+            return not_begun(error)  # the scope holds text that is no Unicode
         since = time.monotonic()
         link = self._pool.take()
         if link is None:

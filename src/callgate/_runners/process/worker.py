@@ -192,7 +192,7 @@ class _Worker:
         except BaseException as error:
             kind, text = describe(error)
             text = f"the worker process could not load the tool from {call.target}: {kind}: {text}"
-            return encode(Execution(status="raised", error_type=kind, error=text)), []
+            return encode(Execution(status="raised", error_type=kind, error=text, evidence="not_done")), []
         baseline = Baseline()
         os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")
         _limit_cpu(call.cpu_s)
@@ -220,7 +220,7 @@ class _Worker:
         except BaseException as error:
             if running.stop.signal.aborted:
                 _die_of(signal.SIGTERM)
-            execution = failed(error)
+            execution = failed(error, tool.not_done)
         self._running = None
         if not self._channel.mine:
             os._exit(0)  # a child that the tool forked, and that came back from it as well
@@ -265,7 +265,8 @@ def _packed(execution: Execution, max_bytes: int) -> bytes:
         value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
         return encode(replace(execution, value=value, changes=execution.changes + changes))
     except ResultNotSerializable as error:
-        return encode(replace(failed(error), details={"code": error.code}))
+        kind, text = describe(error)
+        return encode(Execution(status="raised", error_type=kind, error=text, details={"code": error.code}))
     except BaseException as error:
         kind, text = describe(error)
         return encode(Execution(status="raised", error_type="ResultNotSerializable", error=f"the result is not JSON: {kind}: {text}"))
