@@ -182,9 +182,9 @@ async def test_an_id_that_is_no_text_is_answered_as_text_and_one_too_long_is_ref
     assert [result.code for result in results] == [None, None, None, "bad_call_id"]
 
 
-async def test_identical_effects_in_one_message_are_two_calls_and_the_same_message_again_is_none() -> None:
+async def test_equal_effects_in_one_message_are_two_calls_and_the_same_message_again_is_none() -> None:
     trace = Trace()
-    message = [call("act", id="x", name="a"), call("act", id="x", name="a")]
+    message = [call("act", id="x", name="a"), call("act", id="y", name="a")]
     async with Engine(tools_over(trace)) as engine:
         await engine.call_many(message)
         again = await engine.call_many(message)

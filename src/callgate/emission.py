@@ -23,7 +23,7 @@ from callgate._pipeline.pump import Pump, Soon
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
 from callgate._signals import AbortController, AbortSignal, settled
-from callgate.calls import Aborted, Outcome, RawCall, Scope
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope
 from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall
 
@@ -41,9 +41,7 @@ _FREE = Footprint(reads_only=True, touched=None)
 class Route(Protocol):
     """What an emission needs from the engine: a place in the run, and the route in two halves."""
 
-    def admit(
-        self, raw: RawCall, scope: Scope, signal: AbortSignal, *, occurrence: int, cause: int, unfinished: Unfinished | None
-    ) -> Flight: ...
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> Flight: ...
     def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
 
@@ -105,8 +103,8 @@ class Emission:
         self._slots: list[_Slot] = []
         self._plan: Plan | None = None
         """Made for the second call: the first waits for none."""
-        self._ids: dict[str, int] = {}
-        """How often each of the model's ids has come."""
+        self._ids: dict[str, list[_Slot]] = {}
+        """The calls of each of the model's ids."""
         self._pump = Pump(soon)
         self._changed: list[_Slot] = []
         """Calls that will run with other arguments than those the plan was made for."""
@@ -114,23 +112,21 @@ class Emission:
         self._stopped = False
         """A call ended the message; those that have not started will not."""
 
-    def add(self, raw: RawCall, *, refusal: CallFailed | None = None, unfinished: Unfinished | None = None, occurrence: int = 0) -> int:
+    def add(self, raw: RawCall, *, refusal: CallFailed | None = None, unfinished: Unfinished | None = None) -> int:
         """Take the next call of the message; may start it. Returns its index.
 
         Args:
             raw: As the model emitted it.
             refusal: Why the loop does not let the call run: it ends with this error, recorded like any other.
             unfinished: What the record has of this call, where its run is resumed.
-            occurrence: How many calls with the same id the message has before those that are added here.
         """
         self._check_open()
-        called, index = str(raw.id) if isinstance(raw, RawCall) else "", len(self._slots)
-        if called in self._ids:
-            occurrence = max(self._ids[called], occurrence)
-        self._ids[called] = occurrence + 1
-        flight = self._route.admit(raw, self._scope, self._kill.signal, occurrence=occurrence, cause=self.cause, unfinished=unfinished)
+        flight = self._route.admit(raw, self._scope, self._kill.signal, cause=self.cause, unfinished=unfinished)
+        index = len(self._slots)
         slot = _Slot(flight, index, refusal)
         self._slots.append(slot)
+        if flight.raw.id:
+            self._ids.setdefault(flight.raw.id, []).append(slot)
         if self._early:
             self._prepare(slot)
             self._start_early(slot)
@@ -228,6 +224,8 @@ class Emission:
                 await self._slots[index].end(self._kill.signal)
             if slot.outcome is None and not self._stopped and slot.call is not None:
                 slot.entered = True
+                if len(self._ids.get(slot.flight.raw.id, ())) > 1:
+                    await self._join_duplicate(slot, slot.call)
                 slot.outcome = await self._route.complete(slot.flight, slot.call)
             elif slot.outcome is None:
                 slot.outcome = self._unrouted.not_started(slot.flight, "the message was stopped before this call")
@@ -235,6 +233,18 @@ class Emission:
         finally:
             slot.flight.before_start = None  # or slot and flight would keep each other until the garbage is collected
             slot.tell()
+
+    async def _join_duplicate(self, slot: _Slot, call: ValidatedCall) -> None:
+        """Give a call that stands in the message before, with the same id, tool and arguments, the result it got there."""
+        for other in self._ids[slot.flight.raw.id]:
+            if other is slot:
+                return
+            if other.call is not None and _is_same(other.call, call):
+                slot.flight.duplicate = True
+                if call.tool.effect == "none":
+                    await other.end(self._kill.signal)
+                    slot.flight.first = other.outcome.result if isinstance(other.outcome, Answered) else None
+                return
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
         """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
@@ -295,6 +305,10 @@ class Emission:
         self.end(reason)
         await asyncio.shield(self._pump.ended())
         self._end_rest(reason, self._slots)
+
+
+def _is_same(one: ValidatedCall, other: ValidatedCall) -> bool:
+    return one.tool is other.tool and canonical(one.arguments) == canonical(other.arguments)
 
 
 def _footprint(call: ValidatedCall) -> Footprint:

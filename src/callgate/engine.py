@@ -233,6 +233,8 @@ class Engine:
             return self._unrouted.not_started(flight, "the engine was closed")
         self._life.running[flight.uid] = flight
         try:
+            if flight.first is not None:
+                return await self._replay(flight, Known(tool=call.tool.name, arguments="", uid=flight.first.uid, result=flight.first))
             if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
                 return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
             return await self._once(flight, call)
@@ -322,12 +324,11 @@ class Engine:
         scope: Scope,
         signal: AbortSignal,
         *,
-        occurrence: int = 0,
         cause: int = 0,
         unfinished: Unfinished | None = None,
     ) -> Flight:
         """Give a call its place in its run, or the one it had before its run was cut off."""
-        return self._entrance.admit(raw, scope, signal, occurrence, cause, unfinished)
+        return self._entrance.admit(raw, scope, signal, cause, unfinished)
 
     # What an operator does
 

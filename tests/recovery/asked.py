@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
@@ -27,8 +26,6 @@ class Asked(Struct, frozen=True):
     what: str
     handle: str
     run: str
-    occurrence: int = 0
-    """How many earlier calls of the same message have the same id."""
 
     @property
     def fact(self) -> tuple[str, str, str]:
@@ -47,17 +44,12 @@ class Asked(Struct, frozen=True):
         kind = self.handle.partition(":")[0]
         if not kind or (kind == "id" and TOOLS[self.tool] == "none"):
             return ()
-        return (self.run, self.tool, self.handle) if kind == "key" else (self.run, self.tool, self.handle, self.what, str(self.occurrence))
+        return (self.run, self.tool, self.handle) if kind == "key" else (self.run, self.tool, self.handle, self.what)
 
 
 def one_message(several: Sequence[Asked]) -> list[Asked]:
     """The calls as those of one message of the first one's run."""
-    ids: Counter[str] = Counter()
-    message = []
-    for asked in several:
-        message.append(replace(asked, run=several[0].run, occurrence=ids[asked.raw().id]))
-        ids[asked.raw().id] += 1
-    return message
+    return [replace(asked, run=several[0].run) for asked in several]
 
 
 CALLS = st.builds(

@@ -38,7 +38,7 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
 
     Args:
         asked_hash: Of the arguments, as `asked_hash` gives it.
-        occurrence: How many earlier calls of the same message have the same id.
+        occurrence: Of a call that a tool makes: how many like it the tool has made before.
     """
     raw, scope = call.raw, call.scope
     if raw.idempotency_key is not None:

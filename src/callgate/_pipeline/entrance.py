@@ -65,9 +65,7 @@ class Entrance:
         self.given, self._placed = scope, placed
         self._holding.take_in(placed.run)
 
-    def admit(
-        self, raw: RawCall, scope: Scope, signal: AbortSignal, occurrence: int = 0, cause: int = 0, unfinished: Unfinished | None = None
-    ) -> Flight:
+    def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, cause: int = 0, unfinished: Unfinished | None = None) -> Flight:
         """Give a call its place in its run, or the one it had before its run was cut off."""
         if self._life.closed or self._life.loop is not get_running_loop():
             self._life.check_open()
@@ -77,7 +75,7 @@ class Entrance:
             raw = replace(raw, id="" if raw.id is None else valid_text(raw.id), name=valid_text(raw.name or ""))
         if scope is not self.given:
             self.check(scope)
-        return self._desk.flight(raw, self._placed, signal, occurrence=occurrence, cause=cause, unfinished=unfinished)
+        return self._desk.flight(raw, self._placed, signal, cause=cause, unfinished=unfinished)
 
     def check(self, scope: Scope) -> None:
         """Refuse what is no scope; one that is stands for the calls that come with it.

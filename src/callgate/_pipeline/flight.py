@@ -40,7 +40,11 @@ class Flight(Struct, kw_only=True, eq=False):
     last: int
     """The position of this call's latest event: what nested calls are caused by."""
     occurrence: int = 0
-    """How many earlier calls of the same message have the same id."""
+    """How many earlier calls of the same tool, with the same arguments, the call that makes this one has made."""
+    duplicate: bool = False
+    """Whether its message has the same call, with the same id, tool and arguments, before it."""
+    first: ToolResult | None = None
+    """The result that a read of which this is the duplicate got."""
     parent: Flight | None = None
     deadline: float = inf
     """On the same clock; until the call's own clock starts, that of the call that made this one."""

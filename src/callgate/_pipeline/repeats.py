@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -17,12 +18,14 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import decode_result
 from callgate._pipeline.writer import off_loop
 from callgate._signals import settled
-from callgate.calls import ToolResult
+from callgate.calls import Note, ToolResult
 from callgate.errors import CallNotStarted, OutcomeUnknown
 from callgate.protocols import Journal
 from callgate.route import ValidatedCall
 
 __all__ = ["earlier_result", "taking_on"]
+
+_TWICE: Final = Note(kind="warning", text="The message had this call twice, with the same id, tool and arguments: it ran once.")
 
 
 @contextmanager
@@ -63,7 +66,8 @@ async def earlier_result(known: Known, flight: Flight, journal: Journal, timeout
         raise OutcomeUnknown(
             f"{known.tool} was handed in again while {known.uid} ran, and that call gave no result. Check the real state first."
         )
-    metadata = replace(result.metadata, replayed=not joined, joined=joined)
+    notes = (*result.metadata.notes, _TWICE) if flight.duplicate else result.metadata.notes
+    metadata = replace(result.metadata, replayed=not joined, joined=joined, notes=notes)
     own = decode_result(canonical(result))  # nobody shares what somebody may change
     return replace(own, id=flight.raw.id, uid=flight.uid, metadata=metadata), "joined" if joined else "replayed"
 

@@ -137,15 +137,12 @@ class Intake(Struct, eq=False):
             left: What the record says, by the call's place; a call that it says nothing of is handed in like a new one.
         """
         self.early = False
-        ids: dict[str, int] = {}
         for place, call in enumerate(calls):
-            occurrence = ids.get(call.id, 0)
             if self._signalled(call):
                 continue
-            ids[call.id] = occurrence + 1
             known = left.get(place, _NEW)
             if not known.over:
-                self._emit(call, closed[place], known, occurrence)
+                self._emit(call, closed[place], known)
         ended, ends = iter(await self._ended()), iter(self.ends)
         both: list[tuple[Outcome | None, EndOnRecord]] = []
         for place, call in enumerate(calls):
@@ -196,7 +193,7 @@ class Intake(Struct, eq=False):
             self.signals.append(as_signal(call, self.scope.iteration, name))
         return name is not None
 
-    def _emit(self, call: ToolCall, closed: Closed, known: LeftOpen = _NEW, occurrence: int = 0) -> None:
+    def _emit(self, call: ToolCall, closed: Closed, known: LeftOpen = _NEW) -> None:
         desk, emission = self.desk, self._emission
         if emission is None:
             emission = self._emission = desk.engine.emission(self.scope, early=self.early)
@@ -204,7 +201,7 @@ class Intake(Struct, eq=False):
         refusal = known.refusal or (desk.may_run(call, self._asked) if known.unfinished is None else None)
         self._asked += 1
         self._reserved += refusal is None
-        emission.add(raw_call(call, closed, desk.origin), refusal=refusal, unfinished=known.unfinished, occurrence=occurrence)
+        emission.add(raw_call(call, closed, desk.origin), refusal=refusal, unfinished=known.unfinished)
 
 
 def _same(before: ToolCall, now: ToolCall) -> bool:

@@ -66,6 +66,8 @@ _FOLLOWS_REDIRECT: Final = frozenset({"resolve_redirects", "http_error_302"})
 _KEEPS_HISTORY: Final = frozenset({"_send_handling_redirects", "_request"})
 """Functions of httpx and aiohttp whose local `history` holds the answers that redirected the request."""
 
+_module_of: Final = type.__dict__["__module__"].__get__
+_name_of: Final = type.__dict__["__qualname__"].__get__
 _MAX_DEPTH: Final = 8
 _MAX_LEAVES: Final = 64
 
@@ -77,10 +79,17 @@ def evidence_of(error: BaseException, not_done: tuple[type[BaseException], ...] 
         error: As the tool raised it. Of a group, every exception has to prove the same.
         not_done: The exceptions by which the tool says that nothing happened. They count before everything else.
     """
+    try:
+        return _evidence_of(error, not_done)
+    except BaseException:  # an exception's class is the tool's code: its metaclass and its properties may raise
+        return ""
+
+
+def _evidence_of(error: BaseException, not_done: tuple[type[BaseException], ...]) -> Evidence:
     if isinstance(error, (NotDone, *not_done)):
         return "not_done"
     if isinstance(error, BaseExceptionGroup):
-        return _of_all(evidence_of(leaf, not_done) for leaf in _leaves(error))
+        return _of_all(_evidence_of(leaf, not_done) for leaf in _leaves(error))
     if isinstance(error, Retryable):
         return "not_sent" if error.not_started else "reply_lost"
     if _is_unsent(error) and not _was_redirected(error.__traceback__):
@@ -139,5 +148,5 @@ def _was_redirected(trace: TracebackType | None) -> bool:
 
 
 def _names(kind: type[BaseException]) -> Iterator[str]:
-    for base in kind.__mro__:
-        yield f"{base.__module__}.{base.__qualname__}"
+    for base in type.__dict__["__mro__"].__get__(kind):  # past a metaclass that answers otherwise
+        yield f"{_module_of(base)}.{_name_of(base)}"
