@@ -252,7 +252,7 @@ class Engine:
         key = call_key(call, asked, flight.occurrence)
         if flight.doubtful and flight.unfinished is not None and flight.unfinished.started is not None:
             key = flight.unfinished.started.key
-            checked = await rule_out_second_start(flight, call, self._desk)
+            checked = await rule_out_second_start(flight, call, self._desk, self._executor.fence)
             if checked is not None:
                 result = self._normaliser.result(call, "", checked)
                 flight.state.known[key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)

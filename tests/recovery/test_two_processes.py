@@ -145,7 +145,8 @@ async def test_a_process_that_stood_still_while_its_run_was_taken_can_neither_re
     second = ["ok", None] if where == "pass" else ["unknown", "outcome_unknown"]
     assert (result["status"], result["ends"]) == ("completed", [["ok", None], second, ["ok", None]])
     assert late["status"] == "failed"
-    assert "taken over by another engine" in late["reason"]
+    ended_by_server = is_url(place) and "is lost" in late["reason"]  # where it ends the connection of one that stood still
+    assert "taken over by another engine" in late["reason"] or ended_by_server
     assert ledger.lines() == list(PEOPLE)
     events = await record(place)
     assert [event for event in events if event.run == RUN] == [event for event in before if event.run == RUN]

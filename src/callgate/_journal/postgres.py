@@ -28,6 +28,7 @@ from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT,
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
+from callgate._processes import has_ended, process_identity
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Draft, Event
 from callgate.protocols import JournalStatus, Letter
@@ -83,6 +84,8 @@ class PostgresJournal(StoredJournal):
         except BaseException:
             writing.close()
             raise
+        self.writer = process_identity()
+        """See `callgate.protocols.NamesWriters`."""
         self._reading = threading.Lock()
         self.blobs = PostgresBlobs(self._kept)
         """Large results, in the same schema: each is kept before the event that names it."""
@@ -103,6 +106,10 @@ class PostgresJournal(StoredJournal):
             if "\x00" in word or len(word) > _LONGEST_KEY:
                 raise UsageError(f"PostgreSQL cannot hold {word[:40]!r} as an id: at most {_LONGEST_KEY} characters, none of them NUL.")
         return super().append(draft)
+
+    def has_ended(self, writer: str) -> bool:
+        """See `callgate.protocols.NamesWriters`. A lost connection proves nothing; a process of this machine that is gone does."""
+        return has_ended(writer)
 
     def _stored(self, query: EventQuery) -> list[Event]:
         return self._asked(lambda reader: list(_found(reader, query)))

@@ -91,6 +91,8 @@ class SqliteJournal(StoredJournal):
         except BaseException:
             self._lock.take_back()
             raise
+        self.writer = str(number)
+        """See `callgate.protocols.NamesWriters`."""
         self._reading = threading.Lock()
         self._watchers = []
         leases = Leases(MachineTime(self._lock), number, f"process {os.getpid()}", lease_s)
@@ -110,6 +112,10 @@ class SqliteJournal(StoredJournal):
     def files(self) -> tuple[str, ...]:
         """See `callgate.protocols.OnDisk`."""
         return (*(f"{self.path}{end}" for end in ("", "-wal", "-shm", "-journal", ".lock")), *self.blobs.files)
+
+    def has_ended(self, writer: str) -> bool:
+        """See `callgate.protocols.NamesWriters`: the kernel lets go of a writer's lock when its process ends, however it ends."""
+        return writer.isdigit() and writer != self.writer and not self._closed and not self._lock.is_held(int(writer))
 
     def _stored(self, query: EventQuery) -> list[Event]:
         with self._reading:

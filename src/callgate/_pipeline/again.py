@@ -23,6 +23,7 @@ from callgate.route import ApprovedCall, ValidatedCall
 __all__ = [
     "Doubt",
     "Known",
+    "Origin",
     "RunState",
     "Uncertain",
     "asked_hash",
@@ -75,11 +76,25 @@ class Known(Struct, kw_only=True):
     """Whether a result is in the journal that is no longer held here."""
 
 
-class Uncertain(Struct, frozen=True):
+class Origin(Struct, frozen=True, kw_only=True):
+    """Where the record says that a call ran."""
+
+    writer: str
+    """The engine that started it, as its journal names it; see `callgate.protocols.NamesWriters`."""
+    runner: str
+    worker: str = ""
+    """The process that took it on, where the runner says which."""
+
+
+class Uncertain(Struct, frozen=True, kw_only=True):
     """A call whose outcome nobody knows."""
 
     uid: str
     key: str
+    origin: Origin | None = None
+    """Where it ran, as the record says; None: in this engine."""
+    gone: bool = True
+    """Of a call of this engine: whether its code had ended, as far as its runner knows."""
 
 
 Doubt = tuple[tuple[str, str], Uncertain]
@@ -165,10 +180,14 @@ class RunState:
         """The earlier call of the same tool with the same arguments whose outcome nobody knows, or None."""
         return self.uncertain.get((approved.call.tool.name, arguments_hash(approved.encoded))) if self.uncertain else None
 
-    def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str) -> None:
-        """Nobody knows what came of this call, whose final arguments were `encoded`; one without effect leaves no doubt."""
+    def now_uncertain(self, call: ValidatedCall, encoded: bytes, key: str, *, gone: bool) -> None:
+        """Nobody knows what came of this call, whose final arguments were `encoded`; one without effect leaves no doubt.
+
+        Args:
+            gone: Whether its code has ended, as far as its runner knows.
+        """
         if call.tool.effect != "none":
-            self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(call.uid, key)
+            self.uncertain[call.tool.name, arguments_hash(encoded)] = Uncertain(uid=call.uid, key=key, gone=gone)
 
     def reopen(self, uid: str) -> Doubt | None:
         """Let a call that was left open start again; returns the doubt there was."""

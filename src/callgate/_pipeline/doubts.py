@@ -1,9 +1,10 @@
 """Settle whether a call whose outcome nobody knows took effect, before it or another like it may start.
 
 Beside `again`, which keeps the doubts: here the tool is asked. Only its own `verify` and a human end a doubt; silence, an error and
-nonsense leave it. Of the calls that an earlier engine left without an end, a read runs again, an idempotent call again under the same key
-and with the same final arguments, and a `once` call whose intent is on record only if `verify` says that it did not happen. What may have
-taken effect ends as `ok` or `unknown`, whatever refuses it now. Must not start a tool.
+nonsense leave it, and "did not happen" counts only where the earlier attempt can act no more (`fencing`). Of the calls that an earlier
+engine left without an end, a read runs again, an idempotent call again under the same key and with the same final arguments, and a `once`
+call whose intent is on record only if `verify` says that it did not happen. What may have taken effect ends as `ok` or `unknown`, whatever
+refuses it now. Must not start a tool.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from callgate._json import decode
 from callgate._pipeline.check import check
+from callgate._pipeline.fencing import Fence
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import arguments_hash
 from callgate._pipeline.run import Ran
@@ -30,6 +32,9 @@ from callgate.tools import BoundTool, Verified
 __all__ = ["Settling", "refuse_other_arguments", "rule_out_repeat", "rule_out_second_start", "settle_by_verify", "told_as_unknown"]
 
 
+_OR_HAPPEN = ", but it may still happen, because the engine or worker that began it may only stand still"
+
+
 class Settling(Protocol):
     """What settling a doubt needs from the engine."""
 
@@ -38,7 +43,7 @@ class Settling(Protocol):
     def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None: ...
 
 
-async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling) -> Checked | None:
+async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling, fence: Fence) -> Checked | None:
     """Let no call with an effect start while an earlier one like it may have happened.
 
     Returns:
@@ -53,10 +58,12 @@ async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling
         return None
     tool = approved.call.tool
     found = await _verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s, flight.kill)
-    if found.happened is None:
+    may_still_act = found.happened is False and not await fence.has_ended(doubt)
+    if found.happened is None or may_still_act:
         raise OutcomeUnknown(
             f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
-            " happened. Check the real state first; if it did not happen, the operator can settle it and the call can be sent again.",
+            f" happened{_OR_HAPPEN if may_still_act else ''}. Check the real state first; if it did not happen, the operator can settle it"
+            " and the call can be sent again.",
             details={"earlier_call": doubt.uid},
         )
     checked = _as_verified(tool, found) if found.happened else None
@@ -71,7 +78,7 @@ def _answering(flight: Flight, approved: ApprovedCall) -> dict[str, object]:
     return {"answers": {"call": flight.uid, "key": approved.key, "tool": approved.call.tool.name, "arguments": flight.asked_hash}}
 
 
-async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settling) -> Checked | None:
+async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settling, fence: Fence) -> Checked | None:
     """Decide about a call that may have taken effect already.
 
     Returns:
@@ -95,11 +102,13 @@ async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settl
         if checked.status == "ok":
             desk.settle(unfinished.uid, happened=True, why="the tool verified it")
         return checked
-    if found.happened is False:
-        desk.settle(unfinished.uid, happened=False, why="the tool verified it")
-        flight.doubtful = False
-        return None
-    raise why_unknown(unfinished)
+    if found.happened is None:
+        raise why_unknown(unfinished)
+    if unfinished.origin is None or not await fence.origin_has_ended(unfinished.origin):
+        raise why_unknown(unfinished, f"The tool says that it has not happened{_OR_HAPPEN}.")
+    desk.settle(unfinished.uid, happened=False, why="the tool verified it")
+    flight.doubtful = False
+    return None
 
 
 def refuse_other_arguments(flight: Flight, approved: ApprovedCall) -> None:
@@ -131,11 +140,12 @@ def _as_verified(tool: BoundTool, found: Verified) -> Checked:
     return check(tool, Ran(Execution(status="returned", value=found.result), 0), 0.0)
 
 
-async def settle_by_verify(flight: Flight, approved: ApprovedCall, doubtful: Checked, timeout_s: float) -> Checked:
+async def settle_by_verify(flight: Flight, approved: ApprovedCall, doubtful: Checked, timeout_s: float, *, gone: bool) -> Checked:
     """Ask the tool's `verify` about a call that has just failed in doubt, and return what it came to.
 
     Args:
         doubtful: What it comes to where `verify` cannot tell.
+        gone: Whether the call's code has certainly ended.
     """
     tool = approved.call.tool
     found = await _verified(tool, approved.encoded, approved.key, timeout_s, flight.kill)
@@ -144,7 +154,7 @@ async def settle_by_verify(flight: Flight, approved: ApprovedCall, doubtful: Che
         text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
         verified = _as_verified(tool, found)
         return replace(verified, notes=(*verified.notes, Note(kind="warning", text=text)), attempts=doubtful.attempts)
-    if found.happened is False:
+    if found.happened is False and gone:
         flight.started = False
         told = f"{tool.name} failed and verified that nothing happened; it may be sent again once the cause is gone."
         return replace(doubtful, status="error", error=told, code="not_done")

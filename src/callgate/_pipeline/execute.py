@@ -15,11 +15,12 @@ from callgate._pipeline.cache import Cache
 from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.doubts import rule_out_repeat, settle_by_verify
+from callgate._pipeline.fencing import Fence
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.keep import kept
 from callgate._pipeline.run import Ran, run
-from callgate._runners import Runners
+from callgate._runners import OWN_RUNNERS, Runners
 from callgate.protocols import WriteLog
 from callgate.route import ApprovedCall, Checked
 from callgate.tools import BoundTool
@@ -44,6 +45,7 @@ class Executor:
         self._left: dict[str, frozenset[str]] = {}
         """What may still be written by code that was left behind, by the uid of its call."""
         runners.behind.on_gone = self._gone
+        self.fence = Fence(ground.journal, runners.behind)
         self._advised: set[str] = set()
         """The tools whose authors were told how to say more about failures, by identity."""
 
@@ -65,7 +67,7 @@ class Executor:
             else:
                 await flight.take(slots, min(self._timeout_s, flight.deadline - began))
             if flight.state.uncertain:  # asked here, because another call may have left a doubt while this one waited for its slot
-                happened = await rule_out_repeat(flight, approved, self._desk)
+                happened = await rule_out_repeat(flight, approved, self._desk, self.fence)
                 if happened is not None:
                     return happened
             if tool.category == "dangerous":
@@ -82,13 +84,15 @@ class Executor:
 
     async def _in_doubt(self, flight: Flight, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:
         """Ask the tool what became of a call whose code is gone; where it cannot tell, let none like it start."""
-        if ran.execution.status == "raised":
-            self._advise_author(approved.call.tool, ran.execution.error_type)
-        if ran.execution.status in ("raised", "crashed"):
+        execution, runner = ran.execution, approved.call.tool.runner
+        gone = execution.status == "raised" or (runner in OWN_RUNNERS and not (runner == "process" and execution.abandoned))
+        if execution.status == "raised":
+            self._advise_author(approved.call.tool, execution.error_type)
+        if execution.status in ("raised", "crashed"):
             left_s = flight.deadline - self._clock.monotonic()
-            checked = await settle_by_verify(flight, approved, checked, min(self._desk.hook_timeout_s, left_s))
+            checked = await settle_by_verify(flight, approved, checked, min(self._desk.hook_timeout_s, left_s), gone=gone)
         if checked.status == "unknown":
-            flight.state.now_uncertain(approved.call, approved.encoded, approved.key)
+            flight.state.now_uncertain(approved.call, approved.encoded, approved.key, gone=gone)
         return checked
 
     def _advise_author(self, tool: BoundTool, exception: str) -> None:

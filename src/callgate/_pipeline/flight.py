@@ -121,20 +121,24 @@ class Flight(Struct, kw_only=True, eq=False):
             tool=tool.name, effect=tool.effect, key=approved.key, runner=tool.runner, timeout_s=timeout_s, asked_hash=self.asked_hash
         )
         if tool.effect != "none":
-            body = replace(body, arguments_hash=arguments_hash(approved.encoded), claims=claims)
+            body = replace(body, arguments_hash=arguments_hash(approved.encoded), claims=claims, writer=self.writer.identity)
         if self.tick:
             body = replace(body, tick=self.tick)
         self.doubtful = False
         self.attempt, self._made = attempt, None
         return self.write("call.started", body, self._numbered(attempt))
 
-    async def claimed(self, attempt: int) -> None:
+    async def claimed(self, attempt: int, worker: str = "") -> None:
         """A runner outside this process is about to enter the tool's code: on record first, or it may not.
+
+        Args:
+            worker: The process that will run it, as `process_identity` names it; empty where it is none of this machine.
 
         Raises:
             RecordFailed: It is not.
         """
-        await self.durable(self.write("call.claimed", Reason(reason="a worker has it"), self._numbered(attempt)))
+        body = Reason(reason="a worker has it", details={"worker": worker} if worker else None)
+        await self.durable(self.write("call.claimed", body, self._numbered(attempt)))
         self.started = True
 
     def _numbered(self, attempt: int) -> int:

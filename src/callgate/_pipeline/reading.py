@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from callgate._pipeline.again import Known, RunState, Uncertain
+from callgate._pipeline.again import Known, Origin, RunState, Uncertain
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.record import Reason, Started, Verdict, decode_reason, decode_result
 from callgate.calls import ToolResult
@@ -33,6 +33,8 @@ class Reading:
     def __init__(self, run: str, *, remember: int) -> None:
         self._state = RunState(run, remember=remember)
         self._open: dict[str, Started] = {}
+        self._workers: dict[str, str] = {}
+        """The worker processes that took calls on, by the calls' uids."""
         self._unclaimed: dict[str, Started] = {}
         """Intents that no runner has claimed: nothing of them has happened."""
         self._approved: dict[str, str] = {}
@@ -53,6 +55,7 @@ class Reading:
                 case "call.started":
                     self._intended(event)
                 case "call.claimed" if event.call in self._unclaimed:
+                    self._workers[event.call] = str((decode_reason(event.body).details or {}).get("worker", ""))
                     self._begun(event.call, self._unclaimed.pop(event.call))
                 case "call.completed" if event.call in self._open:
                     self._finished(self._open.pop(event.call), decode_result(event.body))
@@ -108,11 +111,15 @@ class Reading:
             return
         self._state.known[started.key].result = result
         if result.status == "unknown":
-            self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(result.uid, started.key)
+            self._leave_doubt(result.uid, started)
 
     def state(self) -> RunState:
         """What it came to; calls with an effect that have no end are in doubt."""
         for uid, started in self._open.items():
             if started.effect != "none":
-                self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid, started.key)
+                self._leave_doubt(uid, started)
         return self._state
+
+    def _leave_doubt(self, uid: str, started: Started) -> None:
+        origin = Origin(writer=started.writer, runner=started.runner, worker=self._workers.get(uid, ""))
+        self._state.uncertain[started.tool, started.arguments_hash] = Uncertain(uid=uid, key=started.key, origin=origin)

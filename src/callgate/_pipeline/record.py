@@ -173,6 +173,8 @@ class Started(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The tick whose dangerous calls this one counts among; empty where they are not counted."""
     claims: bool = False
     """Whether `call.claimed` follows before the tool's code is entered."""
+    writer: str = ""
+    """The engine that starts it, as its journal names it; empty where no other process could tell whether that one has ended."""
 
     def encode(self) -> bytes:
         return canonical(replace(self, timeout_s=round(self.timeout_s, 3)))

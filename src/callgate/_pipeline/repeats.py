@@ -41,7 +41,7 @@ def taking_on(flight: Flight, call: ValidatedCall, key: str, asked_hash: str) ->
         yield known
     except BaseException:
         if flight.started:
-            state.now_uncertain(call, flight.encoded, key)
+            state.now_uncertain(call, flight.encoded, key, gone=False)
         raise
     finally:
         state.over(known, key, started=flight.started)

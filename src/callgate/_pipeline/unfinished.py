@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from callgate._pipeline.record import Started, Verdict, arguments_hash
+from callgate._pipeline.again import Origin
+from callgate._pipeline.record import Started, Verdict, arguments_hash, decode_reason
 from callgate.errors import OutcomeUnknown
 from callgate.events import TERMINAL, Event
 
@@ -33,6 +34,8 @@ class Unfinished(Struct, frozen=True, kw_only=True):
     """Its intent, which is also its claim unless it says otherwise; None where it never started."""
     taken: bool = False
     """Whether a runner outside the process had claimed it."""
+    origin: Origin | None = None
+    """Where its latest attempt ran; None where it never started."""
     started_ns: int = 0
     """When, in UTC nanoseconds."""
     attempts: int = 0
@@ -69,7 +72,7 @@ def unfinished_calls(events: Iterable[Event]) -> dict[str, Unfinished]:
         if event.kind == "call.verdict":
             verdicts[event.call] = bytes(_verdict(event.body).arguments)
         elif event.kind == "call.claimed":
-            known = msgspec.structs.replace(known, taken=True)
+            known = _claimed(known, str((decode_reason(event.body).details or {}).get("worker", "")))
         elif event.kind == "call.started":
             known = _begun(known, event, verdicts.get(event.call, b""))
         found[event.call] = known
@@ -83,10 +86,16 @@ def _begun(call: Unfinished, event: Event, final: bytes) -> Unfinished:
         call,
         name=started.tool,
         started=call.started if call.claimed else started,
+        origin=Origin(writer=started.writer, runner=started.runner, worker=call.origin.worker if call.origin else ""),
         started_ns=event.at_ns,
         attempts=max(call.attempts, event.attempt),
         arguments=kept,
     )
+
+
+def _claimed(call: Unfinished, worker: str) -> Unfinished:
+    origin = call.origin and msgspec.structs.replace(call.origin, worker=worker)
+    return msgspec.structs.replace(call, taken=True, origin=origin)
 
 
 def why_unknown(unfinished: Unfinished, because: str = "") -> OutcomeUnknown:

@@ -18,7 +18,7 @@ from callgate._signals import is_own_failure
 from callgate.calls import Scope
 from callgate.errors import LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded
-from callgate.protocols import Journal
+from callgate.protocols import Journal, NamesWriters
 
 __all__ = ["Writer", "off_loop"]
 
@@ -28,10 +28,11 @@ T = TypeVar("T")
 class Writer:
     """One engine's pen: redacts, appends, and tells the bus."""
 
-    __slots__ = ("_facts", "_scope", "bus", "journal", "redactor")
+    __slots__ = ("_facts", "_scope", "bus", "identity", "journal", "redactor")
 
     def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
         self.journal = journal
+        self.identity = journal.writer if isinstance(journal, NamesWriters) else ""
         self.bus = bus
         self.redactor = redactor
         self._scope = Scope()

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits, ProcessRunner
     from callgate._runners.threads import ThreadRunner
 
-__all__ = ["InlineRunner", "OnLate", "Runners"]
+__all__ = ["OWN_RUNNERS", "InlineRunner", "OnLate", "Runners"]
 
 
-_OURS = ("inline", "thread", "process")
+OWN_RUNNERS = ("inline", "thread", "process")
 
 
 class Runners:
@@ -56,7 +56,7 @@ class Runners:
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
         self._own = dict(own or {})
         self._starts: dict[RunnerName, Start] = {}
-        if taken := self._own.keys() & set(_OURS):
+        if taken := self._own.keys() & set(OWN_RUNNERS):
             raise UsageError(f"A runner cannot be called {', '.join(sorted(taken))}: that is one of callgate's own. Choose another name.")
         self._distant = [runner for runner in self._own.values() if isinstance(runner, DistantRunner)]
         for runner in self._distant:
@@ -98,7 +98,7 @@ class Runners:
 
                 return ProcessRunner(self._limits, self._clock, self._process_limits, self._on_late)
             case _:
-                raise UsageError(f"There is no runner '{name}'. This engine has {', '.join([*_OURS, *self._own])}.")
+                raise UsageError(f"There is no runner '{name}'. This engine has {', '.join([*OWN_RUNNERS, *self._own])}.")
 
     def check(self, name: RunnerName, tool: Tool) -> None:
         """Make sure, when a tool is registered, that this runner will be able to start it.
@@ -106,7 +106,7 @@ class Runners:
         Raises:
             UsageError: There is no such runner, another process could not find the tool, or process tools do not run on this system.
         """
-        if name not in _OURS:
+        if name not in OWN_RUNNERS:
             runner = self.pick(name)
             if isinstance(runner, DistantRunner):
                 runner.check(tool)

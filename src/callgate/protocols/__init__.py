@@ -7,9 +7,9 @@ protocol passes the same contract suite. Knows no implementation.
 from __future__ import annotations
 
 from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
-from callgate.protocols.journals import Journal, JournalStatus, Letter, RunWatcher
+from callgate.protocols.journals import Journal, JournalStatus, Letter, NamesWriters, RunWatcher
 from callgate.protocols.policies import Allow, Ask, Deny, InstantPolicy, Modify, Policy, Verdict
-from callgate.protocols.running import DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
+from callgate.protocols.running import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
 from callgate.protocols.stores import BlobStore, CacheStore, HoldsBlobs, OnDisk
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Ask",
     "BlobStore",
     "CacheStore",
+    "Claim",
     "Deny",
     "DistantRunner",
     "Execution",
@@ -29,6 +30,7 @@ __all__ = [
     "Kept",
     "Letter",
     "Modify",
+    "NamesWriters",
     "OnDisk",
     "Policy",
     "RestartHandler",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from callgate.events import Draft, Event
 from callgate.queries import EventQuery
 
-__all__ = ["Journal", "JournalStatus", "Letter", "RunWatcher"]
+__all__ = ["Journal", "JournalStatus", "Letter", "NamesWriters", "RunWatcher"]
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
@@ -118,4 +118,16 @@ class Journal(Protocol):
 
     async def close(self) -> None:
         """Make everything durable and let go. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class NamesWriters(Protocol):
+    """A journal that can tell whether an engine that wrote to it has ended, and with it all code that it ran."""
+
+    writer: str
+    """Names the engine that writes through this journal object; recorded with each start of a call that has effects."""
+
+    def has_ended(self, writer: str) -> bool:
+        """Whether the process of the writer with this name has certainly ended; False where it may only be silent."""
         ...

@@ -13,7 +13,13 @@ from callgate.tools.base import Tool
 from callgate.tools.context import ToolContext
 from callgate.tools.evidence import Evidence
 
-__all__ = ["DistantRunner", "Execution", "InstantRunner", "RunRequest", "Runner", "Start"]
+__all__ = ["Claim", "DistantRunner", "Execution", "InstantRunner", "RunRequest", "Runner", "Start"]
+
+
+class Claim(Protocol):
+    """Records that a worker is about to enter a tool's code."""
+
+    def __call__(self, worker: str = "") -> Awaitable[None]: ...
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -28,9 +34,9 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Between telling the tool to stop and ending it; part of the second within which it must be gone."""
     kill: AbortSignal
     """Fires when the call must end now."""
-    claim: Callable[[], Awaitable[None]] | None = None
-    """Where it is set, a runner that `claims` awaits it once, right before the tool's code can be entered; what it raises is to be passed
-    on, and the code not entered."""
+    claim: Claim | None = None
+    """Where it is set, a runner that `claims` awaits it once, right before the tool's code can be entered, with the name of the process
+    that will run it, if it has one; what it raises is to be passed on, and the code not entered."""
 
     @property
     def not_done(self) -> tuple[type[BaseException], ...]:

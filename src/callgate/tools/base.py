@@ -41,7 +41,7 @@ class Verified(Struct, frozen=True, kw_only=True):
     """What a tool's `verify` found out about a call whose outcome was lost."""
 
     happened: bool | None
-    """True: the effect is there. False: it is not. None: it cannot tell."""
+    """True: the effect is there. False: it is not, and will not come any more. None: it cannot tell."""
     result: object = None
     """The result to give where it happened."""
 
@@ -121,7 +121,17 @@ class Tool:
         return type(self).validate_parameters is not Tool.validate_parameters
 
     async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
-        """Find out whether a call whose outcome was lost took effect. The default cannot tell."""
+        """Find out whether a call whose outcome was lost took effect. The default cannot tell.
+
+        Asked when the tool raised or its process crashed, before a call with the same arguments starts again, and when a run is resumed.
+        Say `happened=False` only where the effect cannot come any more: a request that was sent may still be worked on by the service.
+        What the engine can rule out, it does: "did not happen" counts only where the engine and the worker process that ran the first
+        attempt have certainly ended. One that is alive, or may only stand still, leaves the call `unknown`.
+
+        Args:
+            params: The final arguments of the call.
+            idempotency_key: Of the call; the same that the tool had in its context.
+        """
         return Verified(happened=None)
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:

@@ -17,11 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from callgate._processes import process_identity
 from callgate._runners.process.limits import ProcessLimits, worker_environment
 from callgate._runners.process.supervisor.frames import WORKER_FD, frame, split
 from callgate._runners.process.wire import Exit
 
-__all__ = ["Link", "Listener", "import_path"]
+__all__ = ["Link", "Listener", "end_marked", "import_path"]
 
 _READ_BYTES = 262_144
 _FORCE_S = 0.5
@@ -67,6 +68,8 @@ class Link:
         self._unread = bytearray()
         self._unsent = bytearray()
         self._socket, self._process = _start(limits, marker, self.path)
+        self.name = f"{process_identity(self._process.pid)} {marker}"
+        """Tells another process which worker this is; see `end_worker`."""
         self._loop.add_reader(self._socket, self._on_readable)
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
@@ -125,7 +128,7 @@ class Link:
         self._socket.close()
         self._reap()
         if not self.gone.done():
-            sweep = self._loop.run_in_executor(None, _end_marked, self._marker)
+            sweep = self._loop.run_in_executor(None, end_marked, self._marker)
             sweep.add_done_callback(lambda done: self._set_gone(done.result()))
 
     def _set_gone(self, survivors: int) -> None:
@@ -163,7 +166,7 @@ def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[s
     return ours, process
 
 
-def _end_marked(marker: str) -> int:
+def end_marked(marker: str) -> int:
     """Kill every process that carries the marker, where the supervisor no longer can; returns how many withstood that."""
     import psutil
 

@@ -10,7 +10,7 @@ import asyncio
 import codecs
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -33,7 +33,7 @@ from callgate._runners.process.wire import LOST_CHANNEL, Call, Exit, decode_piec
 from callgate._runners.strays import OnLate
 from callgate._runners.waiting import Wait
 from callgate._signals import AbortSignal
-from callgate.protocols import Execution, RunRequest
+from callgate.protocols import Claim, Execution, RunRequest
 from callgate.tools.base import Tool
 
 __all__ = ["ProcessRunner", "Work"]
@@ -52,7 +52,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     """Takes progress and output: the text, and its stream."""
     on_late: Callable[[Execution], None] | None = None
     """Takes what the tool answered after the attempt had ended."""
-    claim: Callable[[], Awaitable[None]] | None = None
+    claim: Claim | None = None
     """Awaited once a worker is there, before it gets the call."""
 
 
@@ -190,7 +190,7 @@ class _Attempt:
     async def claim(self) -> None:
         """Have it put on record that this worker gets the call now."""
         if self._work.claim is not None:
-            await self._work.claim()
+            await self._work.claim(self._link.name)
 
     def heard(self, kind: bytes, body: bytes) -> None:
         try:

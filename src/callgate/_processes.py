@@ -1,0 +1,70 @@
+"""Identify a process of this machine so that another one can tell later whether it has ended.
+
+A process id alone is used again; with the time at which the process started, the boot of the machine and the namespace that the id is in,
+it names one process for ever. Knows nothing of engines and workers.
+
+Source: proc(5), `/proc/PID/stat` (field 3: state, field 22: start time in clock ticks), `/proc/sys/kernel/random/boot_id`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+__all__ = ["has_ended", "process_identity"]
+
+_DEAD = frozenset({"Z", "X", "x"})
+
+
+def process_identity(pid: int | None = None) -> str:
+    """Name a running process of this machine, by default this one; empty where it is not running or the system does not tell."""
+    pid = os.getpid() if pid is None else pid
+    started = _started(pid)
+    return f"{_host()}:{_boot()}:{_namespace()}:{pid}:{started}" if started and _boot() else ""
+
+
+def has_ended(identity: str) -> bool:
+    """Whether the process that `process_identity` named has certainly ended.
+
+    False where it runs, where it ran on another machine or in another namespace of process ids, and where `identity` is none.
+    """
+    parts = identity.split(":")
+    if len(parts) != 5 or not parts[3].isdigit() or parts[0] != _host() or not _boot():
+        return False
+    if parts[1] != _boot():
+        return True
+    return parts[2] == _namespace() and _started(int(parts[3])) != parts[4]
+
+
+def _started(pid: int) -> str:
+    """When a process started, in clock ticks since the boot; empty for one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in _DEAD else fields[19]
+
+
+@cache
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()[:8]
+    return ""
+
+
+@cache
+def _host() -> str:
+    machine = ""
+    with suppress(OSError):
+        machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    return hashlib.sha256(f"{machine}/{socket.gethostname()}".encode()).hexdigest()[:12]
+
+
+def _namespace() -> str:
+    with suppress(OSError):
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    return ""

@@ -1,0 +1,34 @@
+"""End what is left of a worker whose engine has ended, so that a call may start again without the first attempt still acting.
+
+Used by the engine that takes a run over. A supervisor ends its tree when its engine goes; this waits for that, and ends what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from callgate._processes import has_ended
+from callgate._runners.process.link import end_marked
+
+__all__ = ["end_worker"]
+
+_PATIENCE_S = 3.0
+_LOOK_S = 0.01
+
+
+async def end_worker(worker: str) -> bool:
+    """Make sure that nothing of a worker runs any more; True where that is certain.
+
+    Args:
+        worker: As `Link.name` gives it: its supervisor's `process_identity`, a space, and the marker that its processes carry.
+    """
+    supervisor, _, marker = worker.partition(" ")
+    if not supervisor or not marker:
+        return False
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _PATIENCE_S
+    while not has_ended(supervisor):
+        if loop.time() > until:
+            return False
+        await asyncio.sleep(_LOOK_S)
+    return await loop.run_in_executor(None, end_marked, marker) == 0
