@@ -25,6 +25,8 @@ class Limits(Options, frozen=True, kw_only=True):
     repair_bytes: Whole = 16_384
     """Malformed JSON above this size is refused, never repaired."""
     call_id_chars: Count = 256
+    calls_per_message: Count = 10_000
+    """Calls of one assistant message; those above it are refused."""
     result_inline_bytes: Whole = 1_048_576
     """A result up to this size is stored in the record itself; above, by reference to the blob store."""
     result_bytes: Count = 67_108_864
