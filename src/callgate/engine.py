@@ -415,6 +415,7 @@ class Engine:
                     await self._memory.close()
             except Exception as error:
                 log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
+        self._ground.offload.close()
         self._cache.close()
         await self.journal.close()
 

@@ -10,6 +10,7 @@ import pytest
 from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._runners import Runners
+from callgate._runners.reading import read
 from callgate.protocols import Execution, Runner
 from tests.patience import past_deadline, soon
 from tests.runners import fixture_tools
@@ -35,6 +36,11 @@ class Setup:
         self.runners = Runners(Limits(), SystemClock(), on_late=lambda uid, execution: self.late.append((uid, execution)), own=own)
         self.runner: Runner = self.runners.pick(runner)
 
+    async def run(self, made: Made) -> Execution:
+        """What became of an attempt, read where the runner leaves that to its engine."""
+        execution = await self.runner.run(made.request)
+        return execution if execution.read else read(execution, Limits().result_bytes)
+
     def made(self, tool: str, arguments: dict[str, object] | None = None) -> Made:
         return Made(pick(self.flavour, tool), arguments)
 
@@ -55,8 +61,8 @@ async def setup(request: pytest.FixtureRequest) -> AsyncIterator[Setup]:
 
 @pytest.mark.parametrize("value", [None, "", "text", 2**53 + 1, [1, {"a": None}], {"success": True}])
 async def test_a_returned_value_comes_back(setup: Setup, value: object) -> None:
-    execution = await setup.runner.run(setup.made("echo", {"value": value}).request)
-    assert execution == Execution(status="returned", value=value)
+    execution = await setup.run(setup.made("echo", {"value": value}))
+    assert execution == Execution(status="returned", value=value, read=True)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,7 @@ async def test_a_returned_value_comes_back(setup: Setup, value: object) -> None:
     ],
 )
 async def test_whatever_a_tool_raises_is_data(setup: Setup, kind: str, error_type: str, text: str) -> None:
-    execution = await setup.runner.run(setup.made("fail", {"kind": kind}).request)
+    execution = await setup.run(setup.made("fail", {"kind": kind}))
     assert (execution.status, execution.error_type, execution.error) == ("raised", error_type, text)
 
 

@@ -93,7 +93,7 @@ async def test_a_result_that_is_no_json_or_too_large_is_an_error_of_the_tool(mar
     runner = ProcessRunner(Limits(result_bytes=1_000), SystemClock())
     execution = await runner.run(Made(fixture_tools.sync_echo, {"value": "x" * 200_000}).request)
     assert (execution.status, execution.error_type, execution.details) == (
-        "raised",
+        "returned",
         "ResultNotSerializable",
         {"code": "output_too_large"},
     )

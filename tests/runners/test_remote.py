@@ -72,7 +72,7 @@ async def test_a_result_that_is_too_large_is_an_error_of_the_tool(far: Far) -> N
     runner = far.runner()
     execution = await runner.run(Made(many_of, {"text": "x", "count": MOST_RESULT_BYTES + 1}).request)
     assert (execution.status, execution.error_type, execution.details) == (
-        "raised",
+        "returned",
         "ResultNotSerializable",
         {"code": "output_too_large"},
     )
@@ -83,7 +83,7 @@ async def test_a_result_that_grows_too_large_on_the_way_is_an_error_of_the_tool(
     """As JSON, a control character takes six bytes."""
     runner = far.runner()
     execution = await runner.run(Made(many_of, {"text": "\0", "count": MOST_BYTES // 4}).request)
-    assert (execution.status, execution.error_type) == ("raised", "ResultNotSerializable")
+    assert (execution.status, execution.error_type) == ("returned", "ResultNotSerializable")
     assert f"{MOST_BYTES:,} is the limit" in execution.error
     assert (await runner.run(echo(1).request)).value == 1
     await runner.close()
@@ -170,7 +170,7 @@ async def test_a_connection_lost_after_the_answer_changes_nothing() -> None:
 
     async with Scripted(answers_and_leaves) as far:
         runner = far.runner()
-        assert await runner.run(echo(1).request) == Execution(status="returned", value="done")
+        assert await runner.run(echo(1).request) == Execution(status="returned", value="done", read=True)
         await runner.close()
 
 

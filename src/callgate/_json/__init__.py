@@ -11,22 +11,26 @@ from typing import Any
 
 import msgspec
 
-from callgate._json.plain import to_jsonable
+from callgate._json.plain import small_jsonable, to_jsonable
 from callgate._json.refusal import type_name
+from callgate._json.size import exceeds
 from callgate._json.strict import read_object, strict_object, strict_value
-from callgate._json.text import ends_inside
+from callgate._json.text import ends_inside, utf8
 
 __all__ = [
     "canonical",
     "decode",
     "ends_inside",
+    "exceeds",
     "json_text",
     "plain_bytes",
     "read_object",
+    "small_jsonable",
     "strict_object",
     "strict_value",
     "to_jsonable",
     "type_name",
+    "utf8",
 ]
 
 canonical: Callable[[object], bytes] = msgspec.json.Encoder(order="deterministic").encode

@@ -20,7 +20,23 @@ import msgspec
 
 from callgate._json.refusal import NotJson, type_name
 
-__all__ = ["unfold"]
+__all__ = ["has_own_code", "unfold"]
+
+_WITHOUT_CODE = frozenset(
+    {
+        tuple,
+        set,
+        frozenset,
+        bytes,
+        bytearray,
+        uuid.UUID,
+        decimal.Decimal,
+        datetime.date,
+        datetime.timedelta,
+        pathlib.PosixPath,
+        pathlib.PurePosixPath,
+    }
+)
 
 
 class Maker(Protocol):
@@ -32,6 +48,15 @@ class Maker(Protocol):
 
     def listed(self, values: Iterable[object], depth: int) -> list[object]: ...
 
+    def check_size(self, size: int) -> None: ...
+
+
+def has_own_code(value: object) -> bool:
+    """Whether reading a value may run code that is not Python's own: that of its class, or of what it holds."""
+    if type(value) is datetime.datetime:
+        return value.tzinfo is not None and type(value.tzinfo) is not datetime.timezone
+    return type(value) not in _WITHOUT_CODE
+
 
 def unfold(value: object, maker: Maker, depth: int) -> object:
     """Plain JSON data for a value whose exact type is not one of JSON's.
@@ -41,13 +66,16 @@ def unfold(value: object, maker: Maker, depth: int) -> object:
     """
     if isinstance(value, enum.Enum):
         return maker.plain(value.value, depth)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        maker.check_size(value.nbytes if isinstance(value, memoryview) else len(value))
+        return maker.plain(base64.b64encode(value).decode(), depth)
     for kind, write in _SCALARS:
         if isinstance(value, kind):
             return maker.plain(write(value), depth)
     if isinstance(value, (tuple, list)):
-        return maker.listed(list(value), depth)
+        return maker.listed(value, depth)
     if isinstance(value, (set, frozenset)):
-        return sorted(maker.listed(list(value), depth), key=msgspec.json.encode)
+        return sorted(maker.listed(value, depth), key=msgspec.json.encode)
     if isinstance(value, dict):
         return maker.mapped(value.items(), depth)
     return _fields(value, maker, depth)
@@ -80,10 +108,6 @@ def _decimal(value: decimal.Decimal) -> str:
     return str(value)
 
 
-def _base64(value: bytes | bytearray | memoryview) -> str:
-    return base64.b64encode(value).decode()
-
-
 _SCALARS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     (str, str.__str__),
     (int, int.__int__),
@@ -92,5 +116,4 @@ _SCALARS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = 
     (datetime.timedelta, msgspec.to_builtins),
     ((uuid.UUID, pathlib.PurePath), str),
     (decimal.Decimal, _decimal),
-    ((bytes, bytearray, memoryview), _base64),
 )

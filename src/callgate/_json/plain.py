@@ -2,26 +2,46 @@
 
 Nothing is lost silently: what has one obvious JSON form gets it and is noted, everything else is refused with its path and type.
 Bounded in depth, in values and in bytes, so cycles and values that only look small end too. Types beyond JSON's own are `foreign`'s
-business. Must not know which tool the value came from.
+business. Reading a value may run code of its own, for as long as that likes: `small_jsonable` reads only what certainly has none. Must not
+know which tool the value came from.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import islice
 
 from callgate._json.refusal import NotJson, type_name
-from callgate._json.text import SURROGATE, clip, without_surrogates
+from callgate._json.text import SURROGATE, clip, utf8_size, without_surrogates
 from callgate._signals import is_own_failure
 from callgate.errors import ResultNotSerializable
 
-__all__ = ["to_jsonable"]
+__all__ = ["small_jsonable", "to_jsonable"]
 
 _NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
 _PLAIN_BYTES = 131_072
 """More than the ordinary case can hold."""
 _PLAIN_CHARS = 4_096
 _MOST_BITS = 13_000  # below the 4,300 digits that int and str convert
+_SMALL_VALUES = 2_000
+_SMALL_BYTES = 65_536
+
+
+def small_jsonable(value: object, max_bytes: int) -> tuple[object, tuple[str, ...]] | None:
+    """The same as `to_jsonable` gives for a small value of Python's own types; None for any other, and for one that has no JSON form.
+
+    Takes a millisecond at most and runs no code but Python's own, so that an event loop may wait for it.
+    """
+    if type(value) is str and len(value) < _PLAIN_CHARS and value.isascii() and max_bytes >= _PLAIN_BYTES:
+        return value, ()
+    if max_bytes >= _PLAIN_BYTES and _is_plain(value):
+        return (value if type(value) is not dict else value.copy()), ()
+    maker = _SmallMaker(200, _SMALL_VALUES, min(_SMALL_BYTES, max_bytes))
+    try:
+        return maker.plain(value, 0), tuple(maker.notes.values())
+    except (NotJson, RecursionError):
+        return None
 
 
 def to_jsonable(
@@ -96,13 +116,25 @@ class _Maker:
         return self._other(value, depth)
 
     def _text(self, value: str) -> str:
-        self.bytes_left -= len(value)
-        if self.bytes_left < 0:
-            raise NotJson("is larger than a result may be", "output_too_large")
-        if not value.isascii() and SURROGATE.search(value):
+        self._spend(len(value))
+        if value.isascii():
+            return value
+        size = utf8_size(value, len(value) + self.bytes_left)
+        if size is None:
             self._note("surrogate", "halves of surrogate pairs in text were replaced by U+FFFD")
-            return without_surrogates(value)
+            value = without_surrogates(value)
+            size = utf8_size(value, len(value) + self.bytes_left) or 0
+        self._spend(size - len(value))
         return value
+
+    def check_size(self, size: int) -> None:
+        """Raise `NotJson` where so many bytes more would be too many."""
+        if size > self.bytes_left:
+            raise NotJson("is larger than a result may be", "output_too_large")
+
+    def _spend(self, size: int) -> None:
+        self.check_size(size)
+        self.bytes_left -= size
 
     def _integer(self, value: int) -> int:
         if value.bit_length() > _MOST_BITS:
@@ -123,11 +155,12 @@ class _Maker:
 
     def mapped(self, items: Iterable[tuple[object, object]], depth: int) -> dict[str, object]:
         made: dict[str, object] = {}
-        pairs = list(items)
+        pairs = list(islice(items, self.values_left + 1))
         self._enter(depth, len(pairs))
         for key, value in pairs:
             try:
                 name = key if type(key) is str and key.isascii() else self._key(key)
+                self._spend(len(name))
                 if name in made:
                     raise NotJson(f"has two keys that JSON writes alike: {clip(name)}")
                 made[name] = self.plain(value, depth + 1)
@@ -147,7 +180,7 @@ class _Maker:
         return plain
 
     def listed(self, values: Iterable[object], depth: int) -> list[object]:
-        items = values if isinstance(values, list) else list(values)
+        items = list(islice(values, self.values_left + 1))
         self._enter(depth, len(items))
         made: list[object] = []
         for value in items:
@@ -174,6 +207,17 @@ class _Maker:
     def _note(self, key: str, text: str) -> None:
         if len(self.notes) < 20:
             self.notes.setdefault(key, text)
+
+
+class _SmallMaker(_Maker):
+    """Reads no further where a value has code of its own."""
+
+    def _other(self, value: object, depth: int) -> object:
+        from callgate._json.foreign import has_own_code
+
+        if has_own_code(value):
+            raise NotJson("may have code of its own")
+        return super()._other(value, depth)
 
 
 def _json_name(value: object) -> str:

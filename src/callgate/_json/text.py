@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["SURROGATE", "clip", "ends_inside", "outside_strings", "without_surrogates"]
+__all__ = ["SURROGATE", "clip", "ends_inside", "outside_strings", "utf8", "utf8_size", "without_surrogates"]
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?P<end>"|\\?\Z)', re.DOTALL)
+_PIECE = 1_048_576
+"""Characters that are encoded at once: no other thread runs meanwhile, and the event loop is one."""
 _STAND_INS = "\x01\x02\x03\ufdd0\ufdd1"
 """Characters that texts hardly ever have."""
 _NO_MARKS = re.compile(r"[^\[\]{}\"]+")
@@ -33,6 +35,26 @@ def ends_inside(text: str) -> bool:
     for mark in marks:
         depth = depth + 1 if mark in "[{" else max(0, depth - 1)
     return depth > 0
+
+
+def utf8_size(text: str, limit: int) -> int | None:
+    """How many bytes `text` has in UTF-8; above `limit`, some number that is above it. None where UTF-8 cannot hold it."""
+    size = 0
+    try:
+        for start in range(0, len(text), _PIECE):
+            size += len(text[start : start + _PIECE].encode())
+            if size > limit:
+                break
+    except UnicodeEncodeError:
+        return None
+    return size
+
+
+def utf8(text: str) -> bytes:
+    """`text` in UTF-8, of which other threads let go on in between where it is long."""
+    if len(text) <= _PIECE:
+        return text.encode()
+    return b"".join(text[start : start + _PIECE].encode() for start in range(0, len(text), _PIECE))
 
 
 def without_surrogates(text: str) -> str:

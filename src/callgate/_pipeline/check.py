@@ -1,7 +1,7 @@
-"""Judge what a runner gave back: is it a result, is it JSON, is it what the tool declares?
+"""Judge what a runner gave back: is it a result, is it what the tool declares?
 
-Pure. "Found nothing" is a success; only the shape is looked at, never the content. A call that raised, timed out, was killed or crashed
-and may have taken effect is `unknown`, never "failed, try again".
+Pure; the value has been read by now, so that it is plain JSON data. "Found nothing" is a success; only the shape is looked at, never the
+content. A call that raised, timed out, was killed or crashed and may have taken effect is `unknown`, never "failed, try again".
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from callgate._json import to_jsonable
 from callgate._pipeline.run import Ran
+from callgate._runners.reading import UNREADABLE
 from callgate._schema import Problem
 from callgate.calls import Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
+from callgate.protocols import Execution
 from callgate.route import Checked
 from callgate.tools import BoundTool, validate_tool_result
 
@@ -27,7 +28,7 @@ def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
     if ran.execution.status != "returned":
         return _ended(tool, ran, duration_ms)
     try:
-        return _value(tool, ran.execution.value, ran.attempts, duration_ms, ran.execution.changes)
+        return _value(tool, ran.execution, ran.attempts, duration_ms)
     except (ResultInvalid, ResultNotSerializable) as error:
         return Checked(
             status="error",
@@ -39,17 +40,20 @@ def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
         )
 
 
-def recheck(tool: BoundTool, value: object, before: Checked) -> Checked:
-    """Check a value that a hook put in a result's place; what the hook did not touch stays."""
-    fresh = _value(tool, value, before.attempts, before.duration_ms)
+def recheck(tool: BoundTool, given: Execution, before: Checked) -> Checked:
+    """Check what a hook put in a result's place; what the hook did not touch stays."""
+    fresh = _value(tool, given, before.attempts, before.duration_ms)
     if before.status != "ok":
         return replace(before, value=fresh.value, notes=before.notes + fresh.notes)
     return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined)
 
 
-def _value(tool: BoundTool, returned: object, attempts: int, duration_ms: float, changes: tuple[str, ...] = ()) -> Checked:
-    value, more = to_jsonable(returned)
-    notes = tuple(Note(kind="normalised", text=change) for change in changes + more) if changes or more else ()
+def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: float) -> Checked:
+    if execution.error_type == UNREADABLE:
+        code = (execution.details or {}).get("code", "non_serializable")
+        raise ResultNotSerializable(execution.error, code=str(code))
+    value, changes = execution.value, execution.changes
+    notes = tuple(Note(kind="normalised", text=change) for change in changes) if changes else ()
     shaped = not tool.tool.wraps_result or (isinstance(value, dict) and isinstance(value.get("success"), bool))
     if shaped:
         faults = validate_tool_result(value)
@@ -93,9 +97,7 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
     execution, in_doubt = ran.execution, ran.in_doubt(tool.effect)
     failure_class, code, fact = _FACTS[execution.status]
     details = dict(execution.details) if execution.details else {}
-    if execution.error_type == "ResultNotSerializable":
-        failure_class, code = "non_serializable", str(details.pop("code", "non_serializable"))
-    elif execution.status == "raised" and tool.effect != "none" and not ran.may_have_happened:
+    if execution.status == "raised" and tool.effect != "none" and not ran.may_have_happened:
         code = "not_done"
     if execution.abandoned:
         details["abandoned"] = True

@@ -21,6 +21,7 @@ from callgate._pipeline.record import Reason, clean
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.writer import off_loop
+from callgate._runners.reading import ReadingTime
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallNotStarted, DangerousLimitReached
@@ -59,6 +60,7 @@ class Desk:
         self._hooks = tuple(hooks)
         self._approvals = ground.approvals
         self._normaliser = ground.normaliser
+        self._reader = ground.reader
         self._route = route
         self._chains: dict[str, HookChain] = {}
         self._all_slots = Slots(limits.parallel_calls)
@@ -149,6 +151,12 @@ class Desk:
     def hook_failed(self, hook: Hook, why: str) -> None:
         log.warning("The hook %r failed: %s", hook.title, why)
         self._writer.write(Draft(kind="hook.failed", run="hooks", body=Reason(reason=why, details={"hook": clean(hook.title)})))
+
+    async def read(self, value: object) -> Execution:
+        """What a hook or `verify` gave, read as a tool's result is, within a hook's time."""
+        execution = Execution(status="returned", value=value)
+        found = self._reader.at_once(execution)
+        return found or await self._reader.read(execution, ReadingTime(self.hook_timeout_s, AbortSignal()))
 
     # What the run asks
 

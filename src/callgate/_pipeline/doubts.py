@@ -40,6 +40,7 @@ class Settling(Protocol):
 
     hook_timeout_s: float
 
+    async def read(self, value: object) -> Execution: ...
     def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None: ...
 
 
@@ -66,7 +67,7 @@ async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling
             " and the call can be sent again.",
             details={"earlier_call": doubt.uid},
         )
-    checked = _as_verified(tool, found) if found.happened else None
+    checked = await _as_verified(tool, found, desk) if found.happened else None
     if checked is None or checked.status == "ok":
         details = _answering(flight, approved) if checked is not None else None
         desk.settle(doubt.uid, happened=found.happened, why="the tool verified it", details=details)
@@ -98,7 +99,7 @@ async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settl
     if unfinished.arguments and started.tool == tool.name:
         found = await _verified(tool, unfinished.arguments, started.key, desk.hook_timeout_s, flight.kill)
     if found.happened is True:
-        checked = _as_verified(tool, found)
+        checked = await _as_verified(tool, found, desk)
         if checked.status == "ok":
             desk.settle(unfinished.uid, happened=True, why="the tool verified it")
         return checked
@@ -135,12 +136,14 @@ def told_as_unknown(flight: Flight, error: CallFailed) -> CallFailed:
     return why_unknown(flight.unfinished, f"Starting it again was refused: {str(error)[:500]}")
 
 
-def _as_verified(tool: BoundTool, found: Verified) -> Checked:
+async def _as_verified(tool: BoundTool, found: Verified, desk: Settling) -> Checked:
     """What the tool's `verify` says the call gave."""
-    return check(tool, Ran(Execution(status="returned", value=found.result), 0), 0.0)
+    return check(tool, Ran(await desk.read(found.result), 0), 0.0)
 
 
-async def settle_by_verify(flight: Flight, approved: ApprovedCall, doubtful: Checked, timeout_s: float, *, gone: bool) -> Checked:
+async def settle_by_verify(
+    flight: Flight, approved: ApprovedCall, doubtful: Checked, desk: Settling, timeout_s: float, *, gone: bool
+) -> Checked:
     """Ask the tool's `verify` about a call that has just failed in doubt, and return what it came to.
 
     Args:
@@ -152,7 +155,7 @@ async def settle_by_verify(flight: Flight, approved: ApprovedCall, doubtful: Che
     if found.happened is True:
         failure = (doubtful.details or {}).get("exception", "a crash of its process")
         text = f"{tool.name} ended with {failure}, and then verified that it had taken effect."
-        verified = _as_verified(tool, found)
+        verified = await _as_verified(tool, found, desk)
         return replace(verified, notes=(*verified.notes, Note(kind="warning", text=text)), attempts=doubtful.attempts)
     if found.happened is False and gone:
         flight.started = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import islice
 
-from callgate._json import plain_bytes
+from callgate._json import exceeds, plain_bytes
 
 __all__ = ["excerpt"]
 
@@ -127,27 +127,10 @@ def _member(member: tuple[str, object], budget: int) -> bytes | None:
 
 def _whole(value: object, budget: int) -> bytes | None:
     """`value` as JSON, if it fits."""
-    if _exceeds(value, budget):
+    if exceeds(value, budget):
         return None
     raw = plain_bytes(value)
     return raw if len(raw) <= budget else None
-
-
-def _exceeds(value: object, budget: int) -> bool:
-    """Whether `value` is certainly longer than that as JSON; looks at no more of it than it takes to know."""
-    stack = [value]
-    while stack and budget >= 0:
-        part = stack.pop()
-        if isinstance(part, (list, dict)):
-            budget -= len(part) + 1
-            if budget < 0:
-                return True
-            stack += part
-            if isinstance(part, dict):
-                stack += part.values()
-        else:
-            budget -= len(part) + 2 if isinstance(part, str) else 1
-    return budget < 0
 
 
 def _lines(raw: bytes, budget: int) -> bytes:

@@ -41,6 +41,7 @@ class Executor:
         self._clock = ground.clock
         self._timeout_s = timeout_s
         self._grace_s = ground.limits.grace_s
+        self._reader = ground.reader
         self._writes = writes
         self._left: dict[str, frozenset[str]] = {}
         """What may still be written by code that was left behind, by the uid of its call."""
@@ -90,7 +91,7 @@ class Executor:
             self._advise_author(approved.call.tool, execution.error_type)
         if execution.status in ("raised", "crashed"):
             left_s = flight.deadline - self._clock.monotonic()
-            checked = await settle_by_verify(flight, approved, checked, min(self._desk.hook_timeout_s, left_s), gone=gone)
+            checked = await settle_by_verify(flight, approved, checked, self._desk, min(self._desk.hook_timeout_s, left_s), gone=gone)
         if checked.status == "unknown":
             flight.state.now_uncertain(approved.call, approved.encoded, approved.key, gone=gone)
         return checked
@@ -110,7 +111,8 @@ class Executor:
         tool = approved.call.tool
         start, claims = self._runners.start(tool.runner), tool.effect != "none" and self._runners.claims(tool.runner)
         stopping = partial(self._control.stopping, flight.scope.conversation)
-        return run(approved, self._desk.context(flight, approved), start, flight, self._clock, self._grace_s, stopping, claims=claims)
+        context = self._desk.context(flight, approved)
+        return run(approved, context, start, flight, self._clock, self._grace_s, self._reader, stopping, claims=claims)
 
     async def _written(self, flight: Flight, approved: ApprovedCall) -> Ran:
         """The run of a call with an effect, between two looks at what it writes."""

@@ -18,6 +18,8 @@ from callgate._pipeline.approvals import Approvals
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.writer import Writer
 from callgate._redact import Redactor
+from callgate._runners.offload import Offload
+from callgate._runners.reading import Reader
 from callgate._signals import Control
 from callgate.events import Bus
 from callgate.protocols import BlobStore, HoldsBlobs, Journal
@@ -41,6 +43,8 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
     writer: Writer
     approvals: Approvals
     normaliser: Normaliser
+    offload: Offload
+    reader: Reader
 
     @classmethod
     def of(
@@ -49,7 +53,7 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
         clock = SystemClock() if clock is None else clock
         journal = MemoryJournal(clock) if journal is None else journal
         blobs = _blobs_of(journal) if blobs is None else blobs
-        bus, conversations = Bus(), Conversations()
+        bus, conversations, offload = Bus(), Conversations(), Offload(limits)
         return cls(
             journal=journal,
             blobs=blobs,
@@ -62,6 +66,8 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
             writer=Writer(journal, bus, redactor),
             approvals=Approvals(clock, limits.approval_s),
             normaliser=Normaliser(limits, blobs, redactor),
+            offload=offload,
+            reader=Reader(offload, limits.result_bytes),
         )
 
 

@@ -21,6 +21,7 @@ from callgate._pipeline.validate import modified
 from callgate._signals import is_own_failure
 from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
+from callgate.protocols import Execution
 from callgate.route import Checked, ValidatedCall
 from callgate.tools import BoundTool
 
@@ -33,6 +34,12 @@ class HookDesk(Protocol):
     hook_timeout_s: float
 
     def hook_failed(self, hook: Hook, why: str) -> None: ...
+
+
+class ResultHookDesk(HookDesk, Protocol):
+    """The same for hooks after a call."""
+
+    async def read(self, value: object) -> Execution: ...
 
 
 class HookChain(Struct, frozen=True):
@@ -74,7 +81,7 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
     return None
 
 
-async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], desk: HookDesk) -> Checked:
+async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], desk: ResultHookDesk) -> Checked:
     """Run the hooks after a call and return what the model may see.
 
     Each hook gets a copy of its own: what it does to the result counts only if it returns it.
@@ -86,7 +93,7 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
         try:
             answer = await _ask(hook, desk, call, _own_copy(checked))
             if hook.kind == "transform" and answer is not None:
-                checked = _rechecked(call, answer, checked)
+                checked = _rechecked(call, await desk.read(answer), checked)
         except _HookBroken as broken:
             raise ResultRejected(
                 f"{call.name} ran, but its result is withheld: the hook '{clean(hook.title)}' failed ({broken}). Do not repeat the call."
@@ -128,7 +135,9 @@ async def _ask(hook: Hook, desk: HookDesk, *values: Any) -> Any:
         return None
 
 
-def _rechecked(call: ValidatedCall, answer: object, before: Checked) -> Checked:
+def _rechecked(call: ValidatedCall, answer: Execution, before: Checked) -> Checked:
+    if answer.status != "returned":
+        raise _HookBroken("what it returned could not be read in time")
     try:
         return recheck(call.tool, answer, before)
     except CallFailed as error:

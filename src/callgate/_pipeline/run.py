@@ -2,7 +2,8 @@
 
 Takes only an `ApprovedCall`. The intent of an attempt is recorded before the tool's code is entered, and on disk before that where the
 call has effects; where a worker process has to take it on first, that is a record of its own, the claim, and it is what waits for the disk.
-A `once` call is never started again after it may have started. What came of it is data; whether that is a success is for `check` to say.
+A `once` call is never started again after it may have started. What a tool gave is read here, within the attempt's time: reading may run
+code of the tool's author. What came of it is data; whether that is a success is for `check` to say.
 Knows nothing of policies, caches or hooks.
 """
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._clock import Clock
+from callgate._runners.reading import Reader
 from callgate._signals import AbortSignal
 from callgate.calls import Effect
 from callgate.protocols import Execution, RunRequest, Start
@@ -72,6 +74,7 @@ async def run(
     record: Attempts,
     clock: Clock,
     grace_s: float,
+    reader: Reader,
     stopping: Callable[[], AbortSignal],
     *,
     claims: bool = False,
@@ -79,6 +82,7 @@ async def run(
     """Run the call to its end: its attempts and the waits between them.
 
     Args:
+        reader: Reads what an attempt gave.
         stopping: What fires when nothing further may start; a running attempt goes on. Asked where an attempt has failed.
         claims: Whether the runner claims each attempt before it enters the tool's code.
     """
@@ -104,6 +108,8 @@ async def run(
             request = replace(request, claim=partial(record.claimed, attempt))
         begun = start(request)
         execution = begun if isinstance(begun, Execution) else await begun
+        if not execution.read and (execution.status == "returned" or execution.value is not None):
+            execution = reader.at_once(execution) or await reader.read(execution, _rest_of(request, clock))
         if execution.status == "returned":
             return Ran(execution, attempt, lost)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
@@ -115,6 +121,11 @@ async def run(
             return Ran(_killed_between(kill, execution), attempt, lost)
         else:
             return Ran(execution, attempt, lost)
+
+
+def _rest_of(request: RunRequest, clock: Clock) -> RunRequest:
+    """The attempt, with the time that is left of it."""
+    return replace(request, timeout_s=max(0.0, request.context.deadline - clock.monotonic()))
 
 
 def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable, Mapping
+from types import WrapperDescriptorType
 from typing import Protocol
 
 from callgate._json import type_name
@@ -17,7 +19,7 @@ from callgate.tools.base import Tool
 from callgate.tools.evidence import evidence_of
 from callgate.tools.retry import is_retryable_error
 
-__all__ = ["Bounded", "awaited", "clean", "describe", "failed", "not_begun", "not_started", "overdue"]
+__all__ = ["Bounded", "awaited", "clean", "describe", "failed", "not_begun", "not_started", "overdue", "raised"]
 
 _AWAITED = ("the tool is no async function but returned something to wait for; it was waited for",)
 
@@ -34,6 +36,10 @@ class Bounded(Protocol):
 _MAX_CODE = 200
 _MAX_TEXT = 4_000
 _MAX_LEAVES = 4
+_MAX_QUOTED = 65_536
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+_mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_members_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].__get__
 
 
 def clean(text: str, limit: int = _MAX_TEXT) -> str:
@@ -100,6 +106,24 @@ def not_begun(error: BaseException) -> Execution:
     """The execution of a tool that could not be found or handed its arguments: its code was not entered, and a repeat changes nothing."""
     kind, text = describe(error)
     return Execution(status="raised", error_type=kind, error=text, evidence="not_done")
+
+
+def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
+    """The same for an event loop: an exception whose text takes its own code has yet to be read."""
+    if _tells_at_once(error):
+        return failed(error, not_done)
+    return Execution(status="raised", value=error, evidence=evidence_of(error, not_done))
+
+
+def _tells_at_once(error: BaseException) -> bool:
+    """Whether the text of an exception is made by Python alone, of values that it has at hand."""
+    tells = next(_members_of(kind)["__str__"] for kind in _mro_of(type(error)) if "__str__" in _members_of(kind))
+    if type(tells) is not WrapperDescriptorType or isinstance(error, BaseExceptionGroup):
+        return False
+    said = [*error.args, error.filename, error.filename2] if isinstance(error, OSError) else error.args
+    if not all(type(one) in _PLAIN for one in said):
+        return False
+    return len(said) <= 1 or sum(len(one) for one in said if isinstance(one, (str, bytes))) <= _MAX_QUOTED
 
 
 def not_started(why: str) -> Execution:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from callgate._json import decode
 from callgate._runners.alarms import Alarms
-from callgate._runners.failure import awaited, failed, not_started, overdue
+from callgate._runners.failure import awaited, not_started, overdue, raised
 from callgate._runners.strays import Behind, OnLate, Strays
 from callgate.protocols import Execution, RunRequest
 
@@ -61,7 +61,7 @@ class InlineRunner:
         try:
             begun = context.run(_enter, request)
         except BaseException as error:
-            return failed(error, request.not_done)
+            return raised(error, request.not_done)
         if isinstance(begun, Execution):
             return begun
         coro, waiting = begun
@@ -106,7 +106,7 @@ async def drive(value: Awaitable[object], request: RunRequest, context: Context,
     try:
         begun = context.run(_first_step, request, _awaiting(value))
     except BaseException as error:
-        return failed(error, request.not_done)
+        return raised(error, request.not_done)
     execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays, alarms)
     return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
 
@@ -200,7 +200,7 @@ class Drive:
             except StopIteration as end:
                 return Execution(status="returned", value=end.value)
             except BaseException as error:
-                return failed(error, self._request.not_done)
+                return raised(error, self._request.not_done)
 
     def _check_waiting(self) -> BaseException | None:
         """Take the wait over from the coroutine, as a task does; an object that no asyncio loop can wait for is the tool's error."""

@@ -12,7 +12,7 @@ from functools import partial
 from types import coroutine
 from typing import Any
 
-from callgate._runners.failure import describe
+from callgate._runners.failure import raised
 from callgate.protocols import Execution
 
 __all__ = ["Behind", "OnLate", "Strays"]
@@ -70,8 +70,7 @@ class Strays:
         if task.cancelled():
             return
         error = task.exception()
-        late = Execution(status="returned", value=task.result()) if error is None else Execution(status="raised", error=describe(error)[1])
-        self.came_late(uid, late)
+        self.came_late(uid, Execution(status="returned", value=task.result()) if error is None else raised(error))
 
     def came_late(self, uid: str, execution: Execution) -> None:
         """Report an answer that nobody waits for any more."""

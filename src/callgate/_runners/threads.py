@@ -21,6 +21,7 @@ from callgate._limits import Limits
 from callgate._runners.alarms import Alarms
 from callgate._runners.failure import failed, not_started
 from callgate._runners.inline import drive
+from callgate._runners.reading import read
 from callgate._runners.relay import Relay
 from callgate._runners.strays import Behind, OnLate, Strays
 from callgate._runners.waiting import Wait
@@ -36,6 +37,7 @@ class ThreadRunner:
 
     def __init__(self, limits: Limits, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
         self._pool = _Pool(limits.parallel_threads)
+        self._max_bytes = limits.result_bytes
         self._limit = limits.abandoned_threads
         self._strays = Strays(on_late, behind)
         self._alarms = Alarms()
@@ -56,7 +58,7 @@ class ThreadRunner:
             return not_started(why)
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
-        job = _Job(request, loop, self._pool, self._strays, self._alarms)
+        job = _Job(request, loop, self._pool, self._strays, self._alarms, self._max_bytes)
         self._pool.submit(job)
         try:
             answer = await self._answer(job)
@@ -111,7 +113,9 @@ class ThreadRunner:
 class _Job:
     """One attempt on its way through the pool."""
 
-    def __init__(self, request: RunRequest, loop: asyncio.AbstractEventLoop, pool: _Pool, strays: Strays, alarms: Alarms) -> None:
+    def __init__(
+        self, request: RunRequest, loop: asyncio.AbstractEventLoop, pool: _Pool, strays: Strays, alarms: Alarms, max_bytes: int
+    ) -> None:
         self.request = request
         self.context: Context = copy_context()
         self.wait: Wait[Execution | Awaitable[object]] = Wait(request, alarms)
@@ -122,6 +126,7 @@ class _Job:
         self._loop = loop
         self._pool = pool
         self._strays = strays
+        self._max_bytes = max_bytes
         self._ticket = threading.Lock()
 
     def enter(self) -> bool:
@@ -140,7 +145,7 @@ class _Job:
                 return value
         except BaseException as error:
             return failed(error, request.not_done)
-        return Execution(status="returned", value=value)
+        return self.context.run(read, Execution(status="returned", value=value), self._max_bytes)
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
         with suppress(RuntimeError):  # the event loop is closed: nobody waits any more

@@ -50,7 +50,9 @@ class Execution(Struct, frozen=True, kw_only=True):
     status: Literal["returned", "raised", "timed_out", "killed", "crashed", "not_started"]
     """`crashed`: the process that ran it is gone. `not_started`: the tool's code was certainly not entered."""
     value: object = None
-    """What the tool returned."""
+    """What the tool returned; of `raised`, its exception where `error` does not say yet what that says."""
+    read: bool = False
+    """Whether `value` is plain JSON data that nobody else holds: what has not been read yet is, within the attempt's time."""
     error_type: str = ""
     error: str = ""
     """What was raised, or why it ended; text for the model, never a stack trace."""

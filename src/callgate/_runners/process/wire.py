@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from callgate._runners.failure import describe
+from callgate._runners.reading import UNREADABLE, unreadable
 from callgate.calls import Scope
 from callgate.protocols import Execution
 
@@ -85,7 +87,8 @@ def read_execution(body: bytes | Raw) -> Execution:
         msgspec.DecodeError: It is no execution.
     """
     try:
-        return _decode_execution(body)
+        execution = _decode_execution(body)
+        status = "returned" if execution.error_type == UNREADABLE else execution.status
+        return replace(execution, status=status, read=True)  # what is decoded is plain, whatever the worker says
     except RecursionError as error:
-        text = f"the result cannot be read back: {describe(error)[1]}"
-        return Execution(status="raised", error_type="ResultNotSerializable", error=text)
+        return unreadable(f"The tool's result cannot be read back: {describe(error)[1]}.")

@@ -20,15 +20,15 @@ from types import FrameType
 
 from msgspec.structs import replace
 
-from callgate._json import decode, to_jsonable
+from callgate._json import decode
 from callgate._runners.failure import awaited, clean, describe, failed
 from callgate._runners.output import LiveText
 from callgate._runners.process.hygiene import Baseline
 from callgate._runners.process.supervisor.frames import frame, split
 from callgate._runners.process.target import load_target
 from callgate._runners.process.wire import LOST_CHANNEL, Call, Piece, decode_call, encode
+from callgate._runners.reading import UNREADABLE, read
 from callgate._signals import AbortController
-from callgate.errors import ResultNotSerializable
 from callgate.protocols import Execution
 from callgate.tools.base import Tool
 from callgate.tools.context import ToolContext
@@ -201,7 +201,7 @@ class _Worker:
         damage = baseline.restore()
         if execution.error_type == "MemoryError":
             damage.append("memory ran out")
-        return _packed(execution, call.max_bytes), damage
+        return encode(execution), damage
 
     def _load(self, target: str) -> Tool:
         if target not in self._tools:
@@ -216,7 +216,9 @@ class _Worker:
             changes: tuple[str, ...] = ()
             if inspect.isawaitable(value):
                 value, changes = self._await(value, running), awaited(tool)
-            execution = Execution(status="returned", value=value, changes=changes)
+            execution = read(Execution(status="returned", value=value, changes=changes), call.max_bytes)
+            if execution.error_type == UNREADABLE and running.stop.signal.aborted:
+                raise _Stopped
         except BaseException as error:
             if running.stop.signal.aborted:
                 _die_of(signal.SIGTERM)
@@ -257,19 +259,6 @@ class _Worker:
             loop.run_until_complete(asyncio.wait(left, timeout=_LEFTOVER_S))
         if any(not task.done() for task in left):
             self._asyncio = None  # they stay with the old loop, which never runs again
-
-
-def _packed(execution: Execution, max_bytes: int) -> bytes:
-    """The execution as it travels: the value as plain JSON data."""
-    try:
-        value, changes = to_jsonable(execution.value, max_bytes=max_bytes)
-        return encode(replace(execution, value=value, changes=execution.changes + changes))
-    except ResultNotSerializable as error:
-        kind, text = describe(error)
-        return encode(Execution(status="raised", error_type=kind, error=text, details={"code": error.code}))
-    except BaseException as error:
-        kind, text = describe(error)
-        return encode(Execution(status="raised", error_type="ResultNotSerializable", error=f"the result is not JSON: {kind}: {text}"))
 
 
 def _limit_cpu(cpu_s: int | None) -> None:
