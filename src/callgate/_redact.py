@@ -14,7 +14,10 @@ class Redactor(Protocol):
     """Removes what must not be stored or shown from encoded JSON."""
 
     def redact(self, body: bytes) -> bytes:
-        """Return `body` without secrets. Valid JSON in, valid JSON out."""
+        """Return `body` without secrets. Valid JSON in, valid JSON out.
+
+        Of a large result, called in a thread that is not the event loop's.
+        """
         ...
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from callgate._cache import MemoryCache
 from callgate._clock import Clock
 from callgate._environment import timeout_from_environment
-from callgate._json import canonical
+from callgate._json import canonical, exceeds
 from callgate._limits import Limits
 from callgate._options import by_name
 from callgate._pipeline.again import Known, asked_hash, call_key
@@ -48,6 +49,7 @@ from callgate._pipeline.unrouted import Unrouted
 from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
+from callgate._runners.offload import LARGE_BYTES
 from callgate._signals import AbortSignal, linked
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
@@ -279,6 +281,8 @@ class Engine:
                 checked = await hook_result(approved.call, checked, hooks.after, self._desk)
             if checked.status == "ok" and checked.cached is None:
                 self.activity_since_wake += 1
+            if exceeds(checked.value, LARGE_BYTES):
+                return await self._ground.offload.run(partial(self._normaliser.result, approved.call, approved.rule, checked))
             return self._normaliser.result(approved.call, approved.rule, checked)
         except CallFailed as error:
             self._check_stop(flight)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeGuard
 
+from callgate._json import small_jsonable
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
@@ -154,9 +155,10 @@ class Desk:
 
     async def read(self, value: object) -> Execution:
         """What a hook or `verify` gave, read as a tool's result is, within a hook's time."""
-        execution = Execution(status="returned", value=value)
-        found = self._reader.at_once(execution)
-        return found or await self._reader.read(execution, ReadingTime(self.hook_timeout_s, AbortSignal()))
+        small = small_jsonable(value, self._reader.max_bytes)
+        if small is not None:
+            return Execution(status="returned", value=small[0], read=True, changes=small[1])
+        return await self._reader.read(Execution(status="returned", value=value), ReadingTime(self.hook_timeout_s, AbortSignal()))
 
     # What the run asks
 

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from callgate._json import exceeds
 from callgate._pipeline.cache import Cache
 from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
@@ -21,6 +22,7 @@ from callgate._pipeline.ground import Ground
 from callgate._pipeline.keep import kept
 from callgate._pipeline.run import Ran, run
 from callgate._runners import OWN_RUNNERS, Runners
+from callgate._runners.offload import LARGE_BYTES
 from callgate.protocols import WriteLog
 from callgate.route import ApprovedCall, Checked
 from callgate.tools import BoundTool
@@ -42,6 +44,7 @@ class Executor:
         self._timeout_s = timeout_s
         self._grace_s = ground.limits.grace_s
         self._reader = ground.reader
+        self._offload = ground.offload
         self._writes = writes
         self._left: dict[str, frozenset[str]] = {}
         """What may still be written by code that was left behind, by the uid of its call."""
@@ -80,7 +83,11 @@ class Executor:
                 flight.give()
         if ran.execution.status != "returned":
             flight.started = ran.may_have_happened
-        checked = check(tool, ran, self._clock.monotonic() - began)
+        took_s = self._clock.monotonic() - began
+        if tool.output is not None and exceeds(ran.execution.value, LARGE_BYTES):
+            checked = await self._offload.run(partial(check, tool, ran, took_s))
+        else:
+            checked = check(tool, ran, took_s)
         return checked if checked.status != "unknown" else await self._in_doubt(flight, approved, ran, checked)
 
     async def _in_doubt(self, flight: Flight, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:

@@ -9,8 +9,20 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._json import exceeds
 from callgate._pipeline.again import Doubt, RunState
-from callgate._pipeline.record import Allowed, AttemptFailed, Reason, ReceivedCall, Started, arguments_hash, clean, conversation_run
+from callgate._pipeline.record import (
+    MOST_CHARS,
+    MOST_RAW,
+    Allowed,
+    AttemptFailed,
+    Reason,
+    ReceivedCall,
+    Started,
+    arguments_hash,
+    clean,
+    conversation_run,
+)
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.writer import Writer
@@ -23,6 +35,7 @@ from callgate.route import ApprovedCall
 
 __all__ = ["Flight"]
 
+_MOST_COMPARED = 4_194_304
 Nest = Callable[["Flight", str, Mapping[str, object]], Awaitable[ToolResult]]
 
 
@@ -107,8 +120,10 @@ class Flight(Struct, kw_only=True, eq=False):
                 "call.resumed", Reason(reason="its run was resumed", status="not_started" if self.unfinished.unstarted else "started")
             )
             return
-        body = ReceivedCall(self.raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
-        self.write("call.received", body if type(self.raw.arguments) is str else body.encode())
+        raw = self.raw
+        body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
+        short = type(raw.arguments) is str and len(raw.arguments) <= MOST_RAW and len(raw.reasoning) <= MOST_CHARS and raw.beside is None
+        self.write("call.received", body if short else body.encode())  # what is long is cut now, and not kept until somebody reads it
 
     def approved(self, approved: ApprovedCall) -> None:
         call, tool = approved.call, approved.call.tool
@@ -178,6 +193,8 @@ class Flight(Struct, kw_only=True, eq=False):
 
     def made_before(self, name: str, arguments: Mapping[str, object]) -> int:
         """How often this attempt has made this very call before; counts it."""
+        if exceeds(arguments, _MOST_COMPARED):  # it will be refused
+            return 0
         same = (name, repr(sorted(arguments.items(), key=repr) if isinstance(arguments, Mapping) else arguments))
         self._made = Counter() if self._made is None else self._made
         self._made[same] += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from callgate._json import canonical, plain_bytes
+from callgate._json import canonical, plain_bytes, utf8
 from callgate._limits import Limits
 from callgate._pipeline.excerpt import excerpt
 from callgate._redact import Redactor
@@ -73,7 +73,7 @@ class Normaliser:
         notes = call.notes + checked.notes
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes)
-        raw, mime = (value.encode(), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
+        raw, mime = (utf8(value), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
         blob: str | None = None
         if len(raw) <= self._limits.content_bytes:
             content: tuple[Part, ...] = (Text(text=raw.decode()),)

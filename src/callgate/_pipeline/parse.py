@@ -39,7 +39,7 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
         raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
     if len(raw.id) > limits.call_id_chars:
         raise ArgumentsMalformed(
-            f"The call's id has {len(raw.id)} characters; {limits.call_id_chars} is the limit. Nothing was run. Send it with a shorter id.",
+            f"The call's id has more than {limits.call_id_chars} characters, the limit. Nothing was run. Send it with a shorter id.",
             code="bad_call_id",
         )
     if raw.closed not in ("sealed", "finished"):

@@ -14,11 +14,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from callgate._json import canonical
+from callgate._json import canonical, exceeds
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.protocols import Execution
 
 __all__ = [
+    "MOST_CHARS",
+    "MOST_RAW",
     "Allowed",
     "AttemptFailed",
     "Reason",
@@ -35,8 +37,12 @@ __all__ = [
     "valid_text",
 ]
 
-_MAX_RAW = 65_536
-_MAX_TEXT = 4_096
+MOST_RAW = 65_536
+"""Of the arguments as they came, no more bytes are kept."""
+_MAX_HASHED = 4_194_304
+"""Arguments above this size are recorded without their hash: reading all of them would hold the event loop."""
+MOST_CHARS = 4_096
+"""Of an id, a name, a reason or a model's reasoning, no more is kept."""
 _WORDS = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
 _words = attrgetter(*_WORDS)
 _UNSAID: tuple[object, ...] = _words(Scope())
@@ -57,8 +63,9 @@ class Received(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     arguments: str
     """The text as it came, up to 64 KiB; characters that UTF-8 cannot hold are escaped."""
     arguments_bytes: int = 0
-    """The size of the whole, where it is larger than what is kept."""
+    """The size of the whole, where it is larger than what is kept; of text above 4 MiB, its characters; of a mapping above that, 4 MiB."""
     arguments_sha256: str = ""
+    """Of the whole, where it is larger than what is kept and up to 4 MiB."""
     origin: str = ""
     closed: str = "sealed"
     reasoning: str = ""
@@ -221,17 +228,35 @@ def _facts_of(scope: Scope) -> dict[str, object] | None:
 
 
 def _as_text(arguments: object) -> tuple[str, int, str]:
-    """What to keep of the arguments as they came; the size and hash of the whole where that is more."""
+    """What to keep of the arguments as they came; the size and hash of the whole where that is more. Reads no more than the bounds take."""
     if isinstance(arguments, Mapping):
-        try:
-            raw = canonical(arguments)
-        except Exception:
-            return "<no JSON>", 0, ""
-    else:
-        raw = arguments if isinstance(arguments, bytes) else str(arguments).encode("utf-8", "backslashreplace")
-    if len(raw) <= _MAX_RAW:
+        return _mapping_as_text(arguments)
+    whole = arguments if isinstance(arguments, (bytes, str)) else str(arguments)
+    if len(whole) > _MAX_HASHED:
+        return _kept(_in_utf8(whole[:MOST_RAW])), len(whole), ""
+    raw = _in_utf8(whole)
+    if len(raw) <= MOST_RAW:
         return raw.decode("utf-8", "backslashreplace"), 0, ""
-    return raw[:_MAX_RAW].decode("utf-8", "ignore"), len(raw), hashlib.sha256(raw).hexdigest()
+    return _kept(raw), len(raw), hashlib.sha256(raw).hexdigest()
+
+
+def _mapping_as_text(arguments: Mapping[str, object]) -> tuple[str, int, str]:
+    try:
+        if exceeds(arguments, _MAX_HASHED):
+            return "<too large>", _MAX_HASHED, ""
+        raw = canonical(arguments)
+    except Exception:
+        return "<no JSON>", 0, ""
+    return (raw.decode(), 0, "") if len(raw) <= MOST_RAW else (_kept(raw), len(raw), hashlib.sha256(raw).hexdigest())
+
+
+def _in_utf8(text: str | bytes) -> bytes:
+    return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+
+
+def _kept(raw: bytes) -> str:
+    """As much of it as is kept."""
+    return raw[:MOST_RAW].decode("utf-8", "ignore")
 
 
 def valid_text(text: object) -> str:
@@ -241,4 +266,4 @@ def valid_text(text: object) -> str:
 
 def clean(text: object) -> str:
     """Bounded, and valid UTF-8 whatever came."""
-    return str(text)[:_MAX_TEXT].encode("utf-8", "backslashreplace").decode()
+    return str(text)[:MOST_CHARS].encode("utf-8", "backslashreplace").decode()

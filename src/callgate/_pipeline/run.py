@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._clock import Clock
+from callgate._json import small_jsonable
 from callgate._runners.reading import Reader
 from callgate._signals import AbortSignal
 from callgate.calls import Effect
@@ -109,7 +110,11 @@ async def run(
         begun = start(request)
         execution = begun if isinstance(begun, Execution) else await begun
         if not execution.read and (execution.status == "returned" or execution.value is not None):
-            execution = reader.at_once(execution) or await reader.read(execution, _rest_of(request, clock))
+            small = small_jsonable(execution.value, reader.max_bytes) if execution.status == "returned" else None
+            if small is None:
+                execution = await reader.read(execution, _rest_of(request, clock))
+            else:
+                execution = Execution(status="returned", value=small[0], read=True, changes=execution.changes + small[1])
         if execution.status == "returned":
             return Ran(execution, attempt, lost)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())

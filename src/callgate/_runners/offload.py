@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -22,10 +22,12 @@ from callgate._runners.failure import Bounded
 from callgate._runners.waiting import Wait
 from callgate._signals import AbortSignal
 
-__all__ = ["LeftBehind", "Offload"]
+__all__ = ["LARGE_BYTES", "LeftBehind", "Offload"]
 
 T = TypeVar("T")
-_FOREVER_S = 1e9
+LARGE_BYTES: Final = 65_536
+"""From this size on, work that grows with a value's size is done in a thread."""
+_FOREVER_S: Final = 1e9
 
 
 class LeftBehind(Exception):

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import small_jsonable, to_jsonable, type_name
+from callgate._json import to_jsonable, type_name
 from callgate._runners.failure import Bounded, clean, describe, failed, overdue
 from callgate._runners.offload import LeftBehind, Offload
 from callgate._signals import AbortSignal
@@ -57,22 +57,15 @@ class Reader:
 
     def __init__(self, offload: Offload, max_bytes: int) -> None:
         self._offload = offload
-        self._max_bytes = max_bytes
-
-    def at_once(self, execution: Execution) -> Execution | None:
-        """`execution` with what it gave read, where that takes no code but Python's own and hardly any time; else None."""
-        small = small_jsonable(execution.value, self._max_bytes) if execution.status == "returned" else None
-        if small is None:
-            return None
-        return Execution(status="returned", value=small[0], read=True, changes=execution.changes + small[1])
+        self.max_bytes = max_bytes
 
     async def read(self, execution: Execution, time: Bounded) -> Execution:
-        """The same for any other; what takes longer than `time` allows has timed out, or was killed."""
+        """`execution` with what it gave read, in a thread; what takes longer than `time` allows has timed out, or was killed."""
         refusal = self._offload.refusal
         if refusal:
             return _untold(execution) if execution.status == "raised" else unreadable(f"The tool's result was not read: {refusal}")
         try:
-            return await self._offload.run(partial(read, execution, self._max_bytes), time)
+            return await self._offload.run(partial(read, execution, self.max_bytes), time)
         except LeftBehind:
             killed = time.kill.reason is not None
             return _untold(execution) if execution.status == "raised" and not killed else overdue(time, killed, abandoned=True)

@@ -8,7 +8,7 @@ __all__ = ["BlobStore", "CacheStore", "HoldsBlobs", "OnDisk"]
 
 
 class BlobStore(Protocol):
-    """Holds bytes by their SHA-256."""
+    """Holds bytes by their SHA-256. Used from several threads: large results are put from one that is not the event loop's."""
 
     def put(self, data: bytes) -> str:
         """Keep `data` and return its hash as 64 lower-case hex digits. The same bytes are kept once."""

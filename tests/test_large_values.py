@@ -1,0 +1,192 @@
+"""Work that grows with a value's size is bounded, or is done where it does not hold the event loop."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Engine, RawCall, SqliteJournal, ToolContext, tool
+from callgate._blobs import MemoryBlobs
+from tests.door import bodies, call, said
+
+LARGE = 6_000_000
+
+
+@tool(effect="none")
+async def echo(a: object = "") -> str:
+    """Echo."""
+    return "ok"
+
+
+class Where:
+    """In which threads something was done."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+
+    def note(self) -> None:
+        self.threads.add(threading.get_ident())
+
+    @property
+    def on_loop(self) -> bool:
+        return threading.get_ident() in self.threads
+
+
+class Blobs(MemoryBlobs):
+    def __init__(self, where: Where) -> None:
+        super().__init__()
+        self._where = where
+
+    def put(self, data: bytes) -> str:
+        self._where.note()
+        return super().put(data)
+
+
+class Redacts:
+    """Notes where it was given what is large."""
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+
+    def redact(self, body: bytes) -> bytes:
+        if len(body) > 2_000_000:
+            self._where.note()
+        return body
+
+
+@tool(effect="none")
+async def rows(n: int) -> list[str]:
+    """Give."""
+    return ["x" * 100] * n
+
+
+@tool(effect="none")
+def rows_in_a_thread(n: int) -> list[str]:
+    """Give."""
+    return ["x" * 100] * n
+
+
+@tool(effect="none", runner="process")
+def rows_in_a_process(n: int) -> list[str]:
+    """Give."""
+    return ["x" * 100] * n
+
+
+@pytest.mark.parametrize("one", [rows, rows_in_a_thread, rows_in_a_process], ids=lambda one: one.name)
+async def test_a_large_result_is_kept_and_redacted_off_the_event_loop(one: Any) -> None:
+    kept, redacted = Where(), Where()
+    async with Engine([one], blobs=Blobs(kept), redactor=Redacts(redacted)) as engine:
+        given = await said(engine, call(one.name, n=30_000))
+        assert given.metadata.truncated
+        assert engine.blobs.get(str(given.metadata.blob)) is not None
+    assert kept.threads
+    assert redacted.threads
+    assert not kept.on_loop
+    assert not redacted.on_loop
+
+
+async def test_a_large_result_is_held_against_its_schema_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = Where()
+    async with Engine([rows]) as engine:
+        output = engine.tools.get("rows").output  # type: ignore[union-attr]
+        assert output is not None
+        is_valid = output.is_valid
+
+        def noted(value: object) -> bool:
+            where.note()
+            return is_valid(value)
+
+        monkeypatch.setattr(output, "is_valid", noted)
+        assert (await said(engine, call("rows", n=30_000))).status == "ok"
+        assert where.threads
+        assert not where.on_loop
+        assert (await said(engine, call("rows", n=3))).status == "ok"
+        assert where.on_loop
+
+
+class Endless(Mapping[str, object]):
+    """Counts what is read of it."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            self.taken += 1
+            yield str(self.taken)
+
+    def __getitem__(self, key: str) -> object:
+        return "x"
+
+
+async def test_an_endless_mapping_of_arguments_is_read_no_further_than_the_limit() -> None:
+    endless = Endless()
+    async with Engine([echo]) as engine:
+        given = await said(engine, RawCall(name="echo", arguments=endless))
+    assert given.code == "too_large"
+    assert endless.taken <= engine.limits.arguments_keys + 1
+
+
+ARGUMENTS: dict[str, Any] = {
+    "text": "x" * LARGE,
+    "text of two bytes each": "é" * LARGE,
+    "bytes": b"x" * LARGE,
+    "mapping": {"a": "x" * LARGE},
+    "mapping of many": {str(n): "x" * 100 for n in range(LARGE // 100)},
+    "nested": {"a": [["x" * 1000] * 1000] * 10},
+}
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
+@pytest.mark.parametrize("on_disk", [False, True])
+async def test_arguments_above_any_limit_are_neither_hashed_nor_kept(arguments: Any, on_disk: bool, tmp_path: Path) -> None:
+    """Their first 64 KiB and their size are recorded at most."""
+    journal = SqliteJournal(tmp_path / "journal.db") if on_disk else None
+    async with Engine([echo], journal=journal) as engine:
+        given = await said(engine, RawCall(name="echo", arguments=arguments))
+        [received] = bodies(engine, "call.received")
+    assert given.code == "too_large"
+    assert len(str(received["arguments"]).encode()) <= 65_536
+    assert "arguments_sha256" not in received
+    assert received["arguments_bytes"] in (LARGE, 4_194_304)
+
+
+async def test_arguments_up_to_4_mib_are_recorded_with_their_hash() -> None:
+    text = '{"a": "%s"}' % ("x" * 100_000)
+    async with Engine([echo]) as engine:
+        assert (await said(engine, RawCall(name="echo", arguments=text))).status == "ok"
+        [received] = bodies(engine, "call.received")
+    assert received["arguments_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert received["arguments_bytes"] == len(text)
+
+
+@pytest.mark.parametrize("mark", ["x", "é", "\ud800"])
+async def test_an_id_a_name_or_a_reasoning_without_end_is_cut_before_anything_is_done_with_it(mark: str) -> None:
+    endless = mark * LARGE
+    async with Engine([echo]) as engine:
+        by_id = await said(engine, RawCall(name="echo", arguments="{}", id=endless))
+        by_name = await said(engine, RawCall(name=endless, arguments="{}", id="1"))
+        reasoned = await said(engine, RawCall(name="echo", arguments="{}", id="2", reasoning=endless))
+        lengths = [len(event.body) for event in engine.journal.read()]
+    assert (by_id.code, by_name.code, reasoned.status) == ("bad_call_id", "unknown_tool", "ok")
+    assert len(by_id.id) <= 6 * 4_096
+    assert max(lengths) < 60_000
+
+
+async def test_large_arguments_of_a_nested_call_are_refused_before_they_are_compared() -> None:
+    @tool(effect="none")
+    async def outer(context: ToolContext) -> str:
+        """Call with too much."""
+        first = await context.call("echo", {"a": "x" * LARGE})
+        return str(first.code)
+
+    async with Engine([outer, echo]) as engine:
+        assert (await said(engine, call("outer"))).structured == "too_large"
