@@ -3,7 +3,8 @@
 A call runs beside an earlier one of its message only if both have no effect, or both declare their resources and these do not meet;
 anything else waits for the earlier one. Every call is parsed before the first effect starts, so that a call without a name ends the
 message before anything happened. A failing call cancels nobody. While the message still streams, calls without effect that may run
-beside everything before them start early; they are adopted when the message is sealed and dropped when it is discarded.
+beside everything before them start early; they are adopted when the message is sealed and dropped when it is discarded. Of a message with
+more calls than the limit, those above it are refused when it is sealed: none of them is taken along the route.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ they are neither."""
 
 _FOREVER_S = 1e9
 _FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or discard it where its stream fails."
+_NOWHERE: EndOnRecord = ("", 0, b"")
+_TOGETHER = 64
+"""Calls that are prepared before the event loop comes round: some milliseconds."""
 _FREE = Footprint(reads_only=True, touched=None)
 
 
@@ -44,6 +48,15 @@ class Route(Protocol):
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> Flight: ...
     def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits to be recorded that a call has to wait as well."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until that is no longer so."""
+        ...
 
 
 class _Slot(Struct, eq=False):
@@ -79,6 +92,26 @@ class _Slot(Struct, eq=False):
             self.ended.set_result(None)
 
 
+class _SameId(Struct, eq=False):
+    """The calls of one message that have the same id of the model's, in their order."""
+
+    slots: list[_Slot] = []
+    _seen: int = 0
+    _firsts: dict[tuple[str, bytes], _Slot] = {}
+
+    def first_like(self, call: ValidatedCall) -> _Slot:
+        """The first call of the same tool with the same arguments; each is looked at once."""
+        for slot in self.slots[self._seen :]:
+            self._seen += 1
+            if slot.call is not None:
+                self._firsts.setdefault(_likeness(slot.call), slot)
+        return self._firsts[_likeness(call)]
+
+
+def _likeness(call: ValidatedCall) -> tuple[str, bytes]:
+    return call.tool.identity, canonical(call.arguments)
+
+
 class Emission:
     """The calls of one message. Add them in order, then `seal` once, or `discard`.
 
@@ -89,21 +122,27 @@ class Emission:
         signal: Ends every call when it fires.
         soon: Begins what can start before the message is complete.
         early: Whether calls without effect may start before the message is complete.
+        most: How many calls are taken along the route.
     """
 
-    def __init__(self, route: Route, unrouted: Unrouted, scope: Scope, signal: AbortSignal, soon: Soon, *, early: bool = True) -> None:
+    def __init__(
+        self, route: Route, unrouted: Unrouted, scope: Scope, signal: AbortSignal, soon: Soon, *, early: bool = True, most: int
+    ) -> None:
         self.cause = 0
         """The position of the event that causes the calls which are added next; 0: none of this run's own."""
         self._route = route
         self._unrouted = unrouted
         self._scope = scope
         self._early = early
+        self._most = most
+        self._surplus: list[RawCall] = []
+        """The calls above that number."""
         kill = self._kill = AbortController()
         self._unlink = signal.on_abort(lambda: kill.abort(signal.reason or "killed"))
         self._slots: list[_Slot] = []
         self._plan: Plan | None = None
         """Made for the second call: the first waits for none."""
-        self._ids: dict[str, list[_Slot]] = {}
+        self._ids: dict[str, _SameId] = {}
         """The calls of each of the model's ids."""
         self._pump = Pump(soon)
         self._changed: list[_Slot] = []
@@ -121,12 +160,15 @@ class Emission:
             unfinished: What the record has of this call, where its run is resumed.
         """
         self._check_open()
+        index = len(self._slots) + len(self._surplus)
+        if index >= self._most and isinstance(raw, RawCall):
+            self._surplus.append(raw)
+            return index
         flight = self._route.admit(raw, self._scope, self._kill.signal, cause=self.cause, unfinished=unfinished)
-        index = len(self._slots)
         slot = _Slot(flight, index, refusal)
         self._slots.append(slot)
         if flight.raw.id:
-            self._ids.setdefault(flight.raw.id, []).append(slot)
+            self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
         if self._early:
             self._prepare(slot)
             self._start_early(slot)
@@ -134,31 +176,46 @@ class Emission:
 
     @property
     def ends(self) -> list[EndOnRecord]:
-        """Of each call, in emission order."""
-        return [
+        """Of each call, in emission order; calls above the limit have none."""
+        taken = [
             (slot.flight.uid, slot.flight.last, slot.flight.encoded or (b"" if slot.call is None else canonical(slot.call.arguments)))
             for slot in self._slots
         ]
+        return taken + [_NOWHERE] * len(self._surplus)
 
     async def seal(self) -> list[Outcome]:
         """Run what has not run and return every call's outcome, in emission order."""
         self._check_open()
         self._over = True
-        for slot in self._slots:
-            if slot.call is None and slot.outcome is None:
-                self._prepare(slot)
-        if len(self._slots) > 1:
-            self._unrouted.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
-        for slot in self._slots:
-            if isinstance(slot.outcome, Aborted):
-                return await self._abort(f"its message was ended by another call ({slot.outcome.reason})")
         try:
-            return await self._told(await self._finish())
+            await self._prepare_rest()
+            if len(self._slots) > 1:
+                self._unrouted.note("emission.sealed", [slot.flight.uid for slot in self._slots], "")
+            outcomes = await self._ended()
+            return outcomes + await self._refused() if self._surplus else outcomes
         except asyncio.CancelledError:
             await self._end_all("the caller was cancelled")
             raise
         finally:
             self._unlink()
+
+    async def _prepare_rest(self) -> None:
+        for number, slot in enumerate(self._slots, 1):
+            if slot.call is None and slot.outcome is None and not slot.flight.ended:
+                self._prepare(slot)
+            if number % _TOGETHER == 0:
+                await (self._route.room() if self._route.crowded else asyncio.sleep(0))
+
+    async def _ended(self) -> list[Outcome]:
+        """The outcome of every call that is taken along the route."""
+        for slot in self._slots:
+            if isinstance(slot.outcome, Aborted):
+                return await self._abort(f"its message was ended by another call ({slot.outcome.reason})")
+        return await self._told(await self._finish())
+
+    async def _refused(self) -> list[Outcome]:
+        """The outcomes of the calls above the limit."""
+        return await self._unrouted.above_limit(self._surplus, self._slots[0].flight.scope, self._most)
 
     async def discard(self, reason: str) -> None:
         """The message failed or was killed: end what started early and forget its results."""
@@ -222,9 +279,11 @@ class Emission:
         try:
             for index in slot.waits:
                 await self._slots[index].end(self._kill.signal)
+            if self._route.crowded:
+                await self._route.room()
             if slot.outcome is None and not self._stopped and slot.call is not None:
                 slot.entered = True
-                if len(self._ids.get(slot.flight.raw.id, ())) > 1:
+                if slot.flight.raw.id and len(self._ids[slot.flight.raw.id].slots) > 1:
                     await self._join_duplicate(slot, slot.call)
                 slot.outcome = await self._route.complete(slot.flight, slot.call)
             elif slot.outcome is None:
@@ -236,15 +295,13 @@ class Emission:
 
     async def _join_duplicate(self, slot: _Slot, call: ValidatedCall) -> None:
         """Give a call that stands in the message before, with the same id, tool and arguments, the result it got there."""
-        for other in self._ids[slot.flight.raw.id]:
-            if other is slot:
-                return
-            if other.call is not None and _is_same(other.call, call):
-                slot.flight.duplicate = True
-                if call.tool.effect == "none":
-                    await other.end(self._kill.signal)
-                    slot.flight.first = other.outcome.result if isinstance(other.outcome, Answered) else None
-                return
+        first = self._ids[slot.flight.raw.id].first_like(call)
+        if first is slot:
+            return
+        slot.flight.duplicate = True
+        if call.tool.effect == "none":
+            await first.end(self._kill.signal)
+            slot.flight.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
         """Where a hook or policy changed what a call touches, let it and what it now meets run one after the other."""
@@ -305,10 +362,6 @@ class Emission:
         self.end(reason)
         await asyncio.shield(self._pump.ended())
         self._end_rest(reason, self._slots)
-
-
-def _is_same(one: ValidatedCall, other: ValidatedCall) -> bool:
-    return one.tool is other.tool and canonical(one.arguments) == canonical(other.arguments)
 
 
 def _footprint(call: ValidatedCall) -> Footprint:

@@ -69,6 +69,8 @@ log = logging.getLogger("callgate")
 _NOWHERE = Scope()
 _DEFAULTS = Limits()
 _MEMORY_END_S = 5.0
+_TOGETHER = 256
+"""Calls of a message that are taken in before the event loop comes round."""
 
 
 class Engine:
@@ -176,6 +178,8 @@ class Engine:
                 await self._entrance.open(scope)
             except (RunHeld, RecordFailed) as error:
                 return self._endings.unrecorded(raw, error)
+        if self._survives and self._ground.writer.crowded:
+            await self._ground.writer.room()
         kill, unlink = signal or self.control.signal(scope.conversation), None
         if self._survives:  # another engine may take this call's run over, and end it alone
             kill, unlink = linked(kill)
@@ -306,7 +310,8 @@ class Engine:
     def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
         """Begin a message's calls; see `Emission`."""
         self._entrance.check(scope)
-        emission = Emission(self, self._unrouted, scope, signal or self.control.signal(scope.conversation), self._soon, early=early)
+        kill, most = signal or self.control.signal(scope.conversation), self.limits.calls_per_message
+        emission = Emission(self, self._unrouted, scope, kill, self._soon, early=early, most=most)
         self._life.messages.add(emission)
         return emission
 
@@ -318,9 +323,24 @@ class Engine:
             except (RunHeld, RecordFailed) as error:
                 return [self._endings.unrecorded(raw, error) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)
-        for raw in raws:
-            emission.add(raw)
+        try:
+            for number, raw in enumerate(raws, 1):
+                emission.add(raw)
+                if number % _TOGETHER == 0:
+                    await asyncio.sleep(0)
+        except BaseException as error:
+            await emission.discard(f"the message was not taken in: {type(error).__name__}")
+            raise
         return await emission.seal()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many events wait to be written that a new call has to wait as well."""
+        return self._survives and self._ground.writer.crowded
+
+    async def room(self) -> None:
+        """Wait until that is no longer so."""
+        await self._ground.writer.room()
 
     def admit(
         self,

@@ -30,6 +30,7 @@ KINDS: Final[dict[str, str]] = {
     "conversation.tool_call": "the conversation's latest successful call",
     "hook.failed": "an observer broke; nothing else was affected",
     "emission.sealed": "all calls of one message are known, in this order",
+    "emission.limited": "calls of one message above the limit were refused; nothing of them ran",
     "emission.discarded": "the message failed or was killed; early results were dropped",
     "files.kept": "what a call changed in its workspace is kept, and can be undone",
     "files.not_kept": "what a call changes could not be kept; the call went on, and it cannot be undone",

@@ -27,6 +27,8 @@ from callgate.queries import EventQuery
 __all__ = ["Commits"]
 
 _MOST_PENDING = 100_000
+_MANY_PENDING = 20_000
+"""Events from which on new calls wait: what is under way still has room for its own."""
 _MOST_TOGETHER = 4_096
 """Events in one commit: what one that waits may have to wait for."""
 _SOON_S = 0.005
@@ -122,6 +124,20 @@ class Commits:
             waiter = self._waiters.add(position)
         waiter.loop.call_soon(self._hurry, waiter)
         await waiter.future
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many events wait that nobody should begin something that adds more."""
+        return len(self._pending) >= _MANY_PENDING
+
+    async def room(self) -> None:
+        """Wait until that is no longer so, or nothing more can be written."""
+        while self.crowded and self.failure is None:
+            with self._guard:
+                middle = self._pending[len(self._pending) // 2].position if self._pending else self._written
+            with suppress(LeaseLost):  # this event's own business
+                await self.durable(Ticket(middle))
+            await asyncio.sleep(0)
 
     def _hurry(self, waiter: Waiter) -> None:
         """Have what is pending written, unless somebody has come after this one: the last of those who start side by side asks for all."""

@@ -31,6 +31,15 @@ class StoredJournal(ABC):
     async def durable(self, position: int) -> None:
         await self._commits.durable(position)
 
+    @property
+    def crowded(self) -> bool:
+        """See `QueuedJournal`."""
+        return self._commits.crowded
+
+    async def room(self) -> None:
+        """See `QueuedJournal`."""
+        await self._commits.room()
+
     def place(self, position: int) -> int:
         return self._commits.place(position)
 

@@ -10,6 +10,9 @@ from msgspec import Struct
 
 __all__ = ["Waiter", "Waiters", "Wanted", "tell"]
 
+_TOGETHER = 256
+"""Waiters that go on in one turn of their event loop: each does something then."""
+
 
 class Waiter(Struct, eq=False):
     """Somebody on an event loop."""
@@ -110,8 +113,11 @@ def tell(waiters: Iterable[Waiter]) -> None:
             loop.call_soon_threadsafe(_settle, of_loop)
 
 
-def _settle(waiters: Iterable[Waiter]) -> None:
-    for waiter in waiters:
+def _settle(waiters: list[Waiter]) -> None:
+    """Settle some of them now, and the rest when those have had their turn."""
+    if len(waiters) > _TOGETHER:
+        waiters[0].loop.call_soon(_settle, waiters[_TOGETHER:])
+    for waiter in waiters[:_TOGETHER]:
         if waiter.future.done():
             continue
         if waiter.error is None:

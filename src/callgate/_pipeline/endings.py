@@ -10,13 +10,15 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
 from callgate._signals import is_own_failure
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Suspended, ToolResult
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.protocols import RestartHandler
 from callgate.route import ApprovedCall
@@ -96,6 +98,14 @@ class Endings:
         log.error("The call %s was not run: %s", clean(raw.name), error)
         told = RecordFailed(f"It was not run: {error}", code=error.code)
         return Answered(self._normaliser.refusal(raw, "", clean(raw.name or ""), told))
+
+    def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
+        """The outcome of a call that gets no place in its run: it is recorded by whoever refuses it."""
+        self._control.count(scope.conversation, success=False)
+        result = self._normaliser.refusal(replace(raw, id=clean(raw.id)), "", clean(raw.name or "")[:256], error)
+        if self._bus.busy:
+            self._bus.publish("tool.completed", result)
+        return Answered(result)
 
     def cancelled(self, flight: Flight, why: str) -> None:
         """Nobody will take the outcome, but the record has the end."""

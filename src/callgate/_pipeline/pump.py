@@ -2,8 +2,8 @@
 
 A task for every call would cost more than most calls do. One task runs call after call for as long as none of them waits; the moment one
 does, the event loop comes to the spare task, which goes on with the next. So calls start in order, none waits for another, and a call
-that waits has its task to itself. A single call that nothing has begun yet needs no task at all: whoever waits for it runs it. Must not
-know what a call is.
+that waits has its task to itself. After some calls a task leaves the rest to the spare one all the same, so that other tasks get their
+turn. A single call that nothing has begun yet needs no task at all: whoever waits for it runs it. Must not know what a call is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from contextvars import Context, copy_context
 __all__ = ["Pump", "Soon"]
 
 Work = Callable[[], Awaitable[None]]
+
+_TOGETHER = 64
+"""Calls that one task runs, where none of them waits, before the event loop comes round: some milliseconds."""
 
 
 class Soon:
@@ -89,7 +92,9 @@ class Pump:
         self._spare = False
         task = asyncio.current_task()
         # A tool that cancelled the task it ran in must not end the next call too.
-        while self._waiting and task is not None and not task.cancelling():
+        left = _TOGETHER
+        while self._waiting and left and task is not None and not task.cancelling():
+            left -= 1
             work = self._waiting.popleft()
             if self._waiting and not self._spare:
                 self._make_spare()

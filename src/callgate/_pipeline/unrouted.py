@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 
@@ -14,13 +15,15 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.life import Life
 from callgate._pipeline.record import Reason
 from callgate._pipeline.writer import Writer
-from callgate.calls import Outcome
+from callgate.calls import Outcome, RawCall, Scope
 from callgate.errors import CallFailed, CallNotStarted, RecordFailed
 from callgate.events import Draft
 
 __all__ = ["Unrouted"]
 
 log = logging.getLogger("callgate")
+_TOGETHER = 64
+"""Calls that are refused before the event loop comes round."""
 
 
 class Unrouted:
@@ -42,6 +45,22 @@ class Unrouted:
                 flight.received()
         return self._endings.ended(flight, error, flight.raw.name)
 
+    async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
+        """The outcomes of a message's calls above the limit: refused one by one, recorded once for all of them."""
+        why = f"Its message has {most + len(raws)} calls; {most} is the limit"
+        error = CallNotStarted(
+            f"It was not started: {why}, and it is one of those above. Nothing happened; send it again in a later message.",
+            code="too_many_calls",
+        )
+        outcomes: list[Outcome] = []
+        for number, raw in enumerate(raws, 1):
+            outcomes.append(self._endings.unrouted(raw, scope, error))
+            if number % _TOGETHER == 0:
+                await asyncio.sleep(0)
+        log.warning("%s. The %d above it were refused", why, len(raws))
+        self._note(scope.run, "emission.limited", Reason(reason=why, details={"limit": most, "refused": len(raws)}))
+        return outcomes
+
     def forgotten(self, flights: list[Flight], why: str) -> None:
         """End the calls of a message that nobody has any more, as soon as the event loop comes round. From any thread."""
         if self._life.loop is not None:
@@ -58,8 +77,11 @@ class Unrouted:
 
     def note(self, kind: str, uids: list[str], reason: str) -> None:
         """Record what happened to a message as a whole."""
+        self._note(uids[0].rsplit("/", 2)[0], kind, Reason(reason=reason, details={"calls": uids}))
+
+    def _note(self, run: str, kind: str, body: Reason) -> None:
         try:
-            self._writer.write(Draft(kind=kind, run=uids[0].rsplit("/", 2)[0], body=Reason(reason=reason, details={"calls": uids})))
+            self._writer.write(Draft(kind=kind, run=run, body=body))
         except RecordFailed as error:  # each call meets the same fault on its own way, and says so
             log.error("%s", error)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from callgate._signals import is_own_failure
 from callgate.calls import Scope
 from callgate.errors import LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded
-from callgate.protocols import Journal, NamesWriters
+from callgate.protocols import Journal, NamesWriters, QueuedJournal
 
 __all__ = ["Writer", "off_loop"]
 
@@ -28,11 +29,12 @@ T = TypeVar("T")
 class Writer:
     """One engine's pen: redacts, appends, and tells the bus."""
 
-    __slots__ = ("_facts", "_scope", "bus", "identity", "journal", "redactor")
+    __slots__ = ("_facts", "_queue", "_scope", "bus", "identity", "journal", "redactor")
 
     def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
         self.journal = journal
         self.identity = journal.writer if isinstance(journal, NamesWriters) else ""
+        self._queue = journal if isinstance(journal, QueuedJournal) else None
         self.bus = bus
         self.redactor = redactor
         self._scope = Scope()
@@ -64,6 +66,17 @@ class Writer:
             for event in self.journal.read(run=draft.run, newest_first=True, limit=1):
                 self.bus.publish(draft.kind, event)
         return position
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many events wait to be written that a new call has to wait as well."""
+        return self._queue is not None and self._queue.crowded
+
+    async def room(self) -> None:
+        """Wait until that is no longer so."""
+        if self._queue is not None:
+            with suppress(Exception):  # whoever writes next meets the same fault, and says so
+                await self._queue.room()
 
     async def durable(self, position: int) -> None:
         """Wait until the event survives what the journal promises.

@@ -6,6 +6,7 @@ fails takes back what it started. Knows no history and no budgets' meaning, only
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Final
@@ -29,6 +30,8 @@ __all__ = ["BROKEN_OFF", "Desk", "Intake", "LeftOpen", "raw_call", "results_of"]
 BROKEN_OFF: Final = "broken_off"
 """The code of a result that stands for a call which was broken off with its engine."""
 _NOWHERE: Final = ("", 0, b"")
+_TOGETHER: Final = 64
+"""Calls that are handed on before the event loop comes round."""
 
 
 def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
@@ -122,6 +125,8 @@ class Intake(Struct, eq=False):
             self.signals.clear()
         for position in range(self._next, len(calls)):
             self._add(calls[position], closed[position])
+            if self._next % _TOGETHER == 0:
+                await asyncio.sleep(0)
         outcomes = await self._ended()
         if self.desk.exits is None:
             return outcomes

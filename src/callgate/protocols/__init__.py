@@ -7,7 +7,7 @@ protocol passes the same contract suite. Knows no implementation.
 from __future__ import annotations
 
 from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
-from callgate.protocols.journals import Journal, JournalStatus, Letter, NamesWriters, RunWatcher
+from callgate.protocols.journals import Journal, JournalStatus, Letter, NamesWriters, QueuedJournal, RunWatcher
 from callgate.protocols.policies import Allow, Ask, Deny, InstantPolicy, Modify, Policy, Verdict
 from callgate.protocols.running import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
 from callgate.protocols.stores import BlobStore, CacheStore, HoldsBlobs, OnDisk
@@ -33,6 +33,7 @@ __all__ = [
     "NamesWriters",
     "OnDisk",
     "Policy",
+    "QueuedJournal",
     "RestartHandler",
     "RunRequest",
     "RunWatcher",

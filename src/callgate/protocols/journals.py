@@ -10,7 +10,7 @@ from msgspec import Struct
 from callgate.events import Draft, Event
 from callgate.queries import EventQuery
 
-__all__ = ["Journal", "JournalStatus", "Letter", "NamesWriters", "RunWatcher"]
+__all__ = ["Journal", "JournalStatus", "Letter", "NamesWriters", "QueuedJournal", "RunWatcher"]
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
@@ -130,4 +130,18 @@ class NamesWriters(Protocol):
 
     def has_ended(self, writer: str) -> bool:
         """Whether the process of the writer with this name has certainly ended; False where it may only be silent."""
+        ...
+
+
+@runtime_checkable
+class QueuedJournal(Protocol):
+    """A journal whose events wait in a bounded queue until they are written."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so many events wait that nobody should begin something that adds more."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until it is not crowded. Returns at once where nothing more can be written: whoever appends is told."""
         ...

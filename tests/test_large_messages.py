@@ -1,0 +1,166 @@
+"""A message with very many calls: the event loop goes on, the journal keeps up, and what is above the limit is refused as data."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, Limits, RawCall, Scope, SqliteJournal, Tool, ToolContext, emission, tool
+from callgate._journal import commits
+from callgate._json import canonical
+from callgate.agent import Agent
+from callgate.calls import Outcome
+from callgate.testing import Call, ScriptedModel
+from tests.door import bodies, call, kinds, result_of
+from tests.hosts import Hider
+
+MOST = 5
+
+
+def counting(ran: list[int]) -> Tool:
+    @tool(effect="none")
+    async def look(n: int) -> str:
+        """Look."""
+        ran.append(n)
+        return f"seen {n}"
+
+    return look
+
+
+def looks(count: int) -> list[RawCall]:
+    return [call("look", n=n, id=f"c{n}") for n in range(count)]
+
+
+async def together(engine: Engine, raws: list[RawCall], scope: Scope) -> list[Outcome]:
+    return await engine.call_many(raws, scope)
+
+
+async def one_by_one(engine: Engine, raws: list[RawCall], scope: Scope) -> list[Outcome]:
+    begun = engine.emission(scope)
+    assert [begun.add(raw) for raw in raws] == list(range(len(raws)))
+    assert len(begun.ends) == len(raws)
+    return await begun.seal()
+
+
+@pytest.mark.parametrize("hand_in", [together, one_by_one])
+@pytest.mark.parametrize("redactor", [None, Hider()], ids=["", "with a redactor"])
+async def test_calls_above_the_limit_are_refused_one_by_one_and_recorded_once(hand_in: object, redactor: Hider | None) -> None:
+    ran: list[int] = []
+    async with Engine([counting(ran)], limits=Limits(calls_per_message=MOST), redactor=redactor) as engine:
+        outcomes = await hand_in(engine, looks(MOST + 3), Scope(conversation="c", run="r"))  # type: ignore[operator]
+        results = [result_of(outcome) for outcome in outcomes]
+        assert [one.id for one in results] == [f"c{n}" for n in range(MOST + 3)]
+        assert [one.name for one in results] == ["look"] * (MOST + 3)
+        assert [one.code for one in results] == [None] * MOST + ["too_many_calls"] * 3
+        assert {one.failure_class for one in results[MOST:]} == {"not_started"}
+        assert all("8 calls; 5 is the limit" in str(one.error) for one in results[MOST:])
+        assert ran == list(range(MOST))
+        assert kinds(engine).count("call.received") == MOST
+        [noted] = bodies(engine, "emission.limited")
+        assert noted["details"] == {"limit": MOST, "refused": 3}
+        assert [event.run for event in engine.journal.read() if event.kind == "emission.limited"] == ["r"]
+        assert engine.control.errors_in_a_row("c") == 3
+
+
+async def test_as_many_calls_as_the_limit_allows_are_all_run() -> None:
+    ran: list[int] = []
+    async with Engine([counting(ran)], limits=Limits(calls_per_message=MOST)) as engine:
+        outcomes = await engine.call_many(looks(MOST))
+        assert {result_of(outcome).status for outcome in outcomes} == {"ok"}
+        assert "emission.limited" not in kinds(engine)
+
+
+async def test_an_agent_tells_the_model_which_of_its_calls_were_too_many() -> None:
+    """Each call has its result, in its place; the model can send the rest again."""
+    ran: list[int] = []
+    calls = [Call("look", {"n": n}) for n in range(MOST + 2)]
+    model = ScriptedModel([calls, [Call("look", {"n": 5})], "Done."])
+    async with Agent(model, Engine([counting(ran)], limits=Limits(calls_per_message=MOST))) as agent:
+        result = await agent.run("Look everywhere.")
+    assert result.status == "completed"
+    assert [one.code for one in result.results] == [None] * MOST + ["too_many_calls"] * 2 + [None]
+    assert ran == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("hand_in", [together, one_by_one])
+async def test_the_event_loop_goes_on_while_a_large_message_is_taken_in_and_run(hand_in: object) -> None:
+    """None of the calls waits for anything: only the engine itself can let the loop go on."""
+    turns, over = 0, False
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    ran: list[int] = []
+    async with Engine([counting(ran)]) as engine:
+        await engine.call(looks(1)[0])
+        other = asyncio.create_task(count_turns())
+        await asyncio.sleep(0)
+        outcomes = await hand_in(engine, looks(2_000), Scope())  # type: ignore[operator]
+        over = True
+        await other
+    assert len(outcomes) == 2_000
+    assert turns >= 2_000 // 64
+
+
+@pytest.fixture
+def short_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal's queue that a few hundred events fill."""
+    monkeypatch.setattr(commits, "_MOST_PENDING", 400)
+    monkeypatch.setattr(commits, "_MANY_PENDING", 100)
+    monkeypatch.setattr(commits, "_MOST_TOGETHER", 50)
+
+
+@pytest.mark.usefixtures("short_queue")
+async def test_a_large_message_waits_for_the_journal(tmp_path: Path) -> None:
+    ran: list[int] = []
+    async with Engine([counting(ran)], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        outcomes = await engine.call_many(looks(1_500))
+        assert {result_of(outcome).code for outcome in outcomes} == {None}
+        assert len(ran) == 1_500
+
+
+@pytest.mark.usefixtures("short_queue")
+async def test_many_calls_at_once_wait_for_the_journal(tmp_path: Path) -> None:
+    ran: list[int] = []
+    limits = Limits(parallel_calls=20)
+    async with Engine([counting(ran)], journal=SqliteJournal(tmp_path / "journal.db"), limits=limits) as engine:
+        outcomes = await asyncio.gather(*map(engine.call, looks(1_500)))
+        assert {result_of(outcome).code for outcome in outcomes} == {None}
+
+
+@pytest.mark.usefixtures("short_queue")
+async def test_calls_of_a_tool_wait_for_the_journal(tmp_path: Path) -> None:
+    ran: list[int] = []
+
+    @tool(effect="none")
+    async def outer(context: ToolContext) -> list[str]:
+        """Call many."""
+        results = await asyncio.gather(*(context.call("look", {"n": n}) for n in range(1_500)))
+        return [one.status for one in results]
+
+    async with Engine([counting(ran), outer], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        result = result_of(await engine.call(call("outer")))
+    assert set(result.structured) == {"ok"}  # type: ignore[call-overload]
+
+
+async def test_many_calls_with_one_id_are_each_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them say the same is found without comparing each with each."""
+    compared: list[object] = []
+
+    def counted(value: object) -> bytes:
+        compared.append(value)
+        return canonical(value)
+
+    ran: list[int] = []
+    async with Engine([counting(ran)]) as engine:
+        monkeypatch.setattr(emission, "canonical", counted)
+        raws = [call("look", n=n // 2, id="same") for n in range(600)]
+        outcomes = await engine.call_many(raws)
+    assert [result_of(outcome).text for outcome in outcomes] == [f"seen {n // 2}" for n in range(600)]
+    assert ran == list(range(300))
+    assert len(compared) <= 4 * 600
