@@ -238,6 +238,7 @@ class Engine:
         if self._life.ending:
             return self._unrouted.not_started(flight, "the engine was closed")
         self._life.running[flight.uid] = flight
+        flight.state.under_way += 1
         try:
             if flight.first is not None:
                 return await self._replay(flight, Known(tool=call.tool.name, arguments="", uid=flight.first.uid, result=flight.first))

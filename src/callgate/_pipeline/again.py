@@ -115,6 +115,8 @@ class RunState:
         """The calls with a key, by it."""
         self._held: deque[Known] = deque()
         self._remember = remember
+        self.under_way = 0
+        """How many of its calls are on the second half of the route in this engine."""
         self.position = 0
         """Of the run's last event that was there when this state was made: what the first call is caused by."""
 
@@ -174,7 +176,7 @@ class RunState:
     @property
     def idle(self) -> bool:
         """Whether nothing runs and nothing is in doubt."""
-        return not self.uncertain and all(known.running is None for known in self.known.values())
+        return not self.under_way and not self.uncertain
 
     def doubt(self, approved: ApprovedCall) -> Uncertain | None:
         """The earlier call of the same tool with the same arguments whose outcome nobody knows, or None."""

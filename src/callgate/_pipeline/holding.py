@@ -30,6 +30,7 @@ class Known(KnowsRuns, Protocol):
     """What the engine knows of its runs."""
 
     def lost(self, run: str) -> None: ...
+    def under_way(self, run: str) -> bool: ...
 
 
 class _Work(Struct):
@@ -70,7 +71,7 @@ class Holding:
         self._lost: dict[str, str] = {}
 
     def is_busy(self, run: str) -> bool:
-        return run == self._own or run in self._work or any(flight.scope.run == run for flight in self._running())
+        return run == self._own or run in self._work or self._known.under_way(run)
 
     @contextmanager
     def at_work(self, run: str, conversation: str | None, *, alone: bool) -> Iterator[None]:

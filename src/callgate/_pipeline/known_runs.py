@@ -9,6 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
 
 from callgate._pipeline.again import RunState
 from callgate._pipeline.ground import Ground
@@ -20,6 +21,8 @@ from callgate.events import Draft
 __all__ = ["KnownRuns"]
 
 _MOST_RUNS = 1_000
+_LOOKED_AT = 8
+"""Runs that are looked at when there are more: some of them may be needed."""
 _PIECE = 1_000
 """Events of a record that are read at once: some milliseconds."""
 
@@ -96,19 +99,30 @@ class KnownRuns:
         return state
 
     def _forget_idle_runs(self) -> None:
-        """Beyond a bound, drop the oldest runs that nothing depends on; a journal that survives can give them back."""
-        surplus = len(self._runs) - _MOST_RUNS
-        if surplus > 0:
-            for run in [run for run, state in self._runs.items() if state.idle and not self.is_busy(run)][:surplus]:
-                del self._runs[run]
-                self._writer.journal.let_go(run)
+        """Beyond a bound, drop the oldest runs that nothing depends on; the journal can give them back.
+
+        Looks at a few runs each time, and puts off those that are needed: so a new run costs the same however many there are.
+        """
+        for run in list(islice(self._runs, _LOOKED_AT)) if len(self._runs) > _MOST_RUNS else ():
+            if not self._runs[run].idle or self.is_busy(run):
+                self._runs.move_to_end(run)
+                continue
+            del self._runs[run]
+            self._writer.journal.let_go(run)
+            if len(self._runs) <= _MOST_RUNS:
+                return
 
     def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None:
         """Record that a call in doubt was settled; gives the event's position, None where the call was not in doubt."""
-        for state in self._runs.values():
-            if state.is_in_doubt(uid):
-                body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
-                position = self._writer.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
-                state.settle(uid, happened=happened)
-                return position
-        return None
+        state = self._runs.get(str(uid).rsplit("/", 2)[0])
+        if state is None or not state.is_in_doubt(uid):
+            return None
+        body = Reason(reason=why, status="happened" if happened else "not_happened", details=details)
+        position = self._writer.write(Draft(kind="fact.settled", run=state.run, body=body, call=uid))
+        state.settle(uid, happened=happened)
+        return position
+
+    def under_way(self, run: str) -> bool:
+        """Whether a call of the run is."""
+        state = self._runs.get(run)
+        return state is not None and state.under_way > 0

@@ -93,6 +93,7 @@ class Life:
     def ended(self, flight: Flight) -> None:
         """A call is no longer under way."""
         del self.running[flight.uid]
+        flight.state.under_way -= 1
         if self.closed and not self.running:
             self._idle.set()
 
