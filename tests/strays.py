@@ -7,7 +7,7 @@ import sys
 import threading
 from types import FrameType
 
-from callgate._runners import threads
+from callgate._runners import thread_pool, threads
 
 __all__ = ["ToolLeft", "end_stray_tools"]
 
@@ -26,7 +26,7 @@ def end_stray_tools() -> None:
 
 def _is_in_a_tool(frame: FrameType | None) -> bool:
     """Whether the innermost frame is the tool's, and not the runner's own."""
-    own = frame is not None and frame.f_code.co_filename in (threads.__file__, threading.__file__)
+    own = frame is not None and frame.f_code.co_filename in (threads.__file__, thread_pool.__file__, threading.__file__)
     while frame is not None and not own:
         if frame.f_code.co_filename == threads.__file__:
             return True

@@ -42,6 +42,8 @@ class Limits(Options, frozen=True, kw_only=True):
     parallel_calls: Count = 1_000
     """Calls that run at once in one engine."""
     parallel_threads: Count = 128
+    waiting_threads: Count = 4_096
+    """Threads that may wait for calls that their tools made, which `parallel_threads` does not count; above, thread tools are refused."""
     abandoned_threads: Count = 64
     """Threads that may be lost to tools that never return, before thread tools are refused."""
     grace_s: Pause = 0.3

@@ -210,7 +210,7 @@ class Flight(Struct, kw_only=True, eq=False):
         Raises:
             CallNotStarted: The call was killed, or its time was over, before there was room.
         """
-        if not await slots.take(self.kill, timeout_s):
+        if not await slots.take(self.kill, timeout_s, first=self.parent is not None):
             why = self.kill.reason or f"no room for it within {timeout_s:.3g} s"
             raise CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
         self.held = slots

@@ -11,7 +11,7 @@ __all__ = ["Slots"]
 
 
 class Slots:
-    """At most `most` at once; who came first goes first.
+    """At most `most` at once; who came first goes first, behind those that somebody with a place may wait for.
 
     Args:
         outer: Where a slot is needed, too, for each that is taken here: taken after it and given back with it.
@@ -32,26 +32,33 @@ class Slots:
         self._taken += 1
         return True
 
-    async def take(self, kill: AbortSignal, timeout_s: float) -> bool:
-        """Take a slot, waiting for one in turn; False where the kill or the end of the time came first."""
+    async def take(self, kill: AbortSignal, timeout_s: float, *, first: bool = False) -> bool:
+        """Take a slot, waiting for one in turn; False where the kill or the end of the time came first.
+
+        Args:
+            first: A call that is under way waits for this one, which goes before those that nobody waits for.
+        """
         if self.take_nowait():
             return True
-        if not await self._own(kill, timeout_s):
+        if not await self._own(kill, timeout_s, first):
             return False
         taken = False
         try:
-            taken = self._outer is None or await self._outer.take(kill, timeout_s)
+            taken = self._outer is None or await self._outer.take(kill, timeout_s, first=first)
         finally:
             if not taken:
                 self._pass_on()
         return taken
 
-    async def _own(self, kill: AbortSignal, timeout_s: float) -> bool:
+    async def _own(self, kill: AbortSignal, timeout_s: float, first: bool) -> bool:
         if self._taken < self._most and not self._waiting:
             self._taken += 1
             return True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        if first:
+            self._waiting.appendleft(turn)
+        else:
+            self._waiting.append(turn)
         taken = False
         try:
             taken = await settled(turn, kill, timeout_s)

@@ -22,9 +22,9 @@ from callgate._runners.failure import awaited, not_started, overdue, raised
 from callgate._runners.strays import Behind, OnLate, Strays
 from callgate.protocols import Execution, RunRequest
 
-__all__ = ["Drive", "InlineRunner", "drive"]
+__all__ = ["INSIDE", "Drive", "InlineRunner", "drive"]
 
-_inside: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
+INSIDE: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
 """Whose tool the present code belongs to, the outermost call first: a tool that calls a tool shares its task, and with it the drives of
 both. Tells the timers of a tool, and of any tool it called, from the host's when that task is cancelled."""
 
@@ -75,7 +75,7 @@ class InlineRunner:
 
 def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
     """Start the tool and take its first step, in the tool's own context."""
-    _inside.set((*_inside.get(), request))
+    INSIDE.set((*INSIDE.get(), request))
     approved = request.approved
     # Decoded afresh: what the tool does to its arguments does not reach what was recorded.
     value = approved.call.tool.tool.invoke(request.context, decode(approved.encoded))
@@ -90,7 +90,7 @@ def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
 
 
 def _first_step(request: RunRequest, coro: Coro) -> Execution | tuple[Coro, object]:
-    _inside.set((*_inside.get(), request))
+    INSIDE.set((*INSIDE.get(), request))
     try:
         return coro, coro.send(None)
     except StopIteration as end:
@@ -236,7 +236,7 @@ class Drive:
             if not isinstance(self._waiting, Drive):
                 self._task.uncancel()
             self._interrupt()
-        elif any(request is self._request for request in _inside.get()):
+        elif any(request is self._request for request in INSIDE.get()):
             self._interrupt()
         else:
             self._cancels += 1

@@ -1,16 +1,16 @@
 """Run sync tools in threads, so that they do not hold up the event loop.
 
 A pool of our own: a thread is started only where none is free, and an answer costs one wake-up of the loop. A thread cannot be stopped:
-at the deadline or the kill the caller goes on, and the thread is counted as abandoned until its tool returns. Must not know of processes.
+at the deadline or the kill the caller goes on, and the thread is counted as abandoned until its tool returns. Where no thread can be
+started, the call is refused before its tool is entered. Must not know of processes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import queue
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
 
@@ -20,25 +20,26 @@ from callgate._json import decode
 from callgate._limits import Limits
 from callgate._runners.alarms import Alarms
 from callgate._runners.failure import failed, not_started
-from callgate._runners.inline import drive
+from callgate._runners.inline import INSIDE, drive
 from callgate._runners.reading import read
 from callgate._runners.relay import Relay
 from callgate._runners.strays import Behind, OnLate, Strays
+from callgate._runners.thread_pool import ThreadPool
 from callgate._runners.waiting import Wait
+from callgate.calls import ToolResult
 from callgate.protocols import Execution, RunRequest
 
 __all__ = ["ThreadRunner"]
-
-_IDLE_S = 30.0
 
 
 class ThreadRunner:
     """Runs a tool in a thread of a bounded pool. An awaitable that the tool returns is awaited on the event loop."""
 
     def __init__(self, limits: Limits, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
-        self._pool = _Pool(limits.parallel_threads)
+        self._pool = ThreadPool(limits.parallel_threads)
         self._max_bytes = limits.result_bytes
-        self._limit = limits.abandoned_threads
+        self._most_abandoned = limits.abandoned_threads
+        self._most_waiting = limits.waiting_threads
         self._strays = Strays(on_late, behind)
         self._alarms = Alarms()
 
@@ -85,10 +86,15 @@ class ThreadRunner:
             return request.kill.reason
         if self._pool.closed:
             return "the engine is closed"
-        if self._pool.abandoned < self._limit:
+        if self._pool.waiting >= self._most_waiting:
+            return (
+                f"{self._pool.waiting} threads wait for calls that their tools made; {self._most_waiting} is the limit."
+                " Send fewer calls at once, or make the tools that call others async functions."
+            )
+        if self._pool.abandoned < self._most_abandoned:
             return None
         return (
-            f"{self._pool.abandoned} threads are held by tools that never returned; {self._limit} is the limit."
+            f"{self._pool.abandoned} threads are held by tools that never returned; {self._most_abandoned} is the limit."
             " Run such tools with runner='process', where they can be stopped, and restart this program."
         )
 
@@ -114,14 +120,15 @@ class _Job:
     """One attempt on its way through the pool."""
 
     def __init__(
-        self, request: RunRequest, loop: asyncio.AbstractEventLoop, pool: _Pool, strays: Strays, alarms: Alarms, max_bytes: int
+        self, request: RunRequest, loop: asyncio.AbstractEventLoop, pool: ThreadPool, strays: Strays, alarms: Alarms, max_bytes: int
     ) -> None:
         self.request = request
         self.context: Context = copy_context()
+        self.nested = bool(INSIDE.get())
+        self.open_calls = 0
         self.wait: Wait[Execution | Awaitable[object]] = Wait(request, alarms)
         self.relay = Relay(request.context, loop)
         self.finished = False
-        """The tool has returned. Guarded by the pool's lock, as is `abandoned`."""
         self.abandoned = False
         self._loop = loop
         self._pool = pool
@@ -136,22 +143,38 @@ class _Job:
     # In the thread.
 
     def execute(self) -> Execution | Awaitable[object]:
-        request = self.request
-        approved = request.approved
         try:
-            context = request.context.for_thread(self.relay.take, self._loop)
-            value = self.context.run(approved.call.tool.tool.invoke, context, decode(approved.encoded))
+            value = self.context.run(self._invoke)
             if inspect.isawaitable(value):
                 return value
         except BaseException as error:
-            return failed(error, request.not_done)
+            return failed(error, self.request.not_done)
         return self.context.run(read, Execution(status="returned", value=value), self._max_bytes)
+
+    def _invoke(self) -> object:
+        INSIDE.set((*INSIDE.get(), self.request))
+        approved, context = self.request.approved, self.request.context
+        nested = None if context.nested is None else self._call
+        return approved.call.tool.tool.invoke(context.for_thread(self.relay.take, self._loop, nested), decode(approved.encoded))
 
     def deliver(self, answer: Execution | Awaitable[object]) -> None:
         with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._finish, answer)
 
     # On the event loop.
+
+    def refuse(self, why: str) -> None:
+        self.wait.finish(not_started(why))
+
+    async def _call(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
+        """Call another tool; while that lasts, this job's thread takes no place in the pool."""
+        call = self.request.context.nested
+        assert call is not None
+        self._pool.call_begins(self)
+        try:
+            return await call(attempt, name, arguments)
+        finally:
+            self._pool.call_ends(self)
 
     def _finish(self, answer: Execution | Awaitable[object]) -> None:
         self.relay.flush()
@@ -168,84 +191,3 @@ class _Job:
             self._strays.came_late(self.request.context.uid, answer)
         elif inspect.iscoroutine(answer):
             answer.close()
-
-
-class _Pool:
-    """Threads that take jobs from one queue. `submit` and the counters belong to the event loop's thread."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads = 0
-        self._busy = 0
-        """Jobs submitted and neither finished nor given up."""
-        self.abandoned = 0
-        self.closed = False
-
-    def submit(self, job: _Job) -> None:
-        with self._lock:
-            self._busy += 1
-            grow = self._busy > self._threads and self._threads < self._limit
-            self._threads += grow
-            self._queue.put(job)
-        if grow:
-            threading.Thread(target=self._work, name="callgate tool", daemon=True).start()
-
-    def withdrawn(self) -> None:
-        """A job was given up before a thread took it."""
-        with self._lock:
-            self._busy -= 1
-
-    def abandon(self, job: _Job) -> bool:
-        """Give up the thread that runs `job`. False: it is through, and its answer is on the way."""
-        with self._lock:
-            if job.finished:
-                return False
-            job.abandoned = True
-            self._busy -= 1
-            self._threads -= 1
-            self.abandoned += 1
-            return True
-
-    def finished(self, job: _Job) -> None:
-        with self._lock:
-            if job.abandoned:
-                self.abandoned -= 1
-            else:
-                self._busy -= 1
-
-    def close(self) -> None:
-        with self._lock:
-            self.closed = True
-            for _ in range(self._threads):
-                self._queue.put(None)
-
-    # In a thread.
-
-    def _work(self) -> None:
-        while True:
-            try:
-                job = self._queue.get(timeout=_IDLE_S)
-            except queue.Empty:
-                if self._retire():
-                    return
-                continue
-            if job is None or (job.enter() and not self._run(job)):
-                return
-            del job  # or the last job and its result would live until the next one
-
-    def _run(self, job: _Job) -> bool:
-        """Run a job. False: its caller has given this thread up, and another has taken its place."""
-        answer = job.execute()
-        with self._lock:
-            job.finished = True
-        job.deliver(answer)
-        return not job.abandoned
-
-    def _retire(self) -> bool:
-        with self._lock:
-            if not self._queue.empty():
-                return False
-            self._threads -= 1
-            return True

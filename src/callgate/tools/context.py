@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import wait
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +16,10 @@ from callgate._signals import AbortSignal
 from callgate.calls import Scope, ToolResult
 
 __all__ = ["ToolContext"]
+
+_LOOK_S = 1.0
+"""How often a thread that waits for a call looks whether the event loop is still there."""
+_LOOP_ENDED = "{name} was not called, or its result was lost: the engine's event loop has ended"
 
 CallTool = Callable[[int, str, Mapping[str, object]], Awaitable[ToolResult]]
 Report = Callable[[str, str], None]
@@ -85,9 +90,9 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         """Show a piece of output while the tool still runs. Live only; the result stays what the tool returns."""
         self.report(text, stream)
 
-    def for_thread(self, report: Report, loop: asyncio.AbstractEventLoop) -> ToolContext:
+    def for_thread(self, report: Report, loop: asyncio.AbstractEventLoop, nested: CallTool | None) -> ToolContext:
         """The same context for a tool that is not on the event loop's thread: `report` takes its progress, `loop` runs nested calls."""
-        return replace(self, report=report, loop=loop)
+        return replace(self, report=report, loop=loop, nested=nested)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Call another tool by the same route, as part of this call: same scope, deadline and principal, recorded as its child.
@@ -101,11 +106,21 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         return await self.nested(self.attempt, name, arguments)
 
     def call_sync(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """`call` for a plain function that runs in a thread.
+        """`call` for a plain function that runs in a thread. Gives up where the engine's event loop has ended.
 
         Raises:
-            RuntimeError: Where there is no thread of the tool's own to wait in.
+            RuntimeError: Where there is no thread of the tool's own to wait in, or no event loop any more that could run the call.
         """
         if self.loop is None:
             raise RuntimeError(f"{self.tool} does not run in a thread of its own; use 'await ctx.call(...)', or runner='thread'")
-        return asyncio.run_coroutine_threadsafe(self.call(name, arguments), self.loop).result()
+        call = self.call(name, arguments)
+        try:
+            running = asyncio.run_coroutine_threadsafe(call, self.loop)
+        except RuntimeError as error:
+            call.close()
+            raise RuntimeError(_LOOP_ENDED.format(name=name)) from error
+        while not wait((running,), _LOOK_S).done:
+            if self.loop.is_closed() or (self.signal.aborted and not self.loop.is_running()):
+                running.cancel()
+                raise RuntimeError(_LOOP_ENDED.format(name=name))
+        return running.result()
