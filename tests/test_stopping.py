@@ -307,3 +307,24 @@ async def test_an_explicit_deadline_is_any_positive_number() -> None:
 
     async with Engine([hang], timeout_s=0.01, clock=ManualClock()) as engine:
         assert (await said(engine, call("hang"))).failure_class == "timeout"
+
+
+async def test_a_listener_of_the_signal_that_raises_keeps_no_call_from_the_kill() -> None:
+    """It is the tool's own code, and the first that is told."""
+    begun = asyncio.Event()
+
+    def fails() -> None:
+        raise SystemExit("a listener")
+
+    @tool
+    async def hang(ctx: ToolContext) -> None:
+        """Hang."""
+        ctx.signal.on_abort(fails)
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Engine([hang]) as engine:
+        running = asyncio.ensure_future(engine.call(call("hang"), Scope(conversation="c")))
+        await begun.wait()
+        engine.control.kill("c")
+        assert isinstance(await asyncio.wait_for(running, PATIENCE_S), Aborted)

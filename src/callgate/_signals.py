@@ -7,11 +7,14 @@ asked for and the abort signal of the turn in progress. Knows nothing of calls, 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
 __all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "linked", "settled"]
+
+log = logging.getLogger("callgate")
 
 Interruption = Literal["stop", "kill", "follow_up", "time"]
 """How somebody outside ends a pass of the model."""
@@ -55,7 +58,13 @@ class AbortSignal:
             return
         self.reason = reason.encode("utf-8", "backslashreplace").decode()
         while self._listeners:
-            self._listeners.pop(next(iter(self._listeners)))()
+            listener = self._listeners.pop(next(iter(self._listeners)))
+            try:
+                listener()
+            except BaseException as error:  # a listener of a tool's own, or one whose event loop is gone: the others hear all the same
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                log.error("A listener of an abort signal failed: %s: %s", type(error).__name__, error)
 
 
 class AbortController:

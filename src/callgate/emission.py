@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -89,7 +90,8 @@ class _Slot(Struct, eq=False):
     def tell(self) -> None:
         """Wake whoever waits for the end."""
         if self.ended is not None and not self.ended.done():
-            self.ended.set_result(None)
+            with suppress(RuntimeError):  # the event loop of whoever waits is closed
+                self.ended.set_result(None)
 
 
 class _SameId(Struct, eq=False):

@@ -441,8 +441,10 @@ class Engine:
             except Exception as error:
                 log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
         self._ground.offload.close()
-        self._cache.close()
-        await self.journal.close()
+        try:
+            self._cache.close()
+        finally:
+            await self.journal.close()
 
     async def __aenter__(self) -> Self:
         self._life.check_open()

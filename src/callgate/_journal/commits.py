@@ -9,12 +9,15 @@ neither databases nor what events mean.
 
 from __future__ import annotations
 
-import asyncio
+import atexit
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from callgate._clock import Clock
+from callgate._in_thread import in_thread
 from callgate._journal.placing import Ticket
 from callgate._journal.reading import with_fresh
 from callgate._journal.waiting import Waiter, Waiters, Wanted, tell
@@ -86,8 +89,25 @@ class Commits:
         """Whether somebody waits for what is pending."""
         self._asleep = False
         """Whether the thread has to be told of a first event."""
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._write_forever, name="callgate-journal", daemon=True)
-        self._thread.start()
+        self._start()
+
+    def _start(self) -> None:
+        """Start the writing thread.
+
+        Raises:
+            UsageError: The system has no thread to give.
+        """
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self._writing.close()
+            raise UsageError(
+                f"The journal {self._where} cannot be opened: no thread can be started to write it ({error})."
+                " End other threads, or raise the limit of threads or memory."
+            ) from error
+        atexit.register(self._end_at_exit)
 
     @property
     def written(self) -> int:
@@ -217,10 +237,19 @@ class Commits:
 
     async def close(self) -> None:
         """Write what waits, give everything back and end the thread. Idempotent."""
+        self._ask_to_end()
+        await in_thread(partial(self._thread.join, _END_S))
+
+    def _ask_to_end(self) -> None:
         with self._guard:
             self._closing = True
             self._guard.notify_all()
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join, _END_S)
+
+    def _end_at_exit(self) -> None:
+        """Write what waits where the program ends without a close. Not in a forked process, which has no copy of the thread."""
+        if self._process == os.getpid():
+            self._ask_to_end()
+            self._thread.join(_END_S)
 
     def _refuse_if_broken(self) -> None:
         if self.failure is not None:
@@ -249,6 +278,7 @@ class Commits:
         finally:
             with suppress(Exception):  # what was written is written; what was not is known
                 self._writing.close()
+            atexit.unregister(self._end_at_exit)
 
     def _next_work(self) -> Work | None:
         """What waits to be written; empty where the store is only to be looked after; None at the end."""

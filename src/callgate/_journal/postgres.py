@@ -143,8 +143,8 @@ class PostgresJournal(StoredJournal):
     async def close(self) -> None:
         if self._closed:
             return
-        self._closed = True
         await self._commits.close()
+        self._closed = True  # only now: a close that was cut off, as by the end of its event loop, is done again
         self._reader.close()
 
 

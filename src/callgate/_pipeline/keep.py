@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from callgate._in_thread import in_thread
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import Reason, clean
 from callgate.protocols import Kept, WriteLog
@@ -51,7 +52,7 @@ async def _ended(writes: WriteLog, flight: Flight, tool: str, opened: object) ->
 
 async def _tried(flight: Flight, tool: str, when: str, act: Callable[[], T]) -> T | None:
     try:
-        return await asyncio.to_thread(act)
+        return await in_thread(act)
     except Exception as error:
         why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {clean(error)}"
         log.error("Undo: %s", why)

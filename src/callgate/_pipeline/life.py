@@ -103,19 +103,31 @@ class Life:
         Raises:
             UsageError: The engine's event loop is another one, and still runs.
         """
-        if self.loop is not None and self.loop is not get_running_loop() and self.loop.is_running():
+        loop = get_running_loop()
+        if self.loop is not None and self.loop is not loop and self.loop.is_running():
             raise UsageError("This engine belongs to another event loop, which still runs. Close it there.")
         self.closed = True
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self._closing)
+        if self._closing is None or self._was_cut_off(self._closing):
+            self._closing = asyncio.ensure_future(self._close(alone=self.loop not in (None, loop)))
+        if not self._closing.done():
+            await asyncio.shield(self._closing)
 
-    async def _close(self) -> None:
+    @staticmethod
+    def _was_cut_off(closing: asyncio.Future[None]) -> bool:
+        """Whether a close ended with its event loop, before its own end."""
+        return closing.cancelled() or not (closing.done() or closing.get_loop().is_running())
+
+    async def _close(self, *, alone: bool) -> None:
+        """End what is under way, and let go.
+
+        Args:
+            alone: The engine's event loop is gone: what was under way there can never end by itself.
+        """
         for message in list(self.messages):
             message.end(_WHY)
         for flight in list(self.running.values()):
             flight.kill.fire(_WHY)
-        if self.running:
+        if self.running and not alone:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE_S + self._grace_s):
                     await self._idle.wait()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from callgate.errors import UsageError
 
 __all__ = ["LoopThread", "SyncDoor", "refuse_inside_loop"]
 
+log = logging.getLogger("callgate")
 T = TypeVar("T")
 _PATIENCE_S = 1.0
+_END_S = 5.0
+_LOOK_S = 1.0
+"""How often whoever waits looks whether the loop's thread is still there."""
 
 
 def refuse_inside_loop() -> None:
@@ -36,8 +42,14 @@ class LoopThread:
         self._process = os.getpid()
         self._closed = False
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="callgate-loop", daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._run_loop, name="callgate-loop", daemon=True)
+        try:
+            self._thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self._loop.close()
+            raise UsageError(
+                f"No thread can be started for the engine's event loop ({error}). End other threads, or raise the limit of them."
+            ) from error
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and wait for it.
@@ -53,7 +65,26 @@ class LoopThread:
                 work.close()
                 raise UsageError("This engine is closed. Make a new one.")
             running = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return running.result()
+        while True:
+            try:
+                return running.result(_LOOK_S)
+            except TimeoutError:
+                if running.done():
+                    return running.result()
+            if self.has_ended:
+                raise UsageError("The thread that ran this engine's event loop has ended. Close the engine, and make a new one.")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the thread has ended in this very process."""
+        return self._process == os.getpid() and not self._thread.is_alive()
+
+    def _run_loop(self) -> None:
+        while not (self._closed or self._loop.is_closed()):
+            try:
+                self._loop.run_forever()
+            except BaseException as error:  # a tool's or a host's sys.exit, which its caller is told: no end for all the others
+                log.error("The event loop of call_sync was left by %s: %s; it goes on", type(error).__name__, error)
 
     def close(self) -> None:
         """Let what was begun come to its end, and end the loop: nobody is left waiting for what will never run."""
@@ -61,9 +92,10 @@ class LoopThread:
             return
         with self._lock:
             self._closed = True
-        asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5.0)
+        if self._thread.is_alive():
+            wait((asyncio.run_coroutine_threadsafe(_others_ended(), self._loop),), _END_S)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_END_S)
         if not self._thread.is_alive():
             self._loop.close()
 
@@ -89,11 +121,23 @@ class SyncDoor:
         with self._guard:
             if self._thread is not None:
                 shut()
-            thread, self._thread = self._thread or LoopThread(), None
+            thread, self._thread = self._thread, None
+        if thread is None or thread.has_ended:
+            thread = _thread_or_none()
+        if thread is None:
+            asyncio.run(work())
+            return
         try:
             thread.run(work())
         finally:
             thread.close()
+
+
+def _thread_or_none() -> LoopThread | None:
+    try:
+        return LoopThread()
+    except UsageError:
+        return None
 
 
 async def _others_ended() -> None:

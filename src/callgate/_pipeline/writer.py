@@ -6,13 +6,13 @@ runs. What the events say is in `record`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from callgate._in_thread import in_thread
 from callgate._pipeline.record import ScopeFacts
 from callgate._redact import Redactor
 from callgate._signals import is_own_failure
@@ -96,7 +96,7 @@ class Writer:
 
 async def off_loop(journal: Journal, read: Callable[[], T]) -> T:
     """What reading a journal gives; in a thread where it waits for a server, so that nothing else does."""
-    return await asyncio.to_thread(read) if journal.remote else read()
+    return await in_thread(read) if journal.remote else read()
 
 
 def _redacted(body: Body, redactor: Redactor) -> bytes:

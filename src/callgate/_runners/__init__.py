@@ -6,6 +6,7 @@ All are `callgate.protocols.Runner` and pass one contract suite. Threads and pro
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["OWN_RUNNERS", "InlineRunner", "OnLate", "Runners"]
 
 
+log = logging.getLogger("callgate")
+_CLOSE_S = 5.0
 OWN_RUNNERS = ("inline", "thread", "process")
 
 
@@ -127,5 +130,16 @@ class Runners:
         return sum(runner.late for runner in (*self._made.values(), *self._distant))
 
     async def close(self) -> None:
-        """End everything that runs, in bounded time. Idempotent."""
-        await asyncio.gather(*(runner.close() for runner in (*self._made.values(), *self._own.values())))
+        """End everything that runs, in bounded time. Idempotent. One that cannot be closed keeps no other from being closed."""
+        closing = [asyncio.ensure_future(_closed(runner)) for runner in (*self._made.values(), *self._own.values())]
+        _, stuck = await asyncio.wait(closing, timeout=_CLOSE_S) if closing else ((), ())
+        for task in stuck:
+            task.cancel()
+            log.error("A runner's close did not end within %s s, and is not waited for: %r", _CLOSE_S, task)
+
+
+async def _closed(runner: Runner) -> None:
+    try:
+        await runner.close()
+    except (Exception, SystemExit) as error:
+        log.error("The runner %s could not be closed: %s: %s", type(runner).__name__, type(error).__name__, error)

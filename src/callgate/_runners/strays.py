@@ -79,8 +79,8 @@ class Strays:
             self._on_late(uid, execution)
 
     async def close(self) -> None:
-        """Cancel once more and wait a moment; what still runs then ends with the event loop."""
-        tasks = list(self._tasks)
+        """Cancel once more and wait a moment; what still runs then ends with the event loop. Those of a loop that is gone have ended."""
+        tasks = [task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()]
         for task in tasks:
             task.cancel()
         if tasks:

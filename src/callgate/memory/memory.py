@@ -7,7 +7,6 @@ from the journal, what it holds of files from the files, and all of it can be ma
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
@@ -18,6 +17,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._in_thread import in_thread
 from callgate._options import by_name
 from callgate._redact import Redactor
 from callgate.calls import Scope
@@ -169,7 +169,7 @@ class Memory:
 
     async def settled(self, timeout_s: float = 30.0) -> bool:
         """Wait until everything that ended by now is taken in, and embedded; False where the time was not enough."""
-        return await asyncio.to_thread(self._settled, timeout_s)
+        return await in_thread(lambda: self._settled(timeout_s))
 
     def _settled(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
@@ -296,7 +296,7 @@ class Memory:
 
     async def close(self) -> None:
         """End in bounded time. What is not taken in by then is when the memory is opened again. Idempotent."""
-        await asyncio.to_thread(self.close_sync)
+        await in_thread(self.close_sync)
 
     def close_sync(self) -> None:
         """`close` for plain code."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import wait
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -119,8 +118,12 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
         except RuntimeError as error:
             call.close()
             raise RuntimeError(_LOOP_ENDED.format(name=name)) from error
-        while not wait((running,), _LOOK_S).done:
+        while True:
+            try:
+                return running.result(_LOOK_S)
+            except TimeoutError:
+                if running.done():
+                    return running.result()
             if self.loop.is_closed() or (self.signal.aborted and not self.loop.is_running()):
                 running.cancel()
                 raise RuntimeError(_LOOP_ENDED.format(name=name))
-        return running.result()

@@ -6,7 +6,9 @@ Used by the engine that takes a run over. A supervisor ends its tree when its en
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+from callgate._in_thread import in_thread
 from callgate._processes import has_ended
 from callgate._runners.process.link import end_marked
 
@@ -31,4 +33,4 @@ async def end_worker(worker: str) -> bool:
         if loop.time() > until:
             return False
         await asyncio.sleep(_LOOK_S)
-    return await loop.run_in_executor(None, end_marked, marker) == 0
+    return await in_thread(partial(end_marked, marker)) == 0

@@ -15,8 +15,10 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
+from callgate._in_thread import in_thread
 from callgate._processes import process_identity
 from callgate._runners.process.limits import ProcessLimits, worker_environment
 from callgate._runners.process.supervisor.frames import WORKER_FD, frame, split
@@ -67,6 +69,7 @@ class Link:
         self.stopping = False
         self._unread = bytearray()
         self._unsent = bytearray()
+        self._sweep: asyncio.Task[None] | None = None
         self._socket, self._process = _start(limits, marker, self.path)
         self.name = f"{process_identity(self._process.pid)} {marker}"
         """Tells another process which worker this is; see `end_worker`."""
@@ -117,6 +120,27 @@ class Link:
         self.send(b"K", str(max(0.0, grace_s)).encode())
         self._loop.call_later(grace_s + _FORCE_S, self._force)
 
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the event loop that serves it has ended, so that nobody would hear what becomes of it."""
+        return not self._loop.is_running()
+
+    def hang_up(self) -> None:
+        """Close its channel, upon which the supervisor ends everything and itself. For one that is orphaned; `join` follows."""
+        with suppress(Exception):  # a loop that is closed has forgotten its readers
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._socket.close()
+
+    def join(self, until: float) -> None:
+        """Wait for the supervisor until that time of `time.monotonic`; kill it and what it left then. For one that is orphaned."""
+        try:
+            self._process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            end_marked(self._marker)
+
     def _force(self) -> None:
         if not self.gone.done():
             self._process.kill()  # the end of its channel follows, and with it `_on_end`
@@ -128,8 +152,10 @@ class Link:
         self._socket.close()
         self._reap()
         if not self.gone.done():
-            sweep = self._loop.run_in_executor(None, end_marked, self._marker)
-            sweep.add_done_callback(lambda done: self._set_gone(done.result()))
+            self._sweep = self._loop.create_task(self._end_rest())
+
+    async def _end_rest(self) -> None:
+        self._set_gone(await in_thread(partial(end_marked, self._marker)))
 
     def _set_gone(self, survivors: int) -> None:
         if self.gone.done():

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from callgate._clock import Clock
+from callgate._in_thread import in_thread
 from callgate._runners.process.limits import ProcessLimits
 from callgate._runners.process.link import Link, import_path
 
 __all__ = ["Pool"]
 
 _CLOSE_S = 1.2
+_ORPHANS_S = 2.0
+"""What the supervisors of all workers together get to end them, where their event loop is gone."""
 
 
 class Pool:
@@ -87,9 +92,22 @@ class Pool:
                 self.give_back(fresh)
 
     async def close(self) -> None:
-        """End all workers, in bounded time."""
+        """End all workers, in bounded time, also where the event loop that served them is gone."""
         self.closed = True
+        orphans = [link for link in self._members | self._ending if link.is_orphaned]
+        self._members.difference_update(orphans)
+        self._ending.difference_update(orphans)
         for link in list(self._members):
             self.end(link)
         if self._ending:
             await asyncio.wait([link.reaped for link in self._ending], timeout=_CLOSE_S)
+        if orphans:
+            await in_thread(partial(_end_orphans, orphans))
+
+
+def _end_orphans(links: list[Link]) -> None:
+    for link in links:
+        link.hang_up()
+    until = time.monotonic() + _ORPHANS_S
+    for link in links:
+        link.join(until)
