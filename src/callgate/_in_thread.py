@@ -22,7 +22,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     once = _Once(work)
     try:
         asyncio.get_running_loop().run_in_executor(None, once)
-    except RuntimeError:  # no thread can be started, or the interpreter is ending
+    except (RuntimeError, MemoryError, OSError, ImportError):  # no thread, no memory or no file for one; or the interpreter is ending
         once()
     return await asyncio.wrap_future(once.future)
 

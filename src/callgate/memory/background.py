@@ -42,21 +42,31 @@ class Background:
         return self._stopping
 
     def wake(self) -> None:
-        """There may be something to do. Never waits."""
+        """There may be something to do. Never waits, and never raises: where no thread can be started, the next time tries again."""
         with self._guard:
             if self._stopping:
                 return
             self._woken += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="callgate-memory", daemon=True)
-                self._thread.start()
+                self._begin()
             self._guard.notify_all()
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._work, name="callgate-memory", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self._failed(error)
+        else:
+            self._thread = thread
 
     def settled(self, timeout_s: float) -> bool:
         """Wait until everything is done that there is to do now; False where the time was not enough."""
         self.wake()
         with self._guard:
             asked = self._woken
+            if self._thread is None:
+                return self._done >= asked
             return self._guard.wait_for(lambda: self._done >= asked, timeout_s)
 
     def stop(self, timeout_s: float) -> bool:
@@ -90,7 +100,10 @@ class Background:
                 pass
             self.failure = ""
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            if not self.failure and not self._stopping:
-                log.error("Memory: %s; it is tried again after the next call: %s", self._failing, why)
-            self.failure = why
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        why = f"{type(error).__name__}: {error}"
+        if not self.failure and not self._stopping:
+            log.error("Memory: %s; it is tried again after the next call: %s", self._failing, why)
+        self.failure = why

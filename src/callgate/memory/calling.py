@@ -92,10 +92,17 @@ class Calling:
                     f"{self._said} has been busy with one call for {since_s:.0f} s. It is asked again when that is over.", late=True
                 )
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="callgate-embedder", daemon=True)
-                self._thread.start()
+                self._thread = self._started()
             self._waiting.add(job)
             self._jobs.put(job)
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._work, name="callgate-embedder", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            raise EmbedderFailed(f"{self._said} was not asked: {error}. End other threads, or raise the limit of them.") from error
+        return thread
 
     # The thread
 

@@ -173,7 +173,7 @@ class Transport:
             raise UsageError(f"{self._provider} cannot be asked at {request.shown}: {said}. Correct base_url or headers.") from None
         except httpx().ConnectTimeout as error:
             raise self.late("connect", request) from error
-        except httpx().HTTPError as error:
+        except (httpx().HTTPError, RuntimeError) as error:  # the latter where no thread can be started to look the name up
             raise self._unreachable(request, error) from error
 
     def _ready(self) -> httpx2.AsyncClient:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Protocol
 
@@ -53,7 +53,11 @@ def import_path() -> tuple[str, ...]:
 
 
 class Link:
-    """A worker with its supervisor."""
+    """A worker with its supervisor.
+
+    Raises:
+        OSError: No process can be started for it, or no channel made to it.
+    """
 
     def __init__(self, limits: ProcessLimits, marker: str, on_gone: Callable[[Link], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -65,6 +69,8 @@ class Link:
         """Done when nothing of it runs any more."""
         self.reaped: asyncio.Future[None] = self._loop.create_future()
         self.exit: Exit | None = None
+        self.has_worker = False
+        """Whether the supervisor has begun to start the worker; nothing of a call can have happened before."""
         self.survivors = 0
         self.stopping = False
         self._unread = bytearray()
@@ -106,7 +112,9 @@ class Link:
             self._on_end()
 
     def _hear(self, kind: bytes, body: bytes) -> None:
-        if kind == b"X":
+        if kind == b"W":
+            self.has_worker = True
+        elif kind == b"X":
             self.exit = Exit.read(body)
             self._set_gone(self.exit.survivors)
         elif self.listener is not None:
@@ -174,11 +182,13 @@ class Link:
 
 
 def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    ours, theirs = socket.socketpair()
-    near, far = socket.socketpair()
     worker = [sys.executable, "-P", "-c", _WORKER, str(WORKER_FD), *path]
-    passed = [str(end.fileno()) for end in (theirs, near, far)]
-    with theirs, near, far:
+    with ExitStack() as failed, ExitStack() as theirs:
+        ours, end = socket.socketpair()
+        failed.enter_context(ours)
+        theirs.enter_context(end)
+        channel = [theirs.enter_context(one) for one in socket.socketpair()]
+        passed = [str(one.fileno()) for one in (end, *channel)]
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _SUPERVISOR, os.path.dirname(__file__), *passed, limits.resources(), *worker],
             pass_fds=[int(fd) for fd in passed],
@@ -188,7 +198,8 @@ def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[s
             start_new_session=True,  # what is typed at the engine's terminal is not for the tools
             env=worker_environment(limits, marker),
         )
-    ours.setblocking(False)
+        ours.setblocking(False)
+        failed.pop_all()
     return ours, process
 
 

@@ -15,6 +15,7 @@ from callgate._runners.process.link import Link, import_path
 
 __all__ = ["Pool"]
 
+Give = Callable[[Link | OSError], bool]
 _CLOSE_S = 1.2
 _ORPHANS_S = 2.0
 """What the supervisors of all workers together get to end them, where their event loop is gone."""
@@ -30,26 +31,40 @@ class Pool:
         """Those that count against the limit."""
         self._ending: set[Link] = set()
         self._idle: dict[Link, asyncio.TimerHandle] = {}
-        self._waiting: deque[Callable[[Link], bool]] = deque()
+        self._waiting: deque[Give] = deque()
         self.closed = False
 
     def take(self) -> Link | None:
-        """A worker, the one used last if there is one; None if all are busy and no more may be started."""
+        """A worker, the one used last if there is one; None if all are busy and no more may, or can, be started.
+
+        Raises:
+            OSError: There is none, and none can be started.
+        """
         while self._idle:
             link, timer = self._idle.popitem()
             timer.cancel()
             if link.path == import_path():
                 return link
             self.end(link)
-        return self._start() if len(self._members) < self._limits.workers else None
+        if len(self._members) >= self._limits.workers:
+            return None
+        try:
+            return self._start()
+        except OSError:
+            if self._members:
+                return None
+            raise
 
     def _start(self) -> Link:
         link = Link(self._limits, self._clock.new_id(), self._gone)
         self._members.add(link)
         return link
 
-    def wait(self, give: Callable[[Link], bool]) -> Callable[[], None]:
-        """Call `give` with the next free worker; it returns False if it does not want it any more. Returns how to leave the queue."""
+    def wait(self, give: Give) -> Callable[[], None]:
+        """Call `give` with the next free worker, or with why there will be none; it returns False if it does not want it any more.
+
+        Returns how to leave the queue.
+        """
         self._waiting.append(give)
 
         def leave() -> None:
@@ -87,9 +102,18 @@ class Pool:
             return
         self._members.discard(link)
         while self._waiting and not self.closed and len(self._members) < self._limits.workers:
-            fresh = self._start()
+            try:
+                fresh = self._start()
+            except OSError as error:
+                self._refuse(error)
+                return
             if not self._waiting.popleft()(fresh):
                 self.give_back(fresh)
+
+    def _refuse(self, error: OSError) -> None:
+        """No worker can be started: whoever waits gets one that is busy now, or is told."""
+        while self._waiting and not self._members:
+            self._waiting.popleft()(error)
 
     async def close(self) -> None:
         """End all workers, in bounded time, also where the event loop that served them is gone."""

@@ -28,6 +28,7 @@ from callgate._runners.process.limits import ProcessLimits
 from callgate._runners.process.link import Link
 from callgate._runners.process.pool import Pool
 from callgate._runners.process.strength import require_support
+from callgate._runners.process.supervisor.frames import NO_WORKER
 from callgate._runners.process.target import process_target
 from callgate._runners.process.wire import LOST_CHANNEL, Call, Exit, decode_piece, encode, read_execution
 from callgate._runners.strays import OnLate
@@ -109,21 +110,26 @@ class ProcessRunner:
         except Exception as error:
             return not_begun(error)  # the scope holds text that is no Unicode
         since = time.monotonic()
-        link = self._pool.take()
+        try:
+            link: Link | OSError | None = self._pool.take()
+        except OSError as error:
+            link = error
         if link is None:
-            waiting: Wait[Link] = Wait(work, self.alarms)
+            waiting: Wait[Link | OSError] = Wait(work, self.alarms)
             link = await self._next_free(waiting)
             if link is None:
                 return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
             work = replace(work, timeout_s=max(0.0, work.timeout_s - (time.monotonic() - since)))
+        if isinstance(link, OSError):
+            return not_started(f"no worker process could be started for it: {link}")
         return await self._run_in(link, work, body)
 
-    async def _next_free(self, waiting: Wait[Link]) -> Link | None:
+    async def _next_free(self, waiting: Wait[Link | OSError]) -> Link | OSError | None:
         leave = self._pool.wait(waiting.finish)
         try:
             return await waiting.get()
         except BaseException:
-            if waiting.value is not None:
+            if isinstance(waiting.value, Link):
                 self._pool.give_back(waiting.value)
             raise
         finally:
@@ -235,7 +241,7 @@ class _Attempt:
             self.wait.finish(self._crashed(exit))
 
     def _crashed(self, exit: Exit | None) -> Execution:
-        why, details = _explain(exit)
+        why, details = _explain(exit, has_worker=self._link.has_worker)
         if self._runner.closed:
             return Execution(status="killed", error="the engine was closed", partial=self._tail.text(), not_started=self._unbegun)
         if self._unbegun:
@@ -244,8 +250,8 @@ class _Attempt:
 
     @property
     def _unbegun(self) -> bool:
-        """Whether the tool was certainly not entered: all that the worker ever said has been read, and it did not say so."""
-        return not self._begun and self._link.exit is not None
+        """Whether the tool was certainly not entered: there was no worker, or all that it ever said has been read and it did not say so."""
+        return not self._begun and (self._link.exit is not None or not self._link.has_worker)
 
     def stopped(self) -> Execution:
         """How the call ended, once its deadline or a kill has ended the worker."""
@@ -255,10 +261,14 @@ class _Attempt:
         return not_started(f"the worker process was not ready in time: {execution.error}")
 
 
-def _explain(exit: Exit | None) -> tuple[str, dict[str, object]]:
+def _explain(exit: Exit | None, *, has_worker: bool) -> tuple[str, dict[str, object]]:
+    if exit is None and not has_worker:
+        return "its supervisor could not start; see whether memory, processes or open files are at their limit", {}
     if exit is None:
         return "its supervisor was killed, and the tool's process with it", {"supervisor": "killed"}
     details: dict[str, object] = {"survivors": exit.survivors} if exit.survivors else {}
+    if exit.code == NO_WORKER:
+        return "the system could not start its process; see whether memory, processes or open files are at their limit", details
     if exit.closed_channel or exit.code == LOST_CHANNEL:
         return "the tool closed the channel to the engine and was ended", details | {"channel": "closed"}
     if exit.code >= 0:

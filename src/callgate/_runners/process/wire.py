@@ -8,6 +8,7 @@
     F  worker -> engine      the same, but the worker has to be replaced: the call left something behind
     O  supervisor -> engine  the stream's digit (1 output, 2 error) and what the tool wrote to it
     S  supervisor -> engine  the stream's digit and how many bytes of it were left out
+    W  supervisor -> engine  it is about to start the worker
     X  supervisor -> engine  all is over: the worker's exit code, how many processes could not be ended, whether its channel was closed
 
 Must not know how frames travel.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["WORKER_FD", "Frames", "frame", "split"]
+__all__ = ["NO_WORKER", "WORKER_FD", "Frames", "frame", "split"]
 
 HEAD = 5
 READ_BYTES = 262_144
@@ -16,6 +16,8 @@ MOST_BYTES = 268_435_456
 """A longer frame is no frame: something else has written to the channel."""
 WORKER_FD = 230
 """The worker's end. High, so that a tool that closes the first few descriptors does not meet it."""
+NO_WORKER = 96
+"""What stands for the worker's exit code where it could not be started."""
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:

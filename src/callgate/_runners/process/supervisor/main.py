@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from .frames import WORKER_FD, Frames
+from .frames import NO_WORKER, WORKER_FD, Frames
 from .output import BACKLOG_BYTES, Output
 from .tree import Tree
 
@@ -214,8 +214,13 @@ def main(engine: str, near: str, far: str, limits: str, *command: str) -> None:
     wakeup, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    pid, out, err = _start(int(far), list(command), limits)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     channel = Frames(int(engine))
+    channel.send(b"W")
+    try:
+        pid, out, err = _start(int(far), list(command), limits)
+    except OSError:  # nothing of a call has happened, and the engine is to know that
+        channel.send(b"X", f"{NO_WORKER} 0 0".encode())
+        return
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     outputs = [Output(out, b"1", channel), Output(err, b"2", channel)]
     Supervisor(channel, Frames(int(near)), pid, outputs, wakeup).run()
