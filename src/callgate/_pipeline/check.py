@@ -28,7 +28,9 @@ def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
     if ran.execution.status != "returned":
         return _ended(tool, ran, duration_ms)
     try:
-        return _value(tool, ran.execution, ran.attempts, duration_ms)
+        checked = _value(tool, ran.execution, ran.attempts, duration_ms)
+        left = ran.execution.tasks_left
+        return checked if not left else replace(checked, notes=(*checked.notes, Note(kind="warning", text=_TASKS_LEFT.format(left=left))))
     except (ResultInvalid, ResultNotSerializable) as error:
         return Checked(
             status="error",
@@ -101,6 +103,8 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
         code = "not_done"
     if execution.abandoned:
         details["abandoned"] = True
+    if execution.tasks_left:
+        details["tasks_left"] = execution.tasks_left
     if execution.partial:
         details["partial_output"] = execution.partial
     if in_doubt and execution.status == "raised":
@@ -119,6 +123,10 @@ def _ended(tool: BoundTool, ran: Ran, duration_ms: float) -> Checked:
     )
 
 
+_TASKS_LEFT = (
+    "when the tool ended, {left} of the tasks that it had started still ran; whether they do what they are for is not known."
+    " They are ended when the engine is closed, and in a process of the tool's own at once"
+)
 _FACTS: Mapping[str, tuple[str, str, str]] = {
     "raised": ("exception", "tool_raised", "failed"),
     "timed_out": ("timeout", "timeout", "timed out"),

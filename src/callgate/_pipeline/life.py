@@ -10,6 +10,7 @@ import asyncio
 from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import Context
 from typing import Protocol
 from weakref import WeakSet
 
@@ -108,7 +109,7 @@ class Life:
             raise UsageError("This engine belongs to another event loop, which still runs. Close it there.")
         self.closed = True
         if self._closing is None or self._was_cut_off(self._closing):
-            self._closing = asyncio.ensure_future(self._close(alone=self.loop not in (None, loop)))
+            self._closing = loop.create_task(self._close(alone=self.loop not in (None, loop)), context=Context())  # no tool's task
         if not self._closing.done():
             await asyncio.shield(self._closing)
 

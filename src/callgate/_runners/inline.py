@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any, Literal
 
@@ -20,13 +20,10 @@ from callgate._json import decode
 from callgate._runners.alarms import Alarms
 from callgate._runners.failure import awaited, not_started, overdue, raised
 from callgate._runners.strays import Behind, OnLate, Strays
+from callgate._runners.tool_tasks import INSIDE
 from callgate.protocols import Execution, RunRequest
 
-__all__ = ["INSIDE", "Drive", "InlineRunner", "drive"]
-
-INSIDE: ContextVar[tuple[RunRequest, ...]] = ContextVar("callgate_running", default=())
-"""Whose tool the present code belongs to, the outermost call first: a tool that calls a tool shares its task, and with it the drives of
-both. Tells the timers of a tool, and of any tool it called, from the host's when that task is cancelled."""
+__all__ = ["Drive", "InlineRunner", "drive"]
 
 Coro = Coroutine[Any, Any, object]
 
@@ -38,10 +35,11 @@ class InlineRunner:
         self._strays = Strays(on_late, behind)
         self._alarms = Alarms()
         self._closed = False
+        self._watches = False
 
     @property
     def abandoned(self) -> int:
-        """Coroutines that would not stop and still run."""
+        """Coroutines that would not stop, and tasks that tools left, as far as they still run."""
         return len(self._strays)
 
     @property
@@ -57,13 +55,16 @@ class InlineRunner:
         """Run the tool to its end, or to where it first waits."""
         if request.kill.reason is not None or self._closed:
             return not_started(request.kill.reason or "the engine is closed")
+        if not self._watches:
+            self._strays.watch()
+            self._watches = True
         context = copy_context()
         try:
             begun = context.run(_enter, request)
         except BaseException as error:
-            return raised(error, request.not_done)
+            begun = raised(error, request.not_done)
         if isinstance(begun, Execution):
-            return begun
+            return replace(begun, tasks_left=self._strays.tasks_left(request)) if self._strays.started else begun
         coro, waiting = begun
         return Drive(request, coro, waiting, context, self._strays, self._alarms)
 
@@ -106,8 +107,11 @@ async def drive(value: Awaitable[object], request: RunRequest, context: Context,
     try:
         begun = context.run(_first_step, request, _awaiting(value))
     except BaseException as error:
-        return raised(error, request.not_done)
-    execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, strays, alarms)
+        begun = raised(error, request.not_done)
+    if isinstance(begun, Execution):
+        execution = replace(begun, tasks_left=strays.tasks_left(request)) if strays.started else begun
+    else:
+        execution = await Drive(request, *begun, context, strays, alarms)
     return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
 
 
@@ -287,6 +291,11 @@ class Drive:
 
     def _ended(self, execution: Execution | None) -> Execution:
         """The execution; None where the coroutine was given up."""
+        left = self._strays.tasks_left(self._request) if self._strays.started else 0
+        ended = self._outcome(execution)
+        return replace(ended, tasks_left=left) if left else ended
+
+    def _outcome(self, execution: Execution | None) -> Execution:
         if execution is not None:
             if self._why is None:
                 return execution

@@ -1,19 +1,20 @@
-"""Coroutines that would not stop: kept, counted, and their answers told apart from results.
+"""Coroutines that would not stop, and tasks that a tool left running: kept, counted, and late answers told apart from results.
 
-Beside the inline driver because both the inline and the thread runner leave such coroutines behind. Must not know of deadlines.
+Beside the inline driver because both the inline and the thread runner leave them behind. Must not know of deadlines.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextvars import Context
 from functools import partial
 from types import coroutine
 from typing import Any
 
 from callgate._runners.failure import raised
-from callgate.protocols import Execution
+from callgate._runners.tool_tasks import Started, TaskWatch
+from callgate.protocols import Execution, RunRequest
 
 __all__ = ["Behind", "OnLate", "Strays"]
 
@@ -46,10 +47,13 @@ class Behind:
 
 
 class Strays:
-    """The abandoned coroutines of one runner."""
+    """The abandoned coroutines of one runner, and the tasks that its tools left."""
 
     def __init__(self, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._watch: TaskWatch | None = None
+        self.started: Mapping[int, Started] = {}
+        """Tasks that running tools have started, by the id of the request; empty where there are none, or before `watch`."""
         self._on_late = on_late
         self.behind = behind or Behind()
         self.late = 0
@@ -64,9 +68,34 @@ class Strays:
         self.behind.left(uid)
         task.add_done_callback(partial(self._done, uid))
 
-    def _done(self, uid: str, task: asyncio.Task[object]) -> None:
+    def watch(self) -> None:
+        """See the tasks that tools start on the running event loop from now on. For whoever asks `tasks_left` when a tool has ended."""
+        if self._watch is None:
+            self._watch = TaskWatch.on(asyncio.get_running_loop())
+            self.started = self._watch.started
+
+    def tasks_left(self, request: RunRequest) -> int:
+        """How many tasks the tool of this request has left running, now that it has ended; they are kept and counted from now on."""
+        started = self.started.get(id(request))
+        if started is None:
+            return 0
+        left = [task for task in started.left() if task not in self._tasks]
+        started.keep = partial(self._keep, request.context.uid)
+        for task in left:
+            started.keep(task)
+        return len(left)
+
+    def _keep(self, uid: str, task: asyncio.Future[Any]) -> None:
+        self._tasks.add(task)
+        self.behind.left(uid)
+        task.add_done_callback(partial(self._ended, uid))
+
+    def _ended(self, uid: str, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
         self.behind.gone(uid)
+
+    def _done(self, uid: str, task: asyncio.Task[object]) -> None:
+        self._ended(uid, task)
         if task.cancelled():
             return
         error = task.exception()
@@ -85,6 +114,9 @@ class Strays:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSE_S)
+        if self._watch is not None:
+            self._watch.release()
+            self._watch, self.started = None, {}
 
 
 async def _resume(coro: Coroutine[Any, Any, object], waiting: object) -> object:

@@ -20,11 +20,12 @@ from callgate._json import decode
 from callgate._limits import Limits
 from callgate._runners.alarms import Alarms
 from callgate._runners.failure import failed, not_started
-from callgate._runners.inline import INSIDE, drive
+from callgate._runners.inline import drive
 from callgate._runners.reading import read
 from callgate._runners.relay import Relay
 from callgate._runners.strays import Behind, OnLate, Strays
 from callgate._runners.thread_pool import ThreadPool
+from callgate._runners.tool_tasks import INSIDE
 from callgate._runners.waiting import Wait
 from callgate.calls import ToolResult
 from callgate.protocols import Execution, RunRequest
@@ -45,7 +46,7 @@ class ThreadRunner:
 
     @property
     def abandoned(self) -> int:
-        """Threads and coroutines that would not stop and still run."""
+        """Threads and coroutines that would not stop, and tasks that tools left, as far as they still run."""
         return self._pool.abandoned + len(self._strays)
 
     @property
@@ -57,18 +58,22 @@ class ThreadRunner:
         why = self._refusal(request)
         if why is not None:
             return not_started(why)
+        self._strays.watch()
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
         job = _Job(request, loop, self._pool, self._strays, self._alarms, self._max_bytes)
         self._pool.submit(job)
+        left = 0
         try:
             answer = await self._answer(job)
-            if isinstance(answer, Execution):
-                return answer
-            rest = replace(request, timeout_s=max(0.0, request.timeout_s - (loop.time() - begun_at)))
-            return await drive(answer, rest, job.context, self._strays, self._alarms)
+            if not isinstance(answer, Execution):
+                rest = replace(request, timeout_s=max(0.0, request.timeout_s - (loop.time() - begun_at)))
+                answer = await drive(answer, rest, job.context, self._strays, self._alarms)
         finally:
             job.relay.stop()
+            if self._strays.started and not job.abandoned:
+                left = self._strays.tasks_left(request)
+        return replace(answer, tasks_left=answer.tasks_left + left) if left else answer
 
     async def _answer(self, job: _Job) -> Execution | Awaitable[object]:
         try:
@@ -181,6 +186,7 @@ class _Job:
         self._pool.finished(self)
         if self.abandoned:
             self._strays.behind.gone(self.request.context.uid)
+            self._strays.tasks_left(self.request)
         if isinstance(answer, Execution) and answer.status != "returned":
             answer = replace(answer, partial=self.relay.text())
         if not self.wait.finish(answer):

@@ -69,6 +69,8 @@ class Execution(Struct, frozen=True, kw_only=True):
     """What it had written before it ended without a result; at most 64 KiB, the tail."""
     details: Mapping[str, object] | None = None
     """Facts about the end: exit code, signal, limit."""
+    tasks_left: int = 0
+    """Tasks of an event loop that the tool had started and that still ran when it had ended."""
     changes: tuple[str, ...] = ()
     """What the runner did to the value to get it: a sentence each."""
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from contextvars import Context
 from functools import partial
 from typing import Protocol
 
@@ -160,7 +161,7 @@ class Link:
         self._socket.close()
         self._reap()
         if not self.gone.done():
-            self._sweep = self._loop.create_task(self._end_rest())
+            self._sweep = self._loop.create_task(self._end_rest(), context=Context())  # no task of a tool's that may have led here
 
     async def _end_rest(self) -> None:
         self._set_gone(await in_thread(partial(end_marked, self._marker)))

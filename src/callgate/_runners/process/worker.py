@@ -226,9 +226,9 @@ class _Worker:
         self._running = None
         if not self._channel.mine:
             os._exit(0)  # a child that the tool forked, and that came back from it as well
-        self._settle()
+        left = self._settle()
         running.show_rest()
-        return execution
+        return replace(execution, tasks_left=left) if left else execution
 
     def _await(self, value: Awaitable[object], running: _Running) -> object:
         async def main() -> object:
@@ -244,13 +244,13 @@ class _Worker:
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _settle(self) -> None:
-        """Push out what was printed, and end the tasks that an async tool left."""
+    def _settle(self) -> int:
+        """Push out what was printed, and end the tasks that an async tool left; returns how many those were."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
         if self._asyncio is None:
-            return
+            return 0
         loop = self._asyncio.get_loop()
         left = asyncio.all_tasks(loop)
         for task in left:
@@ -259,6 +259,7 @@ class _Worker:
             loop.run_until_complete(asyncio.wait(left, timeout=_LEFTOVER_S))
         if any(not task.done() for task in left):
             self._asyncio = None  # they stay with the old loop, which never runs again
+        return len(left)
 
 
 def _limit_cpu(cpu_s: int | None) -> None:
