@@ -9,6 +9,7 @@ neither databases nor what events mean.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import threading
