@@ -13,7 +13,7 @@ from tests.hosts import Asks
 
 
 async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(board: Board) -> None:
-    """Owner's decision: status `waiting`; the answered calls have their place, the others get it when the run goes on."""
+    """Owner's decision: status `waiting`; the answered calls have their results, the others say that they wait until the run goes on."""
 
     asked = says("Both.", call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1))
     model = Script(asked, says("In between."), says("Changed it."))
@@ -21,7 +21,8 @@ async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(b
         waiting = await agent.run("Change b.", conversation="c")
         assert (waiting.status, waiting.reason) == ("waiting", "May it change b?")
         assert board.done == ["look a"]
-        assert len(tool_texts(waiting.messages)) == 1
+        seen, waits = tool_texts(waiting.messages)
+        assert ("seen" in seen, "waits for a human" in waits) == (True, True)
         assert (await agent.run("Still there?", conversation="c")).text == "In between."
         assert waiting.pending is not None
         await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)

@@ -10,7 +10,7 @@ from callgate._json import canonical, decode
 from callgate._pipeline.record import clean, decode_reason, decode_result
 from callgate.agent.intake import BROKEN_OFF
 from callgate.agent.record import Answered, Began
-from callgate.agent.results import Beside, Pending
+from callgate.agent.results import CommittedMessage, Pending
 from callgate.calls import Suspended, Text, ToolResult
 from callgate.events import Event
 from callgate.messages import AssistantMessage, ToolCall
@@ -53,7 +53,9 @@ def broken_off(call: ToolCall, end: Event, told: str) -> ToolResult:
     )
 
 
-def pending_at(body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: Began, beside: Beside) -> Pending | None:
+def pending_at(
+    body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event | None], began: Began, whole: CommittedMessage
+) -> Pending | None:
     waiting = [index for index, end in enumerate(ends) if end is not None and end.kind == "call.suspended"]
     if not waiting or body.message is None:
         return None
@@ -64,7 +66,7 @@ def pending_at(body: Answered, calls: Sequence[ToolCall], ends: Sequence[Event |
         approvals=tuple(question_of(end) for end in ends if end is not None and end.kind == "call.suspended"),
         exposed=began.exposed,
         lost=tuple(place for place, index in enumerate(waiting) if index in body.lost),
-        beside=beside,
+        whole=whole,
     )
 
 

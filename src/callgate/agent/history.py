@@ -1,27 +1,31 @@
 """The conversation as the next request will carry it: always valid for every provider.
 
-A message with calls is committed together with the results of its calls, in order, and only with those calls that have one. So each call
-in a history has exactly one result, in its place, whatever ended the turn.
+A message with calls is committed once, together with the results of its calls, in order, and only with those calls that have one. A call
+that waits for a human has a result that says so; what the call comes to takes its place. So each call in a history has exactly one result,
+right behind its message, whatever ended the turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from callgate.agent.results import CommittedMessage
 from callgate.agent.shown import Shown
-from callgate.calls import Text, ToolResult
+from callgate.calls import Suspended, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["History"]
+__all__ = ["History", "committed"]
+
+_WAITS = "This call has not run: it waits for a human's answer. Its result will stand here. Do not send it again."
 
 _MESSAGES = (UserMessage, AssistantMessage, ToolMessage, SystemMessage)
 
 
 class History:
-    """A growing list of messages. Append-only: what was committed is never changed, except by a compaction of the whole.
+    """A growing list of messages. What was committed is changed by two things only: the result of a call that waited, and a compaction.
 
     Args:
         messages: A conversation so far; repair one from elsewhere with `callgate.agent.mend` first.
@@ -72,29 +76,58 @@ class History:
         if any(not isinstance(part, ToolCall) for part in message.parts):
             self.messages.append(replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ToolCall))))
 
-    def commit(self, message: AssistantMessage, results: Sequence[ToolResult | None]) -> None:
+    def commit(self, message: AssistantMessage, ends: Sequence[ToolResult | Suspended | None]) -> CommittedMessage:
         """Commit a message with the results of its calls.
 
         Args:
             message: As the model wrote it.
-            results: One for each of its calls, in order; None for a call that is to leave no trace.
+            ends: One for each of its calls, in order; None for a call that is to leave no trace.
         """
         kept: list[Text | Reasoning | ToolCall | Native] = []
         answers: list[ToolMessage] = []
-        waiting = iter(results)
+        ids: list[str] = []
         for part in message.parts:
             if type(part) is not ToolCall:
                 kept.append(part)
                 continue
-            result = next(waiting)
-            if result is not None:
-                call = self._unique(part)
-                kept.append(call)
-                answers.append(_message_of(call, result))
+            end = ends[len(ids)]
+            if end is None:
+                ids.append("")
+                continue
+            call = self._unique(part)
+            ids.append(call.id)
+            kept.append(call)
+            answers.append(_message_of(call, end))
         if answers or any(type(part) is Text or type(part) is Native for part in kept):
             parts = tuple(kept)
             self.messages.append(message if parts == message.parts else replace(message, parts=parts))
             self.messages.extend(answers)
+        return CommittedMessage(
+            message=message,
+            results=tuple(end if isinstance(end, ToolResult) else None for end in ends),
+            ids=tuple(ids),
+            waiting=tuple(place for place, end in enumerate(ends) if isinstance(end, Suspended)),
+        )
+
+    def complete(self, before: CommittedMessage, ends: Sequence[ToolResult | Suspended | None]) -> CommittedMessage:
+        """Put what calls that waited came to in their places.
+
+        Where a compaction has left them out, the whole message is committed anew.
+
+        Args:
+            before: The message as it was committed.
+            ends: One for each of the calls that waited, in order; None for a call that is to leave no trace.
+        """
+        fresh = dict(zip(before.waiting, ends, strict=True))
+        if not self._fill({before.ids[place]: end for place, end in fresh.items()}):
+            self._leave_out({call_id for call_id in before.ids if call_id})
+            return self.commit(before.message, [fresh.get(place, result) for place, result in enumerate(before.results)])
+        results, ids = list(before.results), list(before.ids)
+        for place, end in fresh.items():
+            results[place] = end if isinstance(end, ToolResult) else None
+            ids[place] = ids[place] if end is not None else ""
+        waiting = tuple(place for place, end in fresh.items() if isinstance(end, Suspended))
+        return CommittedMessage(message=before.message, results=tuple(results), ids=tuple(ids), waiting=waiting)
 
     def tokens(self, estimate: Callable[[Message], int]) -> int:
         """About how many tokens the conversation takes; each message is asked about once."""
@@ -114,6 +147,38 @@ class History:
         """Put a shorter conversation in the place of this one; ids that were given stay taken, and those that it brings are."""
         self.messages[:] = messages
         self._ids |= _ids_of(self.messages)
+        self._recount()
+
+    def _fill(self, ends: Mapping[str, ToolResult | Suspended | None]) -> bool:
+        """Replace the results of waiting calls, by id. Returns False, and changes nothing, where one of them is not there."""
+        places = {one.call_id: place for place, one in enumerate(self.messages) if isinstance(one, ToolMessage) and one.call_id in ends}
+        if len(places) < len(ends):
+            return False
+        for call_id, place in places.items():
+            waited, end = self.messages[place], ends[call_id]
+            if isinstance(waited, ToolMessage) and isinstance(end, ToolResult):
+                self.messages[place] = replace(waited, content=end.content, is_error=end.status != "ok")
+        self._leave_out({call_id for call_id, end in ends.items() if end is None})
+        self._recount()
+        return True
+
+    def _leave_out(self, ids: set[str]) -> None:
+        """Take calls and their results out, and messages that have nothing else."""
+        if not ids:
+            return
+        kept: list[Message] = []
+        for message in self.messages:
+            if isinstance(message, ToolMessage) and message.call_id in ids:
+                continue
+            if isinstance(message, AssistantMessage) and any(call.id in ids for call in message.calls):
+                message = replace(message, parts=tuple(part for part in message.parts if not (type(part) is ToolCall and part.id in ids)))
+                if not any(type(part) is not Reasoning for part in message.parts):
+                    continue
+            kept.append(message)
+        self.messages[:] = kept
+        self._recount()
+
+    def _recount(self) -> None:
         self._counted = self._tokens = 0
         self._shown = Shown(None, ())
 
@@ -130,16 +195,32 @@ class History:
         return call
 
 
+def committed(
+    history: History,
+    before: CommittedMessage | None,
+    message: AssistantMessage,
+    ends: Sequence[ToolResult | Suspended | None],
+    results: list[ToolResult],
+) -> CommittedMessage:
+    """Commit the calls of a message, and put their results in order into those of the run.
+
+    Args:
+        before: The message as it was committed, where these are the calls of it that waited.
+        message: With these calls.
+        ends: One for each of them.
+        results: Of the run; changed.
+    """
+    whole = history.commit(message, ends) if before is None else history.complete(before, ends)
+    if before is not None:  # a run that waits ends with the message that waits
+        del results[len(results) - len(before.answered) :]
+    results += whole.answered
+    return whole
+
+
 def _ids_of(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls}
 
 
-def _message_of(call: ToolCall, result: ToolResult) -> ToolMessage:
-    return ToolMessage(
-        call_id=call.id,
-        name=call.name,
-        content=result.content,
-        is_error=result.status != "ok",
-        custom=call.custom,
-        made_id=call.made_id,
-    )
+def _message_of(call: ToolCall, end: ToolResult | Suspended) -> ToolMessage:
+    content, is_error = ((Text(text=_WAITS),), False) if isinstance(end, Suspended) else (end.content, end.status != "ok")
+    return ToolMessage(call_id=call.id, name=call.name, content=content, is_error=is_error, custom=call.custom, made_id=call.made_id)

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from callgate._pipeline.record import decode_reason
 from callgate._pipeline.unfinished import unfinished_calls
 from callgate.agent.ends import broken_off, final_of, interrupted, pending_at, question_of, result_at
 from callgate.agent.exits import Exits, as_signal
-from callgate.agent.history import History
+from callgate.agent.history import History, committed
 from callgate.agent.recalled import OpenMessage, Recalled, Record
 from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
 from callgate.agent.restart import Added
-from callgate.agent.results import Beside
 from callgate.calls import ToolResult
 from callgate.decide import REFUSED_BY_LOOP
 from callgate.errors import UsageError
@@ -184,8 +182,8 @@ class _Reading:
         if message.text and body.status != "waiting":
             run.texts.append(message.text)
         if body.executes:
-            beside = run.pending.beside if body.status == "waiting" and run.pending is not None else Beside(text=message.text)
-            run.open, run.pending = OpenMessage(body=body, calls=[], beside=beside), None
+            whole = run.pending.whole if body.status == "waiting" and run.pending is not None else None
+            run.open, run.pending = OpenMessage(body=body, calls=[], whole=whole), None
         else:
             exits = _exits(run)
             meant = [(call, exits.meant(call.name)) for call in message.calls]
@@ -198,24 +196,24 @@ class _Reading:
         opened, run.open = run.open, None
         calls = opened.message.calls
         exits = _exits(run)
-        given: list[ToolResult | None] = []
-        results: list[ToolResult | None] = []
-        for place, (call, uid) in enumerate(zip(calls, executed.calls, strict=False)):
+        if len(executed.calls) != len(calls):
+            raise msgspec.ValidationError(f"{len(executed.calls)} ends for a message of {len(calls)} calls")
+        ends = [run.ends.get(uid) for uid in executed.calls]
+        for call, uid in zip(calls, executed.calls, strict=True):
             if not uid:
                 run.signals.append(as_signal(call, opened.body.iteration, exits.meant(call.name) or ""))
-            given.append(result_at(call, run.ends.get(uid), ""))
-            results.append(result_at(call, run.ends.get(uid), executed.hints.get(str(place), "")))
-        run.history.commit(opened.message, results)
-        run.told.append((calls[: len(given)], given, [run.finals.get(uid, b"") for uid in executed.calls]))
-        _count(run, [run.ends.get(uid) for uid in executed.calls], results)
+        given = [result_at(call, end, "") for call, end in zip(calls, ends, strict=True)]
+        told = [result_at(call, end, executed.hints.get(str(place), "")) for place, (call, end) in enumerate(zip(calls, ends, strict=True))]
+        asked = [question_of(end) if end is not None and end.kind == "call.suspended" else None for end in ends]
+        both = [question or result for question, result in zip(asked, told, strict=True)]
+        whole = committed(run.history, opened.whole, opened.message, both, run.results)
+        run.told.append((calls, given, [run.finals.get(uid, b"") for uid in executed.calls]))
+        _count(run, ends, told)
         _enrich(run, executed.added)
-        answered = [result for result in results if result is not None]
-        run.results += answered
-        run.calls += sum(result.code not in REFUSED_BY_LOOP for result in answered)
+        run.calls += sum(result.code not in REFUSED_BY_LOOP for result in told if result is not None)
         run.rounds += not opened.again
         run.iteration = opened.body.iteration + 1
-        beside = replace(opened.beside, results=(*opened.beside.results, *answered))
-        run.pending = pending_at(opened.body, calls, [run.ends.get(uid) for uid in executed.calls], run.began, beside)
+        run.pending = pending_at(opened.body, calls, ends, run.began, whole)
 
 
 def _exits(run: Recalled) -> Exits:

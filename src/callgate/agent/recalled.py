@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from callgate._pipeline.unfinished import Unfinished
 from callgate.agent.history import History
 from callgate.agent.record import Answered, Began
-from callgate.agent.results import Beside, Pending, Signal, Spent
+from callgate.agent.results import CommittedMessage, Pending, Signal, Spent
 from callgate.agent.settings import Prices
 from callgate.calls import Part, ToolResult
 from callgate.events import Event
@@ -32,8 +32,8 @@ class OpenMessage(Struct, kw_only=True):
     body: Answered
     calls: list[str]
     """The uid of each of its calls that the engine was handed, in order; a later call has none."""
-    beside: Beside
-    """What the message had before its calls waited."""
+    whole: CommittedMessage | None = None
+    """The message in the conversation, where these are those of its calls that have waited for a human."""
 
     @property
     def message(self) -> AssistantMessage:
@@ -43,7 +43,7 @@ class OpenMessage(Struct, kw_only=True):
     @property
     def again(self) -> bool:
         """Whether its calls had waited for a human, so that the message was counted before."""
-        return self.body.status == "waiting"
+        return self.whole is not None
 
 
 Round = tuple[Sequence[ToolCall], Sequence[ToolResult | None], Sequence[bytes]]

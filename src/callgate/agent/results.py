@@ -12,7 +12,7 @@ from callgate.calls import Part, Scope, Suspended, ToolResult
 from callgate.decide import RunStatus, TurnStatus
 from callgate.messages import AssistantMessage, Message
 
-__all__ = ["Beside", "Pending", "Repeat", "RunResult", "Signal", "Spent"]
+__all__ = ["CommittedMessage", "Pending", "Repeat", "RunResult", "Signal", "Spent"]
 
 
 class Signal(Struct, frozen=True, kw_only=True):
@@ -55,13 +55,22 @@ class Repeat(Struct, frozen=True, kw_only=True):
     times: int
 
 
-class Beside(Struct, frozen=True, kw_only=True):
-    """What was there beside calls that wait: the message's end is decided when they have ended too."""
+class CommittedMessage(Struct, frozen=True, kw_only=True):
+    """A message with calls as the conversation has it: whether the turn goes on is decided when none of its calls waits any more."""
 
-    results: tuple[ToolResult, ...] = ()
-    """Of the message's other calls."""
-    text: str = ""
-    """The message's visible text."""
+    message: AssistantMessage
+    """As the model wrote it."""
+    results: tuple[ToolResult | None, ...]
+    """One for each of its calls, in order; None for a call that waits or leaves no trace."""
+    ids: tuple[str, ...]
+    """The id of each call in the conversation; empty for a call that it does not have."""
+    waiting: tuple[int, ...] = ()
+    """The places of the calls that wait."""
+
+    @property
+    def answered(self) -> list[ToolResult]:
+        """The results that there are, in order."""
+        return [result for result in self.results if result is not None]
 
 
 class Pending(Struct, frozen=True, kw_only=True):
@@ -83,7 +92,8 @@ class Pending(Struct, frozen=True, kw_only=True):
     """What calls of the turn have added to what the model sees."""
     restarted: frozenset[str] = frozenset()
     """Which kinds of context have been added, so that none is added again."""
-    beside: Beside = Beside()
+    whole: CommittedMessage
+    """The message that the calls are part of."""
     texts: tuple[str, ...] = ()
     """The visible text of each of the run's messages so far, where it is not on record."""
     repeats: tuple[Repeat, ...] = ()

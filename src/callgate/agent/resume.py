@@ -129,7 +129,7 @@ def nobody_takes_up(run: Recalled) -> list[Unfinished]:
 def waited_for(pending: Pending, answer_to: Callable[[str], Question | None]) -> dict[int, LeftOpen]:
     """Which of the calls that waited are refused: a human said no, or the record does not have them as they were."""
     left: dict[int, LeftOpen] = {}
-    for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=False)):
+    for place, (call, approval) in enumerate(zip(pending.message.calls, pending.approvals, strict=True)):
         question = answer_to(approval.approval_id)
         if question is not None and question.allowed is False:
             refusal = CallDenied(_NO.format(tool=call.name, who=question.by or "a human"), code="human_denied")

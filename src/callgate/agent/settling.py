@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from callgate.agent.account import Account
 from callgate.agent.course import Course, TurnParts
 from callgate.agent.events import CallEnded
+from callgate.agent.history import committed
 from callgate.agent.intake import BROKEN_OFF, Desk, Intake, results_of
 from callgate.agent.record import Executed
-from callgate.agent.results import Beside, Pending
+from callgate.agent.results import CommittedMessage, Pending
 from callgate.agent.stuck import StuckGuard
 from callgate.calls import Aborted, Outcome, Suspended, Text, ToolResult
 from callgate.decide import CallEnd, Ending, check_loop_continuation
@@ -27,6 +28,9 @@ from callgate.errors import CallFailed
 from callgate.messages import AssistantMessage, ToolCall
 
 __all__ = ["MessageCalls", "Settling"]
+
+
+_ANSWERED = "The calls of yours that waited have been answered: their results stand in their places. Go on with what they were for."
 
 
 class MessageCalls(Struct, frozen=True, kw_only=True, eq=False):
@@ -38,8 +42,8 @@ class MessageCalls(Struct, frozen=True, kw_only=True, eq=False):
     closed: Sequence[str]
     """What proved the arguments of each call complete."""
     outcomes: list[Outcome | None]
-    beside: Beside
-    """What the message had before, where its calls have waited for a human."""
+    whole: CommittedMessage | None = None
+    """The message in the conversation, where these are those of its calls that have waited for a human."""
     broken_off: bool = False
     """Whether some of the results may stand for calls that have none on record."""
 
@@ -72,24 +76,29 @@ class Settling:
     def settle(self, calls: MessageCalls, intake: Intake) -> Ending | None:
         """Commit what the calls came to, and decide."""
         parts, course = self._parts, self._course
-        results = self._told(calls, intake)
-        parts.history.commit(calls.message, results)
+        if calls.whole is not None and any(not isinstance(outcome, Suspended) for outcome in calls.outcomes):
+            self._take_up_again()
+        ends = self._told(calls, intake)
+        whole = committed(parts.history, calls.whole, calls.message, ends, course.results)
         kept = parts.enrichment.settle(parts.history)
         if kept:
             parts.record.kept(kept)
-        answered = [result for result in results if result is not None]
-        course.results += answered
         if parts.tell is not None or parts.exposure is not None:
             self._announce(calls)
         course.iteration += 1
-        beside = Beside(results=(*calls.beside.results, *answered), text=calls.beside.text)
-        ending = self._unanswered(calls, beside) if len(answered) < len(results) else None
-        return ending or self._decided(beside)
+        return self._unanswered(calls, whole) or self._decided(whole)
 
     # Inside
 
-    def _told(self, calls: MessageCalls, intake: Intake) -> list[ToolResult | None]:
-        """The results with the hints that are due, both on record."""
+    def _take_up_again(self) -> None:
+        """Say so to the model where the conversation went on while calls waited: an answer must not follow an answer."""
+        messages = self._parts.history.messages
+        if messages and isinstance(messages[-1], AssistantMessage):
+            self._parts.record.said(_ANSWERED)
+            self._parts.history.user(_ANSWERED)
+
+    def _told(self, calls: MessageCalls, intake: Intake) -> list[ToolResult | Suspended | None]:
+        """What each call came to, with the hints that are due, both on record."""
         parts = self._parts
         results = results_of(calls.outcomes)
         uids, ends, finals = zip(*intake.ends, strict=True)
@@ -98,26 +107,29 @@ class Settling:
         if calls.broken_off:
             said |= {str(place): str(one.error) for place, one in enumerate(results) if one is not None and one.code == BROKEN_OFF}
         parts.record.executed(Executed(calls=uids, hints=said, added=parts.enrichment.news), ends)
-        return [_hinted(result, hints.get(place)) for place, result in enumerate(results)] if hints else results
+        return [
+            outcome if isinstance(outcome, Suspended) else _hinted(results[place], hints.get(place))
+            for place, outcome in enumerate(calls.outcomes)
+        ]
 
     def _announce(self, calls: MessageCalls) -> None:
         parts = self._parts
         if parts.tell is not None:
-            for position, outcome in enumerate(calls.outcomes):
+            for place, outcome in enumerate(calls.outcomes):
                 if outcome is not None:
-                    parts.tell(CallEnded(position, outcome))
+                    parts.tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, outcome))
         if parts.exposure is not None:
             parts.exposure.ended(parts.scope, calls.calls, calls.outcomes, parts.tell)
 
-    def _unanswered(self, calls: MessageCalls, beside: Beside) -> Ending | None:
+    def _unanswered(self, calls: MessageCalls, whole: CommittedMessage) -> Ending | None:
         """The end of a turn whose message a call aborted, or has calls that wait."""
         for outcome in calls.outcomes:
             if isinstance(outcome, Aborted):
                 strict = outcome.status == "error" and self._parts.settings.rules.failures == "strict"
                 return Ending("tool_parse_error" if strict else outcome.status, outcome.reason)
-        return self._waiting(calls, beside)
+        return self._waiting(calls, whole)
 
-    def _waiting(self, calls: MessageCalls, beside: Beside) -> Ending | None:
+    def _waiting(self, calls: MessageCalls, whole: CommittedMessage) -> Ending | None:
         """The end of a turn whose message has calls that wait for a human."""
         approvals = {place: one for place, one in enumerate(calls.outcomes) if isinstance(one, Suspended)}
         if not approvals:
@@ -132,21 +144,21 @@ class Settling:
             exposed=parts.exposure.exposed if parts.exposure is not None else None,
             added=parts.enrichment.parts,
             restarted=parts.enrichment.disabled,
-            beside=beside,
+            whole=whole,
             texts=tuple(self._course.texts),
             repeats=parts.guard.repeats if parts.guard is not None else (),
             errors=parts.engine.control.errors_in_a_row(parts.scope.conversation),
         )
         return Ending("waiting", "; ".join(one.question for one in approvals.values()))
 
-    def _decided(self, message: Beside) -> Ending | None:
+    def _decided(self, whole: CommittedMessage) -> Ending | None:
         parts = self._parts
         if parts.guard is not None and parts.guard.gave_up:
             return Ending("error", parts.guard.gave_up)
         tools = parts.engine.tools
-        ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in message.results]
+        ends = [CallEnd(result, tool.category if (tool := tools.get(result.name)) else None) for result in whole.answered]
         errors = parts.engine.control.errors_in_a_row(parts.scope.conversation)
-        ending = check_loop_continuation(ends, parts.settings.rules, errors_in_a_row=errors, text_before=message.text)
+        ending = check_loop_continuation(ends, parts.settings.rules, errors_in_a_row=errors, text_before=whole.message.text)
         if ending is not None and ending.status == "completed":
             return ending
         over = parts.account.out_of_time()  # then the calls that it ended did not fail by themselves

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from callgate.agent.course import Course, TurnParts
 from callgate.agent.intake import Intake, LeftOpen
 from callgate.agent.passes import Passes
-from callgate.agent.results import Beside, Pending, RunResult
+from callgate.agent.results import Pending, RunResult
 from callgate.agent.settling import MessageCalls, Settling
 from callgate.decide import RUN_STATUS, Ending
 from callgate.messages import AssistantMessage
@@ -60,12 +60,12 @@ class Turn:
         parts, message = self._parts, pending.message
         self._course.iteration, self._course.pending = pending.iteration, None
         left = waited_for(pending, parts.engine.approval)
-        parts.account.give_back(len(message.calls) - len(left))  # reserved when they were asked for, and again now
+        parts.account.give_back(sum(one.refusal is None for one in left.values()))  # reserved when they were asked for, and again now
         with parts.enrichment:
             intake = self._settling.intake()
             intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
             outcomes = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
-        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, outcomes=outcomes, beside=pending.beside)
+        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, outcomes=outcomes, whole=pending.whole)
         return self._settling.settle(calls, intake) or await self.run()
 
     async def go_on(self, opened: OpenMessage, left: Mapping[int, LeftOpen]) -> Ending:
@@ -79,7 +79,7 @@ class Turn:
         self._course.signals += intake.signals
         self._parts.account.iterations += not opened.again
         self._parts.account.calls += sum(1 for call in left.values() if call.uid)
-        calls = MessageCalls(message=message, calls=message.calls, closed=closed, outcomes=outcomes, beside=opened.beside, broken_off=True)
+        calls = MessageCalls(message=message, calls=message.calls, closed=closed, outcomes=outcomes, whole=opened.whole, broken_off=True)
         ending = self._settling.settle(calls, intake)
         pending = self._course.pending
         if ending is not None and pending is not None and self._was_answered(pending):
@@ -145,7 +145,7 @@ class Turn:
             self._parts.history.answer(message)
             return Ending("completed", "")
         account.iterations += 1
-        calls = MessageCalls(message=message, calls=result.calls, closed=result.closed, outcomes=outcomes, beside=Beside(text=result.text))
+        calls = MessageCalls(message=message, calls=result.calls, closed=result.closed, outcomes=outcomes)
         return self._settling.settle(calls, intake)
 
     async def _out_of_iterations(self, message: AssistantMessage, intake: Intake) -> Ending:
