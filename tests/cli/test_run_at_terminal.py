@@ -29,9 +29,9 @@ class Terminal:
         self.process = process
         self.server = server
 
-    async def until(self, words: bytes) -> bytes:
-        """All that is shown up to these words."""
-        return await asyncio.to_thread(read_until, self._device, words)
+    async def until(self, *words: bytes) -> bytes:
+        """All that is shown up to the first of these words."""
+        return await asyncio.to_thread(read_until, self._device, *words)
 
     def type(self, text: bytes) -> None:
         os.write(self._device, text)
@@ -41,13 +41,13 @@ class Terminal:
         return await asyncio.wait_for(self.process.wait(), COMMAND_S)
 
 
-def read_until(terminal: int, words: bytes) -> bytes:
+def read_until(terminal: int, *words: bytes) -> bytes:
     seen = b""
-    while words not in seen:
+    while not any(one in seen for one in words):
         try:
             seen += os.read(terminal, 4096)
         except OSError as error:
-            raise AssertionError(f"{words!r} never came: {seen.decode()}") from error
+            raise AssertionError(f"None of {words!r} came: {seen.decode()}") from error
     return seen
 
 

@@ -84,6 +84,8 @@ class Commits:
         self._wanted = Wanted()
         self._given_up: set[str] = set()
         """Runs to be given back."""
+        self._letting_go: frozenset[str] = frozenset()
+        """Those that the present commit gives back."""
         self._guard = threading.Condition()
         self._closing = False
         self._urgent = False
@@ -175,13 +177,14 @@ class Commits:
         """
         with self._guard:
             self._refuse_if_broken()
-            self._given_up.discard(run)
-            if run in self._writing.leases.epochs:
+            held = run in self._writing.leases.epochs
+            if held and run not in self._given_up and run not in self._letting_go:
                 return False
+            self._given_up.discard(run)
             waiter = self._wanted.add(run)
             self._guard.notify_all()
         await waiter.future
-        return True
+        return not held
 
     def holds(self, run: str) -> bool:
         return run in self._writing.leases.epochs
@@ -292,6 +295,7 @@ class Commits:
             batch = self._pending[:_MOST_TOGETHER]
             runs = frozenset() if len(batch) < len(self._pending) else frozenset(self._given_up)
             self._given_up -= runs
+            self._letting_go = runs
             barred = {run: lost for run, lost in self.lost.items() if run not in self._wanted}
             return Work(batch=batch, wanted=tuple(self._wanted), given_up=runs, rows=dict(self._rows), barred=barred)
 
@@ -318,6 +322,7 @@ class Commits:
         """
         with self._guard:
             newly = self._judged(work, refused) if refused or work.wanted or work.rows else {}
+            self._letting_go = frozenset()
             ready = self._wanted.take(work.wanted, refused)
             del self._pending[: len(work.batch)]
             if work.batch:

@@ -122,11 +122,12 @@ class Writing:
         return refused
 
     def _have(self, ask: Ask, run: str, refused: dict[str, RunHeld | LeaseLost]) -> None:
-        """Hold a run from now on, unless it is held."""
-        if run in self.leases.epochs or run in refused:
+        """Hold a run from now on; whoever asks for it is handed what its inbox has."""
+        if run in refused:
             return
         try:
-            self.leases.take(ask, run)
+            if run not in self.leases.epochs:
+                self.leases.take(ask, run)
         except RunHeld as held:
             refused[run] = held
             return

@@ -55,18 +55,7 @@ class Turn:
 
     async def resume(self, pending: Pending) -> Ending:
         """Hand in again what waited for a human, then go on."""
-        from callgate.agent.resume import waited_for
-
-        parts, message = self._parts, pending.message
-        self._course.iteration, self._course.pending = pending.iteration, None
-        left = waited_for(pending, parts.engine.approval)
-        parts.account.give_back(sum(one.refusal is None for one in left.values()))  # reserved when they were asked for, and again now
-        with parts.enrichment:
-            intake = self._settling.intake()
-            intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
-            outcomes = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
-        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, outcomes=outcomes, whole=pending.whole)
-        return self._settling.settle(calls, intake) or await self.run()
+        return await self._handed_in_again(pending) or await self.run()
 
     async def go_on(self, opened: OpenMessage, left: Mapping[int, LeftOpen]) -> Ending:
         """Bring a message whose calls were cut off to its end, then go on."""
@@ -80,11 +69,7 @@ class Turn:
         self._parts.account.iterations += not opened.again
         self._parts.account.calls += sum(1 for call in left.values() if call.uid)
         calls = MessageCalls(message=message, calls=message.calls, closed=closed, outcomes=outcomes, whole=opened.whole, broken_off=True)
-        ending = self._settling.settle(calls, intake)
-        pending = self._course.pending
-        if ending is not None and pending is not None and self._was_answered(pending):
-            return await self.resume(pending)
-        return ending or await self.run()
+        return await self._settled(calls, intake) or await self.run()
 
     def say(self, text: str) -> None:
         """Tell the model something, as the user."""
@@ -146,7 +131,28 @@ class Turn:
             return Ending("completed", "")
         account.iterations += 1
         calls = MessageCalls(message=message, calls=result.calls, closed=result.closed, outcomes=outcomes)
-        return self._settling.settle(calls, intake)
+        return await self._settled(calls, intake)
+
+    async def _settled(self, calls: MessageCalls, intake: Intake) -> Ending | None:
+        """Settle the calls. Those that a human answered while others of the message ran go on at once."""
+        ending, pending = self._settling.settle(calls, intake), self._course.pending
+        if ending is None or pending is None or not self._was_answered(pending):
+            return ending
+        return await self._handed_in_again(pending)
+
+    async def _handed_in_again(self, pending: Pending) -> Ending | None:
+        from callgate.agent.resume import waited_for
+
+        parts, message = self._parts, pending.message
+        self._course.iteration, self._course.pending = pending.iteration, None
+        left = waited_for(pending, parts.engine.approval)
+        parts.account.give_back(sum(one.refusal is None for one in left.values()))  # reserved when they were asked for, and again now
+        with parts.enrichment:
+            intake = self._settling.intake()
+            intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
+            outcomes = await intake.take_up(message.calls, pending.closed, left)  # type: ignore[arg-type]
+        calls = MessageCalls(message=message, calls=message.calls, closed=pending.closed, outcomes=outcomes, whole=pending.whole)
+        return await self._settled(calls, intake)
 
     async def _out_of_iterations(self, message: AssistantMessage, intake: Intake) -> Ending:
         await intake.drop("no iteration is left")

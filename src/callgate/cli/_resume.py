@@ -12,11 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from callgate._journal import is_url
+from callgate._printable import one_line
 from callgate._specs import load_tools
 from callgate.agent import AgentEvent, RunResult
 from callgate.agent.recall import Recalled, recall
 from callgate.calls import Scope
 from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._consoles import say
 from callgate.cli._memory import open_memory
 from callgate.cli._options import ResumeOptions
 from callgate.cli._record import MEMORY, Record
@@ -56,17 +58,30 @@ class _Resumed(TerminalRun):
     async def answered(self, run: Recalled, allow: Sequence[str], deny: Sequence[str]) -> int:
         """Give the answers, then go on; the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
+        asked = {uid for uid, end in run.ends.items() if end.kind == "call.suspended"}
         try:
             await self._engine.runs.open(Scope(run=run.run))
-            for approval_id in allow:
-                await self._engine.answer(approval_id, allow=True, by="the person at the terminal")
-            for approval_id in deny:
-                await self._engine.answer(approval_id, allow=False, by="the person at the terminal")
+            for approval_id in (*allow, *deny):
+                await self._given(approval_id, allow=approval_id in allow, asked=approval_id in asked)
         except CallgateError:
             await self._engine.close()
             await self._model.close()
             raise
         return await self.whole()
+
+    async def _given(self, approval_id: str, *, allow: bool, asked: bool) -> None:
+        """Give one answer; one that makes no difference any more is no reason not to go on.
+
+        Raises:
+            UsageError: The run has asked no such question.
+        """
+        by = "the person at the terminal"
+        if self._engine.approval(approval_id) is not None:
+            await self._answer(approval_id, allow=allow, by=by)
+        elif asked:
+            say(f"{one_line(approval_id, 120)} needs no answer any more: its call has gone on, or it expired and is put again.", "yellow")
+        else:
+            await self._engine.answer(approval_id, allow=allow, by=by)
 
     async def _begun(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
         return await self._agent.resume(self._run, on_event=hear)

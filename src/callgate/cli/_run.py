@@ -150,23 +150,41 @@ class TerminalRun:
         return await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
 
     async def _answered(self, result: RunResult) -> bool:
-        """Put every question; tells whether all of them have an answer."""
+        """Put every question that nobody has answered elsewhere; tells whether all of them have an answer."""
         assert result.pending is not None
-        answers: list[bool] = []
+        unanswered = 0
         for call, approval in zip(result.pending.message.calls, result.pending.approvals, strict=True):
+            await asyncio.sleep(0)  # what another process said meanwhile is taken in first
+            if self._is_settled(approval.approval_id):
+                continue
             arguments = self._person.final_arguments(approval.uid)
             question = approval.question
             self._tell(Question(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
             allowed = self._allowed(call.name, question, arguments)
             if allowed is None:
+                unanswered += 1
                 continue
-            answers.append(allowed)
-            by = "--yes" if self._options.yes else "the person at the terminal"
-            await self._engine.answer(approval.approval_id, allow=allowed, by=by)
-            self._tell(QuestionAnswered(approval=approval.approval_id, allowed=allowed, by=by))
+            await self._answer(approval.approval_id, allow=allowed, by="--yes" if self._options.yes else "the person at the terminal")
             if self._interrupts:
                 return False
-        return len(answers) == len(result.pending.approvals)
+        return not unanswered
+
+    def _is_settled(self, approval_id: str) -> bool:
+        """Whether nobody here has to answer any more; tells what was answered elsewhere. A question that expired is put again later."""
+        question = self._engine.approval(approval_id)
+        if question is not None and question.allowed is not None:
+            self._tell(QuestionAnswered(approval=approval_id, allowed=question.allowed, by=question.by, elsewhere=True))
+        return question is None or question.allowed is not None
+
+    async def _answer(self, approval_id: str, *, allow: bool, by: str) -> None:
+        """Give an answer, unless the question was settled meanwhile: what was said first stands, but a no takes back a yes."""
+        await asyncio.sleep(0)
+        question = self._engine.approval(approval_id)
+        if question is None or (allow and question.allowed is not None):
+            self._is_settled(approval_id)
+            return
+        await self._engine.answer(approval_id, allow=allow, by=by)
+        self._tell(QuestionAnswered(approval=approval_id, allowed=allow, by=by))
 
     def _allowed(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
         if self._options.yes:

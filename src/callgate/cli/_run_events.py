@@ -136,6 +136,8 @@ class QuestionAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag
     approval: str
     allowed: bool
     by: str
+    elsewhere: bool = False
+    """Whether it was answered from another process."""
 
 
 class Interrupted(Struct, frozen=True, kw_only=True, tag_field="event", tag="interrupted"):

@@ -92,6 +92,9 @@ class RunScreen:
                 self._wait_for("")
             case Noticed(text=text):
                 self._say(f"  {one_line(text)}", "yellow")
+            case QuestionAnswered(elsewhere=True):
+                runs = "runs" if told.allowed else "does not run"
+                self._say(f"  {one_line(told.approval, 120)} was answered elsewhere, by {one_line(told.by, 80)}: it {runs}.", "dim")
             case QuestionAnswered(allowed=False):
                 self._say("  It does not run.", "dim")
             case Interrupted(how="stop"):

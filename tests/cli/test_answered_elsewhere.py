@@ -1,0 +1,80 @@
+"""A run with several questions at one terminal, and somebody who answers some of them at another: neither ends the other's run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate.testing import Call, ScriptedServer
+from callgate.testing.server import Script
+from tests.cli.runs import CRM, DONE, ended, paid, told, waiting_run
+from tests.cli.test_run_at_terminal import at_terminal
+
+THREE: Script = ["I pay.", *(Call("refund", {"order": f"A{number}", "cents": number}) for number in (1, 2, 3))]
+
+
+ALL, REST = ["A1 1", "A2 2", "A3 3"], ["A2 2", "A3 3"]
+
+
+@pytest.mark.parametrize(
+    ("first", "elsewhere", "effects"),
+    [("y", "approve", [ALL]), ("y", "deny", [ALL, REST]), ("n", "approve", [REST]), ("n", "deny", [REST])],
+    ids=["yes, yes", "yes, no", "no, yes", "no, no"],
+)
+async def test_an_answer_from_another_terminal_to_the_question_that_is_put_does_not_end_the_run(
+    folder: Path, first: str, elsewhere: str, effects: list[list[str]]
+) -> None:
+    """A no takes back a yes that no call has used; a yes beside a no counts where it was first. The run goes on either way."""
+    async with at_terminal(folder, [THREE, DONE]) as terminal:
+        await terminal.until(b"Run it? [y/N]")
+        (asked, *_) = sorted(one["approval"] for one in (await ended(folder, "approvals", "--json")).lines)
+        await ended(folder, elsewhere, asked, "--by", "carol", "--wait", "0")
+        terminal.type(first.encode() + b"\n")
+        for _ in range(2):
+            await terminal.until(b"Run it? [y/N]")
+            terminal.type(b"y\n")
+        await terminal.until(b"callgate log show")
+        assert await terminal.end() == 0
+        sent: Any = terminal.server.requests[1].body_json
+    results = [message["content"] for message in sent["messages"] if message["role"] == "tool"]
+    assert paid(folder) in effects
+    assert ["for A1" in results[0], "for A2" in results[1], "for A3" in results[2]] == [len(paid(folder)) == 3, True, True]
+
+
+async def test_questions_that_were_answered_at_another_terminal_need_no_second_answer(folder: Path) -> None:
+    async with at_terminal(folder, [THREE, DONE]) as terminal:
+        await terminal.until(b"Run it? [y/N]")
+        (_, second, third) = sorted(one["approval"] for one in (await ended(folder, "approvals", "--json")).lines)
+        for question, answer in ((second, "deny"), (third, "approve")):
+            await ended(folder, answer, question, "--by", "carol\x1b[31m", "--wait", "0")
+        terminal.type(b"y\n")
+        shown = await terminal.until(b"Run it?", b"callgate log show")
+        while shown.endswith(b"Run it?"):  # the record is looked at now and then, and this question was faster
+            terminal.type(b"y\n" if b'"A3"' in shown else b"n\n")
+            shown = await terminal.until(b"Run it?", b"callgate log show")
+        assert await terminal.end() == 0
+    assert paid(folder) == ["A1 1", "A3 3"]
+    assert b"\x1b[31m" not in shown
+
+
+async def test_a_command_that_goes_on_takes_answers_that_others_have_given_already(folder: Path) -> None:
+    """Two people look at the same list: whoever is second still gets the run on."""
+    async with ScriptedServer([THREE, DONE]) as server:
+        run = (await waiting_run(folder, server))["run"]
+        first, second, third = (f"{run}/0/{place}" for place in range(3))
+        resume = ("resume", run, "--base-url", server.url, *CRM, "--json")
+        assert (await ended(folder, "approve", first, "--by", "carol")).code == 0
+        assert (await ended(folder, "deny", second, "--by", "carol")).code == 0
+        partly = await ended(folder, *resume, "--allow", first, "--allow", second)
+        assert (partly.code, paid(folder)) == (4, ["A1 1"])
+        answers = [line for line in partly.lines if line["event"] == "question_answered"]
+        assert [(one["approval"], one["allowed"], one["by"], one["elsewhere"]) for one in answers] == [
+            (first, True, "carol", True),
+            (second, False, "carol", True),
+        ]
+        done = await ended(folder, *resume, "--allow", first, "--deny", second, "--allow", third)
+        assert (done.code, told(done, "run_ended")["status"]) == (0, "completed")
+        assert "needs no answer any more" in done.err
+    assert paid(folder) == ["A1 1", "A3 3"]
