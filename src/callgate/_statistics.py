@@ -66,7 +66,8 @@ def sealed_at(events: Iterable[Event]) -> dict[str, float]:
 
 
 def statistics(calls: Sequence[CallSummary], sealed: Mapping[str, float]) -> Statistics:
-    """What these calls come to; `sealed` as `sealed_at` gives it."""
+    """What these calls come to; `sealed` as `sealed_at` gives it. A call that asked and was handed in again is one call."""
+    calls = _without_handed_in_again(calls)
     by_tool: defaultdict[str, list[CallSummary]] = defaultdict(list)
     for call in calls:
         by_tool[call.tool].append(call)
@@ -88,6 +89,18 @@ def statistics(calls: Sequence[CallSummary], sealed: Mapping[str, float]) -> Sta
         early=len(head_starts),
         early_saved_ms=sum(head_starts),
     )
+
+
+def _without_handed_in_again(calls: Sequence[CallSummary]) -> list[CallSummary]:
+    """The calls but for those that waited for a human and of which a later one is the same, handed in again."""
+    kept: list[CallSummary] = []
+    again: set[tuple[str, ...]] = set()
+    for call in reversed(calls):
+        same = (call.run, call.uid.rsplit("/", 1)[0], call.id, call.origin, call.name, call.arguments)
+        if call.status != "asked" or same not in again:
+            kept.append(call)
+        again.add(same)
+    return kept[::-1]
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

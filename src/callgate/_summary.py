@@ -31,7 +31,11 @@ class CallSummary(Struct, kw_only=True):
     began: float
     """Monotonic seconds of the process that wrote it, like `starts` and `ended`."""
     tool: str = ""
+    name: str = ""
+    """As it came; `tool` is the one that it was for."""
     origin: str = ""
+    id: str = ""
+    """The model's, or the host's."""
     arguments: str = ""
     """As they came."""
     status: str = "open"
@@ -101,6 +105,7 @@ def _tell(call: CallSummary, event: Event, body: Mapping[str, Any]) -> None:
     match event.kind:
         case "call.received":
             call.tool, call.origin, call.arguments = _text(body, "name"), _text(body, "origin"), _text(body, "arguments")
+            call.id, call.name = _text(body, "id"), call.tool
         case "call.verdict":
             call.tool, call.rule = _text(body, "tool", call.tool), _text(body, "rule")
             call.notes = _notes(body)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from callgate.models.events import Usage
 from callgate.testing import Call, Item, ScriptedServer
 from tests.cli.runs import CRM, DONE, PAYS, begun_run, ended, paid, told, waiting_run
 
@@ -54,6 +55,24 @@ async def test_a_question_that_nobody_answers_stays_open(folder: Path) -> None:
         assert f"callgate resume {over['run']} --allow" in done.err
         assert (await ended(folder, "resume", over["run"], "--base-url", server.url, *CRM, "--yes")).code == 0
     assert paid(folder) == ["A7 12"]
+
+
+async def test_the_summary_counts_what_came_before_a_resume_and_the_log_counts_a_call_once(folder: Path) -> None:
+    """A failure of the first process, the call that asked, and what the second process did: each once."""
+    fails: list[Item] = ["I try.", Call("broken"), Call("refund", {"order": "A7", "cents": 12})]
+    used: list[Item] = [*DONE, Usage(input_tokens=40, output_tokens=2)]
+    async with ScriptedServer([[*fails, Usage(input_tokens=30, output_tokens=5)], [Call("broken"), Usage(input_tokens=1)], used]) as server:
+        over = await waiting_run(folder, server)
+        assert (over["calls"], over["failed"], over["input_tokens"]) == (2, 1, 30)
+        found: Any = (await ended(folder, "log", "stats", "--json")).json
+        assert {one["tool"]: one["statuses"] for one in found["tools"]} == {"broken": {"error": 1}, "refund": {"asked": 1}}
+        done = await ended(folder, "resume", over["run"], "--allow", f"{over['run']}/0/1", "--base-url", server.url, *CRM, "--json")
+        end = told(done, "run_ended")
+    assert (end["status"], end["iterations"], end["calls"], end["failed"], end["refused"]) == ("completed", 2, 3, 2, 0)
+    assert (end["input_tokens"], end["output_tokens"]) == (71, 7)
+    found = (await ended(folder, "log", "stats", "--json")).json
+    assert (found["calls"], found["runs"], found["failures"]) == (3, 1, {"exception": 2})
+    assert {one["tool"]: one["statuses"] for one in found["tools"]} == {"broken": {"error": 2}, "refund": {"ok": 1}}
 
 
 WRONG: dict[str, tuple[Sequence[str], str]] = {

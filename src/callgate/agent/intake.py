@@ -17,6 +17,7 @@ from callgate._pipeline.unfinished import Unfinished
 from callgate.agent.exits import Exits, as_signal
 from callgate.agent.results import Signal
 from callgate.calls import Answered, Outcome, RawCall, Scope, ToolResult
+from callgate.decide import REFUSED_BY_LOOP
 from callgate.emission import Emission, EndOnRecord
 from callgate.engine import Engine
 from callgate.errors import CallFailed
@@ -52,6 +53,12 @@ class LeftOpen(Struct, frozen=True, kw_only=True):
     """Why it is not started (again)."""
     final: bytes = b""
     """Its final arguments, where it has ended."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the run's calls without being reserved anew: those that the loop refused are none."""
+        result = self.outcome.result if type(self.outcome) is Answered else None
+        return (bool(self.uid) or self.refusal is not None) and (result is None or result.code not in REFUSED_BY_LOOP)
 
     @property
     def over(self) -> bool:

@@ -210,7 +210,8 @@ class _Reading:
         run.told.append((calls, given, [run.finals.get(uid, b"") for uid in executed.calls]))
         _count(run, ends, told)
         _enrich(run, executed.added)
-        run.calls += sum(result.code not in REFUSED_BY_LOOP for result in told if result is not None)
+        reserved = 0 if opened.again else sum(1 for uid in executed.calls if uid)
+        run.calls += reserved - sum(result is not None and result.code in REFUSED_BY_LOOP for result in told)
         run.rounds += not opened.again
         run.iteration = opened.body.iteration + 1
         run.pending = pending_at(opened.body, calls, ends, run.began, whole)

@@ -67,7 +67,7 @@ class Turn:
             outcomes = await intake.take_up(message.calls, closed, left)  # type: ignore[arg-type]
         self._course.signals += intake.signals
         self._parts.account.iterations += not opened.again
-        self._parts.account.calls += sum(1 for call in left.values() if call.uid)
+        self._parts.account.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
         calls = MessageCalls(message=message, calls=message.calls, closed=closed, outcomes=outcomes, whole=opened.whole, broken_off=True)
         return await self._settled(calls, intake) or await self.run()
 

@@ -29,6 +29,7 @@ from callgate.cli._record import Record, default_journal
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
+from callgate.decide import REFUSED_BY_LOOP
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.http_model import HttpModel
@@ -124,9 +125,8 @@ class TerminalRun:
         return self._code(result)
 
     async def _turn(self, listening: Listening, task: str) -> RunResult:
-        listening.failed = listening.refused = 0
         result = await self._until_decided(listening, task)
-        self._tell(self._over(result, listening))
+        self._tell(self._over(result))
         self._run = f"run-{SystemClock().new_id()}" if self._options.chat else self._run
         return result
 
@@ -217,8 +217,9 @@ class TerminalRun:
             record=self._record.name,
         )
 
-    def _over(self, result: RunResult, listening: Listening) -> Told:
+    def _over(self, result: RunResult) -> Told:
         spent = result.spent
+        refused = sum(one.code in REFUSED_BY_LOOP for one in result.results)
         return RunOver(
             status=result.status,
             turn_status=result.turn_status,
@@ -226,8 +227,8 @@ class TerminalRun:
             text=result.text,
             iterations=spent.iterations,
             calls=spent.calls,
-            failed=listening.failed,
-            refused=listening.refused,
+            failed=sum(not one.success for one in result.results) - refused,
+            refused=refused,
             input_tokens=spent.input_tokens,
             output_tokens=spent.output_tokens,
             seconds=round(spent.wall_s, 3),

@@ -14,7 +14,6 @@ from msgspec import Struct
 from callgate._summary import body_of
 from callgate.agent.events import AgentEvent, MessageBegan, MessageEnded, Notice
 from callgate.calls import ToolResult
-from callgate.decide import REFUSED_BY_LOOP
 from callgate.events import Bus, Event, Progress
 from callgate.models.events import CallOpened, Finished, ReasoningDelta, TextDelta
 
@@ -153,7 +152,9 @@ class RunOver(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_end
     iterations: int
     calls: int
     failed: int
+    """Calls that ended without success, since the run began."""
     refused: int
+    """Calls that the loop did not let run, and so did not count as calls."""
     input_tokens: int
     output_tokens: int
     seconds: float
@@ -212,12 +213,8 @@ class Listening:
         self._tools: dict[str, str] = {}
         self._early: set[str] = set()
         self._streaming = False
-        self.failed = 0
-        """Calls that ended without success."""
         self.kept = False
         """Whether a call has changed files, and they can be put back."""
-        self.refused = 0
-        """Calls that the loop did not let run, and so did not count as calls."""
         self.close = bus.subscribe(
             self._hear,
             *("call.received", "call.started", "call.progress", "call.attempt_failed", "call.suspended", "call.aborted", "tool.completed"),
@@ -277,10 +274,6 @@ class Listening:
         return None
 
     def _answered(self, result: ToolResult) -> CallAnswered:
-        if result.code in REFUSED_BY_LOOP:
-            self.refused += 1
-        else:
-            self.failed += not result.success
         self._tools.pop(result.uid, None)
         early = result.uid in self._early
         self._early.discard(result.uid)
