@@ -215,6 +215,8 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     joined: bool = False
     """The result of an identical call that was already running."""
     notes: tuple[Note, ...] = ()
+    recorded: bool = True
+    """False where the record does not have this end of the call, and the text says why: whoever reads it later does not find it."""
     untrusted: bool = True
     """Tool output is data from outside: a rule may say where it must not flow."""
 
@@ -278,6 +280,8 @@ class Restarted(Struct, frozen=True):
     """The result enriched the context instead: no history entry, generate again."""
 
     uid: str
+    recorded: bool = True
+    """False where the record does not have this."""
 
 
 class Aborted(Struct, frozen=True):
@@ -285,6 +289,8 @@ class Aborted(Struct, frozen=True):
 
     status: Literal["error", "stopped_by_user"]
     reason: str = ""
+    recorded: bool = True
+    """False where the record does not have this; then `reason` says why."""
 
 
 class Suspended(Struct, frozen=True):

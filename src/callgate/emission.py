@@ -213,7 +213,8 @@ class Emission:
         for slot in self._slots:
             if isinstance(slot.outcome, Aborted):
                 return await self._abort(f"its message was ended by another call ({slot.outcome.reason})")
-        return await self._told(await self._finish())
+        await self._finish()
+        return await self._told()
 
     async def _refused(self) -> list[Outcome]:
         """The outcomes of the calls above the limit."""
@@ -331,19 +332,17 @@ class Emission:
                 return other
         return None
 
-    async def _finish(self) -> list[Outcome]:
+    async def _finish(self) -> None:
         for slot in self._slots:
             if not slot.started and slot.outcome is None:
                 self._start(slot)
         await self._pump.ended()
-        outcomes = self._outcomes()
-        if len(outcomes) < len(self._slots):
+        if any(slot.outcome is None for slot in self._slots):
             raise asyncio.CancelledError  # somebody cancelled the tasks of the message
-        return outcomes
 
     async def _abort(self, why: str) -> list[Outcome]:
         await self._end_all(why)
-        return await self._told(self._outcomes())
+        return await self._told()
 
     def _end_rest(self, why: str, slots: list[_Slot]) -> None:
         """Give each of these that has not come to an end of its own one that says so."""
@@ -351,13 +350,9 @@ class Emission:
             if slot.outcome is None and not slot.flight.ended:
                 slot.outcome = self._unrouted.not_started(slot.flight, why)
 
-    async def _told(self, outcomes: list[Outcome]) -> list[Outcome]:
+    async def _told(self) -> list[Outcome]:
         """The outcomes, once all of them are on disk: results are by now, refusals and questions need not be."""
-        await self._unrouted.kept(max((slot.flight.last for slot in self._slots), default=0))
-        return outcomes
-
-    def _outcomes(self) -> list[Outcome]:
-        return [slot.outcome for slot in self._slots if slot.outcome is not None]
+        return await self._unrouted.told([(slot.flight, slot.outcome) for slot in self._slots if slot.outcome is not None])
 
     async def _end_all(self, reason: str) -> None:
         """End every call, and wait for those that run; whoever is cancelled meanwhile leaves them to end by themselves."""

@@ -188,7 +188,7 @@ class Engine:
             call = self.prepare(flight)
             outcome = await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
             if self._survives:
-                await self._endings.kept(flight.last)
+                (outcome,) = await self._endings.told([(flight, outcome)])
             return outcome
         finally:
             if unlink is not None:

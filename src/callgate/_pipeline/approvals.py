@@ -80,6 +80,10 @@ class Approvals:
         self._questions[approval_id] = question
         return question
 
+    def withdraw(self, approval_id: str) -> None:
+        """Forget a question that is not on record: nobody was asked."""
+        self._questions.pop(approval_id, None)
+
     def restore(self, questions: Iterable[Question]) -> None:
         """Take over what the record of a run says was asked."""
         for question in questions:

@@ -75,6 +75,14 @@ class RunsAtWork:
         """
         return self._writer.write(Draft(kind=kind, run=run, body=body, parents=parents))
 
+    async def durable(self, position: int) -> None:
+        """Wait until an event survives what the journal promises.
+
+        Raises:
+            RecordFailed: It will not.
+        """
+        await self._writer.durable(position)
+
     async def placed(self, position: int) -> int:
         """Where an event came to stand, by the position that `write` returned; 0 where it was not kept."""
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
 from callgate._signals import is_own_failure
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, ToolResult
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.protocols import RestartHandler
 from callgate.route import ApprovedCall
@@ -63,11 +63,40 @@ class Endings:
             self._bus.publish("tool.completed", result)
         return Answered(result)
 
-    async def kept(self, position: int) -> None:
-        """Wait until what is told next is on disk, where the record survives; what cannot be kept any more is told all the same."""
-        if self._survives:
-            with suppress(RecordFailed):
-                await self._writer.durable(position)
+    async def told(self, ends: Sequence[tuple[Flight, Outcome]]) -> list[Outcome]:
+        """These outcomes once they are on disk, where the record survives; one that cannot be kept says so."""
+        outcomes = [outcome for _, outcome in ends]
+        if self._survives and ends:
+            try:
+                await self._writer.durable(max(flight.last for flight, _ in ends))
+            except RecordFailed:  # of some of them, at least
+                outcomes = [await self._told(flight, outcome) for flight, outcome in ends]
+        return outcomes
+
+    async def _told(self, flight: Flight, outcome: Outcome) -> Outcome:
+        try:
+            await self._writer.durable(flight.last)
+        except RecordFailed as error:
+            log.error("The end of the call %s is not on record: %s", flight.uid, error)
+            return self._unrecorded_end(flight, outcome, error)
+        return outcome
+
+    def _unrecorded_end(self, flight: Flight, outcome: Outcome, error: RecordFailed) -> Outcome:
+        """What to tell in place of an outcome that is not on record."""
+        match outcome:
+            case Suspended():
+                self._approvals.withdraw(flight.uid)
+                why = f"a human has to decide first ({outcome.question}), and the question could not be recorded"
+                failed = RecordFailed(f"It was not run: {why}: {error}", code=error.code)
+                return Answered(_marked(self.result_of(flight, failed, clean(flight.raw.name or ""), None)))
+            case Aborted():
+                return replace(outcome, reason=_with(outcome.reason, error), recorded=False)
+            case Restarted():
+                return replace(outcome, recorded=False)
+            case Answered(result=result) if result.metadata.recorded:
+                return Answered(_marked(result, error))
+            case Answered():
+                return outcome
 
     def latest(self, conversation: str) -> ToolResult | None:
         """The conversation's `current_tool_call`."""
@@ -97,7 +126,7 @@ class Endings:
         """The outcome of a call whose run cannot be written to: it never came onto the record, and nothing happened."""
         log.error("The call %s was not run: %s", clean(raw.name), error)
         told = RecordFailed(f"It was not run: {error}", code=error.code)
-        return Answered(self._normaliser.refusal(raw, "", clean(raw.name or ""), told))
+        return Answered(_marked(self._normaliser.refusal(raw, "", clean(raw.name or ""), told)))
 
     def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """The outcome of a call that gets no place in its run: it is recorded by whoever refuses it."""
@@ -135,14 +164,20 @@ class Endings:
         why = f" ({error})" if isinstance(error, RecordFailed) else ""
         if harmless:
             told = f"{name} ran and changed nothing, but what it gave was lost{why}. It may be sent again; tell the operator."
-            return self._refused(flight, (RecordFailed if why else CallFailed)(told, code=code), name)
+            return self._refused(flight, (RecordFailed if why else CallFailed)(told, code=code), name, recorded=not why)
         unknown = OutcomeUnknown(
             f"{name} ran, but what came of it could not be kept{why}. Do not repeat the call; tell the operator.", code=code
         )
-        return self._refused(flight, unknown, name)
+        return self._refused(flight, unknown, name, recorded=not why)
 
-    def _refused(self, flight: Flight, error: CallFailed, name: str) -> Answered:
+    def _refused(self, flight: Flight, error: CallFailed, name: str, *, recorded: bool = True) -> Answered:
+        """The call ends without a result of its own.
+
+        Args:
+            recorded: False where the record has failed already, and `error` says so.
+        """
         result = self.result_of(flight, error, name, None)
+        result = result if recorded else _marked(result)
         try:
             if isinstance(error, CallDenied):
                 rule = str((error.details or {}).get("rule", ""))
@@ -151,7 +186,9 @@ class Endings:
         except RecordFailed as unwritable:  # the caller must hear of it all the same
             log.error("%s", unwritable)
             if not flight.started:
-                result = self.result_of(flight, unwritable, name, None)
+                result = _marked(self.result_of(flight, unwritable, name, None))
+            elif recorded:
+                result = _marked(result, unwritable)
         self._control.count(flight.scope.conversation, success=False)
         log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:
@@ -179,6 +216,7 @@ class Endings:
             flight.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends all the same
             log.error("%s", unwritable)
+            return Aborted(end.status, _with(reason, unwritable), recorded=False)
         return Aborted(end.status, reason)
 
     async def _restarts(self, result: ToolResult) -> bool:
@@ -195,3 +233,16 @@ class Endings:
                 raise
             log.error("The restart handler failed on %s; its result goes to the model", result.uid, exc_info=error)
             return False
+
+
+def _marked(result: ToolResult, error: RecordFailed | None = None) -> ToolResult:
+    """A result that is not on record; `error` says why, where the result itself does not."""
+    metadata = replace(result.metadata, recorded=False)
+    if error is None:
+        return replace(result, metadata=metadata)
+    said = None if result.error is None else _with(result.error, error)
+    return replace(result, content=(*result.content, Text(text=f"This is not on record: {error}")), error=said, metadata=metadata)
+
+
+def _with(reason: str, error: RecordFailed) -> str:
+    return f"{reason} (not on record: {error})"

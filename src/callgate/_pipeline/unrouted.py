@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 
 from callgate._pipeline.endings import Endings
@@ -85,6 +86,6 @@ class Unrouted:
         except RecordFailed as error:  # each call meets the same fault on its own way, and says so
             log.error("%s", error)
 
-    async def kept(self, position: int) -> None:
-        """See `Endings.kept`."""
-        await self._endings.kept(position)
+    async def told(self, ends: Sequence[tuple[Flight, Outcome]]) -> list[Outcome]:
+        """See `Endings.told`."""
+        return await self._endings.told(ends)

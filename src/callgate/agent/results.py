@@ -125,7 +125,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
     pending: Pending | None = None
     """What waits for a human, where the status is `waiting`."""
     recorded: int = 0
-    """The position of the run's latest event in its engine's journal."""
+    """The position of the run's latest event in its engine's journal; 0: the record does not have its end, and `reason` says why."""
 
     @property
     def completed(self) -> bool:

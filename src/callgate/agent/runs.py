@@ -208,12 +208,16 @@ class Runs(Parts):
         return await (turn.resume(goes_on.pending) if goes_on is not None and goes_on.pending is not None else turn.run())
 
     async def _end(self, record: RunRecord, history: History, result: RunResult) -> RunResult:
-        """The result as it is on record, or as it would have to be."""
+        """The result as it is on record; where it is not, it says so."""
         try:
             record.ended(result)
+            await self.engine.runs.durable(record.last)
         except RecordFailed as error:
-            log.error("%s", error)
-        history.recorded = await self.engine.runs.placed(record.last) if record.last else 0
+            log.error("The end of run %s is not on record: %s", result.run, error)
+            history.recorded = 0
+            why = f"the end of this run is not on record: {error}"
+            return replace(result, reason=f"{result.reason} ({why})" if result.reason else why)
+        history.recorded = await self.engine.runs.placed(record.last)
         return replace(result, recorded=history.recorded)
 
     async def _typed(self, turn: Turn, ending: Ending) -> RunResult:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from callgate._clock import SystemClock
 from callgate._limits import Limits
+from callgate._printable import printable
 from callgate._specs import load_tools
 from callgate.agent import Agent, AgentEvent, RunResult, Settings
 from callgate.agent.events import MessageBegan
@@ -244,6 +245,8 @@ class TerminalRun:
             say(f"Nothing that was asked about has run. Say yes or no at a terminal,{flags} or in a file of rules:", "cyan")
             for line in self._how_to_go_on(result):
                 say(f"  {line}")
+        if not result.recorded and result.status == "completed":
+            say(f"  {printable(result.reason)}", "red")
         if self._record.name:
             say(f"  record  {self._record.name}", "dim")
         say(f"  more    {self._record.show_command(result.run)}", "dim")
