@@ -45,7 +45,8 @@ class Step(Struct, frozen=True, kw_only=True):
 class Gap(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a change may hold beyond its steps."""
 
-    why: Literal["ignored", "limit", "name", "overlap", "unreadable"]
+    why: Literal["ignored", "left_out", "limit", "name", "overlap", "unreadable"]
+    """`left_out`: these changed and were not kept; the others may have changed."""
     paths: tuple[str, ...] = ()
     """The first of them."""
     count: int = 0

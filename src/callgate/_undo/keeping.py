@@ -23,12 +23,12 @@ from callgate._undo.apply import drop_drafts
 from callgate._undo.beside import EVERYTHING, whose
 from callgate._undo.changes import Call, Change, Gap, Step, history, write_change
 from callgate._undo.halfway import own_steps
-from callgate._undo.looks import Looked, folders_above, has_moved, merged, state_at, without_hidden
+from callgate._undo.looks import Looked, folders_above, has_moved, merged, moved_outside, state_at, without_hidden
 from callgate._undo.notes import Held, Notes, Pending
 from callgate._undo.objects import Objects
 from callgate._undo.seen import recalled, remember
 from callgate._undo.snapshot import Taker
-from callgate._undo.state import ABSENT, Seen, State, sees
+from callgate._undo.state import ABSENT, Seen, Signature, State, sees
 from callgate._workspace import PathRefused, Workspace
 
 __all__ = ["Keeping", "Open", "UndoLimits"]
@@ -48,6 +48,8 @@ class UndoLimits(Options, frozen=True, kw_only=True):
     """The largest file kept for a call that may write anything."""
     tree_entries: Whole = 100_000
     """Files, links and folders that are looked at for such a call."""
+    left_out_entries: Whole = 20_000
+    """The same of what is left out, so that an undo can say what of it changed; nothing of it is kept."""
 
 
 class Open(Struct, kw_only=True, eq=False):
@@ -74,7 +76,7 @@ class Keeping:
         self._store = (objects.folder, os.path.dirname(objects.folder))
         self._own = tuple(os.path.abspath(path) for path in own)
         self._open: list[Open] = []
-        self.taker = Taker(most=limits.tree_entries, file_bytes=limits.tree_file_bytes, own=self._is_own)
+        self.taker = Taker(most=limits.tree_entries, file_bytes=limits.tree_file_bytes, outside=limits.left_out_entries, own=self._is_own)
         self._pruned = -1
         self._remembered = 0
         self._own_stats: set[tuple[int, int]] = set()
@@ -148,11 +150,11 @@ class Keeping:
         ours = {one.change.id for one in (opened, *self._open)}
         beside = [*(one.roots for one in opened.beside), *self._notes.others(ours)]
         mine, overlaps = whose(steps, opened.roots, beside, self._since(opened.head))
-        if not mine and not overlaps:
+        outside = moved_outside(opened.before, after)
+        if not mine and not overlaps and not outside:
             return None
-        return self.commit(
-            replace(opened.change, steps=tuple(mine), gaps=(*merged([*opened.before.gaps, *after.gaps, *hidden]), *overlaps))
-        )
+        gaps = (*merged([*opened.before.gaps, *after.gaps, *hidden]), *overlaps, *outside)
+        return self.commit(replace(opened.change, steps=tuple(mine), gaps=gaps))
 
     def _since(self, head: str) -> list[Change]:
         """What was committed since this was the newest commit, the oldest first."""
@@ -171,6 +173,7 @@ class Keeping:
         self._own_stats = set(_identities((*self._store, *self._own)))
         seen: dict[str, Seen] = {}
         gaps, unseen = list[Gap](), set[str]()
+        outside, partly = dict[str, Signature](), False
         declared, tree = self.limits.declared_file_bytes, self.limits.tree_file_bytes
         with workspace.folder() as root:
             for path in roots:
@@ -182,11 +185,13 @@ class Keeping:
                     seen |= taken.seen
                     gaps += taken.gaps
                     unseen |= taken.unseen
+                    outside |= taken.outside
+                    partly = partly or taken.partly
             for path in before:
                 if path not in seen:
                     seen[path] = self._one(root, path, tree)
         there = {path: one for path, one in seen.items() if one.state.kind != "absent"}
-        return Looked(seen=there, gaps=tuple(gaps), unseen=frozenset(unseen))
+        return Looked(seen=there, gaps=tuple(gaps), unseen=frozenset(unseen), outside=outside, partly=partly)
 
     def _one(self, root: int, path: str, limit: int) -> Seen:
         signature, state = sees(root, path, self._keep, limit)

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from callgate._undo.changes import Gap
-from callgate._undo.state import ABSENT, Seen, State, same
+from callgate._undo.state import ABSENT, Seen, Signature, State, same
 
-__all__ = ["Looked", "folders_above", "has_moved", "merged", "state_at", "without_hidden"]
+__all__ = ["Looked", "folders_above", "has_moved", "merged", "moved_outside", "state_at", "without_hidden"]
 
 _NAMED = 10
 
@@ -23,6 +23,10 @@ class Looked(Struct, frozen=True, kw_only=True):
     seen: dict[str, Seen] = {}
     gaps: tuple[Gap, ...] = ()
     unseen: frozenset[str] = frozenset()
+    outside: dict[str, Signature] = {}
+    """The facts of what was left out."""
+    partly: bool = False
+    """Whether there was more of it."""
 
 
 def folders_above(path: str) -> list[str]:
@@ -41,6 +45,15 @@ def without_hidden(seen: dict[str, Seen], before: Collection[str], unseen: froze
     hidden = {path for path in seen if path not in before and (path in unseen or not unseen.isdisjoint(folders_above(path)))}
     gaps = [Gap(why="ignored", paths=tuple(sorted(hidden)[:_NAMED]), count=len(hidden))] if hidden else []
     return {path: one for path, one in seen.items() if path not in hidden}, gaps
+
+
+def moved_outside(before: Looked, after: Looked) -> list[Gap]:
+    """What was left out of both looks and has changed between them: of it nothing is kept."""
+    paths = before.outside.keys() & after.outside.keys() if before.partly or after.partly else before.outside.keys() | after.outside.keys()
+    moved = sorted(
+        path for path in paths if before.outside.get(path) != after.outside.get(path) and path not in before.seen and path not in after.seen
+    )
+    return [Gap(why="left_out", paths=tuple(moved[:_NAMED]), count=len(moved))] if moved else []
 
 
 def merged(gaps: Iterable[Gap]) -> list[Gap]:

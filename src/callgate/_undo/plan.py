@@ -41,6 +41,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     conflicts: tuple[Conflict, ...] = ()
     told: tuple[str, ...] = ()
     """What the changes may have done that cannot be put back, a sentence each."""
+    not_kept: tuple[str, ...] = ()
+    """Paths that they changed and that were not kept, the first of each change."""
 
 
 def undone_paths(changes: Iterable[Change]) -> dict[str, set[str]]:
@@ -99,6 +101,7 @@ def plan(
         moves=tuple(sorted(moves, key=lambda move: move.path)),
         conflicts=tuple(conflicts),
         told=told,
+        not_kept=tuple(dict.fromkeys(path for change in chosen for gap in change.gaps if gap.why == "left_out" for path in gap.paths)),
     )
 
 
@@ -155,6 +158,8 @@ def _told(change: Change) -> list[str]:
 def _left_out(gap: Gap) -> str:
     paths = f"{gap.count:,} path{'s' if gap.count != 1 else ''}"
     match gap.why:
+        case "left_out":
+            return f"{paths} changed while it ran, but left out of what is kept: not undone"
         case "overlap":
             return f"{paths} left to another call that wrote meanwhile"
         case "name":

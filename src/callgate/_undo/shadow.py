@@ -49,6 +49,8 @@ class Undone(Struct, frozen=True, kw_only=True):
     """Folders that a call made and that hold more than it put there: they stay."""
     told: tuple[str, ...] = ()
     """What the calls may have done that nothing was kept of, a sentence each."""
+    not_kept: tuple[str, ...] = ()
+    """Paths that the calls changed and that are left out of what is kept, the first of each call."""
     commit: str = ""
     """Empty for a dry run, and where nothing had to be done."""
 
@@ -110,7 +112,7 @@ class Shadow:
             [one for one in calls if words and one.call.conversation == words],
             [one for one in calls if run and run in (one.call.run, one.call.conversation) and str(one.call.turn) == turn],
             self._since(words, changes),
-            (fitting[-1:] if direction == "undo" else self._last_undone(changes)) if words == "last" else [],
+            (_newest(fitting, calls) if direction == "undo" else self._last_undone(changes)) if words == "last" else [],
         )
         for found in tries:
             if found:
@@ -203,6 +205,7 @@ class Shadow:
                 already=tuple(sorted({move.path for move in planned.moves} - {one.move.path for one in ready} - set(stay))),
                 stay=tuple(stay),
                 told=planned.told,
+                not_kept=planned.not_kept,
             )
             if dry_run or not planned.moves:
                 return done
@@ -277,6 +280,12 @@ class Shadow:
                     except StoreDamaged as error:
                         found[str(error)] = None
         return list(found)
+
+
+def _newest(fitting: list[Change], calls: list[Change]) -> list[Change]:
+    """The newest call that can be undone, with those after it of whose changes nothing was kept."""
+    start = calls.index(fitting[-1]) if fitting else 0
+    return [*fitting[-1:], *(one for one in calls[start:] if not one.steps and any(gap.why == "left_out" for gap in one.gaps))]
 
 
 @contextmanager

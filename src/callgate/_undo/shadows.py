@@ -87,11 +87,11 @@ class Shadows:
 
 def _kept(change: Change) -> Kept:
     unkept = [step.path for step in change.steps if step.before.why or step.after.why]
-    unkept += [path for gap in change.gaps if gap.blocks for path in gap.paths]
+    unkept += [path for gap in change.gaps if gap.blocks or gap.why == "left_out" for path in gap.paths]
     return Kept(
         commit=change.commit,
         paths=tuple(step.path for step in change.steps[:_SHOWN]),
         count=len(change.steps),
         unkept=tuple(unkept[:_SHOWN]),
-        not_looked_at=sum(gap.count for gap in change.gaps if not gap.blocks),
+        not_looked_at=sum(gap.count for gap in change.gaps if not gap.blocks and gap.why != "left_out"),
     )

@@ -8,13 +8,14 @@ what is above the limits. Never follows a link, never leaves the file system's f
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from callgate._undo.changes import Gap
-from callgate._undo.state import Keep, Seen, look, signature
+from callgate._undo.state import Keep, Seen, Signature, look, opened_parent, signature
 from callgate._workspace.ignore import Ignore
 
 __all__ = ["Snapshot", "Taker"]
@@ -32,7 +33,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     seen: dict[str, Seen]
     gaps: tuple[Gap, ...]
     unseen: frozenset[str]
-    """What was left out: nothing is known of it, nor of what is below it."""
+    """What was left out: no content is known of it, nor of what is below it."""
+    outside: dict[str, Signature]
+    """The facts of what was left out, without its content."""
+    partly: bool
+    """Whether there was more of that than is looked at."""
 
 
 class Taker:
@@ -41,11 +46,13 @@ class Taker:
     Args:
         most: Entries that are looked at.
         file_bytes: The largest file whose content is kept.
+        outside: Entries whose facts are looked at of what is left out.
         own: Real paths that are callgate's own and are left out.
     """
 
-    def __init__(self, *, most: int, file_bytes: int, own: Callable[[os.stat_result], bool]) -> None:
+    def __init__(self, *, most: int, file_bytes: int, outside: int, own: Callable[[os.stat_result], bool]) -> None:
         self._most = most
+        self.outside = outside
         self._file_bytes = file_bytes
         self._own = own
         self.known: dict[str, Seen] = {}
@@ -63,7 +70,8 @@ class Taker:
         walk.folder(root, below)
         if not below:
             self.known = walk.seen
-        return Snapshot(seen=walk.seen, gaps=walk.gaps(), unseen=walk.unseen())
+        outside, partly = walk.outside()
+        return Snapshot(seen=walk.seen, gaps=walk.gaps(), unseen=walk.unseen(), outside=outside, partly=partly)
 
     def state(self, folder: int, name: str, path: str, found: os.stat_result, keep: Keep) -> Seen:
         known = self.known.get(path)
@@ -94,6 +102,8 @@ class _Walk:
         self._keep = keep
         self._ignore = ignore
         self._left: dict[str, list[str]] = {"ignored": [], "limit": [], "name": [], "unreadable": []}
+        self._outside: list[str] = []
+        """What is left out and can be looked at, by the names that the system has for it."""
         self.seen: dict[str, Seen] = {}
 
     def folder(self, above: int, path: str) -> None:
@@ -136,12 +146,33 @@ class _Walk:
         if self._taker.full(len(self.seen)):
             why = "limit"
         elif not _is_text(entry.name):
-            why, path = "name", path.encode("utf-8", "backslashreplace").decode()
+            self._outside.append(path)
+            why, path = "name", _shown(path)
         elif self._ignore.one(path, directory=entry.is_dir(follow_symlinks=False)):
+            self._outside.append(path)
             why = "ignored"
         if why:
             self._left[why].append(path)
         return bool(why)
+
+    def outside(self) -> tuple[dict[str, Signature], bool]:
+        """The facts of what is left out, by path, and whether there is more than that. Nothing of it is read."""
+        found: dict[str, Signature] = {}
+        todo = sorted(self._outside, reverse=True)
+        while todo:
+            path = todo.pop()
+            if len(found) >= self._taker.outside:
+                return found, True
+            try:
+                with opened_parent(self._root, path) as (folder, name):
+                    at = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    below = _names(folder, name) if stat.S_ISDIR(at.st_mode) else []
+            except OSError:
+                continue
+            if not self._taker.passes_over(at):
+                found[_shown(path)] = signature(at)
+                todo += [f"{path}/{name}" for name in below if name != _OWN]
+        return found, False
 
     def unseen(self) -> frozenset[str]:
         return frozenset(path for paths in self._left.values() for path in paths)
@@ -164,6 +195,20 @@ def _opened(root: int, path: str) -> int:
             os.close(held)
         held = below
     return held
+
+
+def _names(above: int, name: str) -> list[str]:
+    """What is in a folder, the last first."""
+    fd = os.open(name, _FOLDER, dir_fd=above)
+    try:
+        return sorted(os.listdir(fd), reverse=True)
+    finally:
+        os.close(fd)
+
+
+def _shown(path: str) -> str:
+    """A path as text, whatever its bytes."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_text(name: str) -> bool:

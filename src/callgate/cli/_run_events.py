@@ -265,7 +265,7 @@ class Listening:
             case "call.attempt_failed":
                 return CallRetried(call=call, attempt=event.attempt, reason=str(body.get("error", "")))
             case "files.kept":
-                self.kept = True
+                self.kept = self.kept or _number(body.get("details"), "count") > 0
             case "files.not_kept":
                 return Noticed(kind="files_not_kept", text=f"{body.get('reason', '')}. callgate undo cannot take it back.")
             case "call.suspended" | "call.aborted":
@@ -289,3 +289,8 @@ class Listening:
             reason=result.error,
             text=result.text,
         )
+
+
+def _number(details: object, key: str) -> int:
+    found = details.get(key) if isinstance(details, dict) else None
+    return found if isinstance(found, int) else 0

@@ -58,7 +58,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
     if done.commit:
         _record(done, options)
     _show(done, options)
-    return _exits.OK
+    return _exits.FAILED if done.not_kept and not (done.paths or done.already) else _exits.OK
 
 
 def _refuse_unkept(words: str, shadow: Shadow, options: UndoOptions) -> None:
@@ -106,7 +106,8 @@ def _is_there(journal: str) -> bool:
 
 def _show(done: Undone, options: UndoOptions) -> None:
     if options.json:
-        print_json({"status": "dry_run" if options.dry_run else "ok", **msgspec.to_builtins(done)})
+        status = "dry_run" if options.dry_run else "partial" if done.not_kept else "ok"
+        print_json({"status": status, **msgspec.to_builtins(done)})
         return
     for path in done.paths:
         what = _DONE[done.direction, done.actions[path]]
@@ -116,8 +117,10 @@ def _show(done: Undone, options: UndoOptions) -> None:
     for path in done.stay:
         say(f"stays  {one_line(path, 400)}: the folder holds more")
     for line in done.told:
-        say(f"note   {line}", "yellow")
-    if not done.paths:
+        say(f"note   {printable(line)}", "yellow")
+    if not done.paths and done.not_kept:
+        say("Nothing was put back: what changed was not kept.", "red")
+    elif not done.paths:
         say("Nothing had to be changed.")
     elif not options.dry_run:
         say(_NEXT[done.direction].format(_calls(done)))
@@ -143,6 +146,7 @@ def list_changes(options: UndoOptions) -> int:
         when = datetime.fromtimestamp(change.at_ns / 1e9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         what = one_line(change.call.tool) + (" (interrupted)" if change.interrupted else "")
         paths = ", ".join(one_line(step.path) for step in change.steps[:3]) + (" …" if len(change.steps) > 3 else "")
+        paths += "".join(f" (not kept: {gap.count:,})" for gap in change.gaps if gap.why == "left_out")
         table.add_row(when, one_line(change.call.uid), what, paths)
     output().print(table, soft_wrap=False)
     say("`callgate diff CALL` shows one, `callgate undo CALL` takes it back; `last` is the newest.")
@@ -160,6 +164,7 @@ def _change_json(change: Change) -> dict[str, object]:
         "commit": change.commit,
         "interrupted": change.interrupted,
         "paths": [step.path for step in change.steps],
+        "not_kept": [path for gap in change.gaps if gap.why == "left_out" for path in gap.paths],
     }
 
 
