@@ -1,23 +1,30 @@
-"""The two screens: results on standard output, everything about them on standard error. Markup is never read from what is shown."""
+"""The two screens: results on standard output, everything about them on standard error. Markup is never read from what is shown.
+
+Whatever is printed here goes through `printable`, and each field of a table through `field`: no text from outside reaches the terminal
+another way.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from callgate._json import canonical
 from callgate._printable import one_line, printable, printable_json
 
-__all__ = ["STYLES", "console", "grid", "output", "print_json", "say", "status_text"]
+__all__ = ["STYLES", "Grid", "console", "field", "grid", "output", "print_json", "say", "status_text"]
 
 _WIDE = 120
+_WIDEST = 2_000
 STYLES = {
     "ok": "green",
     "error": "red",
@@ -29,14 +36,34 @@ STYLES = {
 }
 
 
+class _PrintableConsole(Console):
+    """A console that shows what a terminal would obey as an escape, wherever it stands in what is printed."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class Grid(Table):
+    """A table whose fields are each printable text in one line."""
+
+    def add_row(self, *fields: RenderableType | None, **options: Any) -> None:
+        super().add_row(*(field(one) if isinstance(one, str) else one for one in fields), **options)
+
+
+def field(text: str, limit: int = _WIDEST) -> str:
+    """One field of a listing: printable, in one line, and bounded."""
+    return one_line(text, limit)
+
+
 def output() -> Console:
     """Standard output."""
-    return Console(markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stdout))
+    return _PrintableConsole(markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stdout))
 
 
 def console() -> Console:
     """Standard error: progress, notes, questions, errors."""
-    return Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stderr))
+    return _PrintableConsole(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stderr))
 
 
 def _width(stream: TextIO) -> int | None:
@@ -53,9 +80,9 @@ def status_text(status: str) -> Text:
     return Text(one_line(status, 20), style=STYLES.get(status, ""))
 
 
-def grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
+def grid(*titles: str, right: tuple[str, ...] = ()) -> Grid:
     """A table without lines, for aligned columns."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(titles))
+    table = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(titles))
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
     return table

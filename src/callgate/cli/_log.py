@@ -15,11 +15,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from callgate._journal import Reader
-from callgate._printable import one_line, printable
+from callgate._printable import one_line
 from callgate._summary import CallSummary, body_of, summarise
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import grid, output, print_json, say, status_text
+from callgate.cli._consoles import field, grid, output, print_json, say, status_text
 from callgate.cli._log_query import asked, has_run, reading
 from callgate.cli._options import LogOptions
 from callgate.cli._record import without_password
@@ -180,9 +180,9 @@ def _line(event: Event) -> Text:
     told = next((str(body[key]) for key in ("tool", "name", "status", "verdict", "reason") if isinstance(body.get(key), str)), "")
     return Text.assemble(
         (f"{event.position} ", "dim"),
-        (printable(event.kind), "bold"),
-        f" {one_line(told, 80)}" if told else "",
-        (f"  {one_line(event.call)}", "dim"),
+        (field(event.kind), "bold"),
+        f" {field(told, 80)}" if told else "",
+        (f"  {field(event.call)}", "dim"),
     )
 
 
@@ -216,14 +216,14 @@ def _print_event(event: Event, options: LogOptions, indent: int = 0) -> None:
     margin = "  " * indent
     attempt = f" attempt {event.attempt}" if event.attempt else ""
     cause = f"  because of {', '.join(map(str, event.parents))}" if event.parents else ""
-    head = (f"{margin}{event.position} ", "dim"), (event.kind, "bold"), attempt, (f"  {clock(event.at_ns)}  {event.call}{cause}", "dim")
+    where = f"  {clock(event.at_ns)}  {field(event.call)}{cause}"
     screen = output()
-    screen.print(Text.assemble(*((printable(part[0]), part[1]) if isinstance(part, tuple) else printable(part) for part in head)))
+    screen.print(Text.assemble((f"{margin}{event.position} ", "dim"), (field(event.kind), "bold"), attempt, (where, "dim")))
     for key, value in body_of(event).items():
         if value is None or value is False or value in ("", [], {}):
             continue
         shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        screen.print(Text(f"{margin}    {printable(str(key))}: {one_line(shown, 400)}"))
+        screen.print(Text(f"{margin}    {field(str(key))}: {field(shown, 400)}"))
 
 
 def event_json(event: Event) -> dict[str, object]:

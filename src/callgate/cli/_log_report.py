@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from callgate._json import canonical
-from callgate._printable import one_line
+from callgate._printable import one_line, printable_json
 from callgate._statistics import Statistics, ToolStatistics, plain, sealed_at, statistics
 from callgate._summary import summarise
 from callgate.cli import _exits
@@ -152,8 +152,8 @@ def _exported(event: Event) -> str:
         fields["body"] = msgspec.Raw(body)
         line = canonical(fields).decode()
     except (ValueError, RecursionError):
-        line = "\n"
-    if "\n" in line:  # no JSON, or JSON over several lines
+        line = ""
+    if not line or printable_json(line) != line:  # no JSON, over several lines, or with what a terminal would obey
         fields.pop("body", None)
         line = canonical(fields | {"body_base64": base64.b64encode(body).decode()}).decode()
-    return f"{line}\n"
+    return f"{printable_json(line)}\n"

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from callgate._blobs import MemoryBlobs
 from callgate._journal import open_reader
-from callgate._printable import one_line, printable
+from callgate._printable import one_line
 from callgate._specs import load_tools
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import output, print_json, say
+from callgate.cli._consoles import field, output, print_json, say
 from callgate.cli._log_query import asked
 from callgate.cli._options import LogOptions, SearchOptions
 from callgate.errors import UsageError
@@ -95,8 +95,9 @@ def _show(found: Found) -> None:
     when = datetime.fromtimestamp(passage.at_ns / 1e9).strftime("%Y-%m-%d %H:%M:%S")
     where = f"{passage.path}:{passage.line}" if passage.kind == "file" else passage.origin if passage.kind == "note" else passage.tool
     screen = output()
-    screen.print(Text(one_line(f"{passage.kind}  {where}  {when}  {passage.call}", 200), style="bold"), soft_wrap=True)
-    screen.print(Text(printable(found.snippet.strip())), soft_wrap=True)
+    head = "  ".join(field(part, 200) for part in (passage.kind, where, when, passage.call))
+    screen.print(Text(head, style="bold"), soft_wrap=True)
+    screen.print(Text(field(found.snippet)), soft_wrap=True)
 
 
 def status(place: str, *, as_json: bool) -> int:
@@ -108,7 +109,7 @@ def status(place: str, *, as_json: bool) -> int:
     else:
         for name in found.__struct_fields__:
             if getattr(found, name) != "":
-                output().print(Text(f"{name:<8} {printable(str(getattr(found, name)))}"), soft_wrap=True)
+                output().print(Text(f"{name:<8} {field(str(getattr(found, name)))}"), soft_wrap=True)
     return _exits.OK
 
 

@@ -17,7 +17,7 @@ from callgate._pipeline.record import Reason, clean
 from callgate._printable import one_line, printable
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import grid, output, print_json, say
+from callgate.cli._consoles import field, grid, output, print_json, say
 from callgate.cli._options import UndoOptions
 from callgate.cli._record import MEMORY, Record
 from callgate.errors import CallgateError, UsageError
@@ -111,13 +111,13 @@ def _show(done: Undone, options: UndoOptions) -> None:
         return
     for path in done.paths:
         what = _DONE[done.direction, done.actions[path]]
-        output().print(f"{f'would be {what}' if options.dry_run else what}  {printable(one_line(path, 400))}")
+        output().print(f"{f'would be {what}' if options.dry_run else what}  {field(path, 400)}")
     for path in done.already:
         say(f"as it should be already  {one_line(path, 400)}", "dim")
     for path in done.stay:
         say(f"stays  {one_line(path, 400)}: the folder holds more")
     for line in done.told:
-        say(f"note   {printable(line)}", "yellow")
+        say(f"note   {field(line)}", "yellow")
     if not done.paths and done.not_kept:
         say("Nothing was put back: what changed was not kept.", "red")
     elif not done.paths:
@@ -176,7 +176,7 @@ def show_diff(words: str, options: UndoOptions) -> int:
         if options.json:
             print_json({"path": one.path, "text": one.text})
         else:
-            output().print(f"{printable(one_line(one.path, 400))}: {printable(one.text)}")
+            output().print(f"{field(one.path, 400)}: {printable(one.text)}")
     if not found:
         say("None of these changes stands: there is nothing to undo.")
     return _exits.OK
@@ -187,7 +187,7 @@ def checkpoint(name: str, options: UndoOptions) -> int:
     if options.json:
         print_json(one)
     else:
-        output().print(one.name)
+        output().print(field(one.name))
         say(f"`callgate undo {one.name}` takes back every call since.")
     return _exits.OK
 
@@ -201,7 +201,7 @@ def list_checkpoints(options: UndoOptions) -> int:
             print_json(one)
         else:
             when = datetime.fromtimestamp(one.at_ns / 1e9, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-            output().print(f"{when}  {one.name}  {one.kind}")
+            output().print(f"{when}  {field(one.name)}  {field(one.kind)}")
     return _exits.OK
 
 
