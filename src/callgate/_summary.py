@@ -56,6 +56,8 @@ class CallSummary(Struct, kw_only=True):
     blob: str = ""
     cached: str = ""
     replayed: bool = False
+    command_end: str = ""
+    """How the command of an `ok` call ended, if not with exit code 0."""
     notes: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
@@ -130,6 +132,7 @@ def _complete(call: CallSummary, body: Mapping[str, Any]) -> None:
     call.failure_class, call.code, call.error = (_text(body, key) for key in ("failure_class", "code", "error"))
     call.rule, call.blob, call.cached = _text(meta, "rule", call.rule), _text(meta, "blob"), _text(meta, "cached")
     call.bytes, call.truncated = int(_number(meta, "bytes")), meta.get("truncated") is True
+    call.command_end = _text(meta, "command_end")
     call.replayed = meta.get("replayed") is True or meta.get("joined") is True
     call.notes = _notes(meta) or call.notes
 

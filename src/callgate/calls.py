@@ -217,6 +217,8 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     notes: tuple[Note, ...] = ()
     recorded: bool = True
     """False where the record does not have this end of the call, and the text says why: whoever reads it later does not find it."""
+    command_end: str = ""
+    """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`, `killed by SIGKILL`, `timed out after 2 s`."""
     untrusted: bool = True
     """Tool output is data from outside: a rule may say where it must not flow."""
 

@@ -57,8 +57,15 @@ def test_the_same_run_and_key_runs_once_across_processes(folder: Path) -> None:
     assert paid(folder) == ["A7 12"]
 
 
-def test_text_from_a_tool_cannot_speak_to_the_terminal(folder: Path) -> None:
-    assert shell(folder, "call", "odd_text", "--tools", "crm.py").out == "a\\x1b[31mb\\u202ec\\U000e0041\n"
+@pytest.mark.process
+def test_a_command_that_failed_is_told_apart_from_one_that_went_well(folder: Path) -> None:
+    done = shell(folder, "call", "run_command", "command=exit 3")
+    assert "ok  run_command  exit code 3" in done.err
+    assert "exit code" not in shell(folder, "call", "run_command", "command=exit 0").err
+
+
+def test_piped_text_of_a_tool_is_the_text_itself(folder: Path) -> None:
+    assert shell(folder, "call", "odd_text", "--tools", "crm.py").out == "a\x1b[31mb\u202ec\U000e0041\n"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ WAITS: list[Item] = ["I wait.", Call("wait", {"seconds": 600})]
 
 async def test_a_task_with_two_calls_is_shown_as_it_happens_and_summed_up(folder: Path) -> None:
     done = await ran(folder, [LOOK, DONE], *CRM, "--yes")
-    assert (done.code, done.out) == (0, "I look. \nPaid.\n")
+    assert (done.code, done.out) == (0, "I look. \nPaid.")
     assert paid(folder) == ["A7 12"]
     assert re.search(r"✓ odd_text  [\d,]+ ms", done.err)
     assert re.search(r"✓ refund order=A7 cents=12  [\d,]+ ms", done.err)
@@ -85,11 +85,24 @@ async def test_a_call_that_started_early_is_marked(folder: Path) -> None:
     assert re.search(r"✓ list_files path=\.  [\d,]+ ms  early", err)
 
 
-async def test_text_of_a_model_or_a_tool_cannot_speak_to_the_terminal(folder: Path) -> None:
-    turns: list[Script] = [["a\x1b[31m", "b\r", "\nc\u202e", Call("odd\x1b]0;x\x07_text", '{"\x1b[2J": 1}')], [Call("odd_text"), "\x9bd"]]
+async def test_piped_text_is_what_the_model_wrote_to_the_byte(folder: Path) -> None:
+    """A program or a later reader gets the text itself: nothing wrapped, escaped, added or left out. A line end separates messages."""
+    first = "Wide " * 60 + "\r\n\n\t[bold]x[/bold] :smile: \x1b[31m\u200d\u202e\r"
+    last = "# Title\n\n" + "y" * 300 + "\n\n"
+    async with running(folder, [[*first, Call("list_files", {"path": "."})], [last]], COLUMNS="40") as run:
+        out, _ = await asyncio.wait_for(run.process.communicate(), COMMAND_S)
+    assert out == f"{first}\n{last}".encode()
+
+
+async def test_an_answer_without_a_line_end_is_piped_without_one(folder: Path) -> None:
+    assert (await ran(folder, ["42"])).out == "42"
+
+
+async def test_names_and_arguments_of_a_model_cannot_speak_to_the_terminal(folder: Path) -> None:
+    turns: list[Script] = [[Call("odd\x1b]0;x\x07_text", '{"\x1b[2J": 1}')], [Call("odd_text"), "\x9bd"]]
     done = await ran(folder, [*turns, "e"], *CRM)
-    assert done.out == "a\\x1b[31mb\nc\\u202e\n\\x9bd\ne\n"
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.out + done.err)
+    assert "odd" in done.err
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", done.err)
 
 
 async def test_a_failed_call_says_why_and_the_run_goes_on(folder: Path) -> None:
@@ -97,6 +110,30 @@ async def test_a_failed_call_says_why_and_the_run_goes_on(folder: Path) -> None:
     assert done.code == 0
     assert re.search(r"✗ broken  [\d,]+ ms  exception\n.*no such thing", done.err)
     assert "1 call (1 failed)" in done.err
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"command": "exit 3"}, "exit code 3"),
+        ({"command": "kill -KILL $$"}, "killed by SIGKILL"),
+        ({"command": "sleep 600", "timeout_s": 0.3}, "timed out after 0.3 s"),
+        ({"command": "head -c 1500000 /dev/zero; exit 4"}, "exit code 4"),
+    ],
+    ids=["exit code", "signal", "timeout", "large output"],
+)
+async def test_a_command_that_failed_is_not_shown_as_one_that_went_well(folder: Path, arguments: dict[str, object], told: str) -> None:
+    """The call succeeded, because it says how the command ended; the command did not."""
+    turns: list[Script] = [[Call("run_command", arguments)], "I see."]
+    done = await ran(folder, turns, "--yes")
+    assert re.search(rf"^! run_command .*  [\d,]+ ms  {told}$", done.err, re.MULTILINE)
+    assert "✓" not in done.err
+    (listed,) = shell(folder, "log", "list", "--json").lines
+    assert (listed["status"], listed["command_end"]) == ("ok", told)
+    assert told in shell(folder, "log", "list").out
+    events = (await ran(folder, turns, "--yes", "--json")).lines
+    assert [(event["status"], event["command_end"]) for event in events if event["event"] == "call_ended"] == [("ok", told)]
 
 
 async def test_calls_that_the_loop_did_not_let_run_are_told_apart(folder: Path) -> None:
@@ -116,7 +153,7 @@ async def test_ctrl_c_lets_what_runs_finish_and_starts_nothing_more(folder: Path
         (folder / "go").touch()
         code, out, err = await run.end()
         assert len(run.server.requests) == 1
-    assert (code, out) == (130, "I work.\n")
+    assert (code, out) == (130, "I work.")
     assert "stopped · 0 rounds" in err or "stopped · 1 round" in err
     assert (folder / "done").exists()
 
@@ -210,7 +247,7 @@ async def test_the_task_and_the_instructions_may_come_from_elsewhere(folder: Pat
             )
             out, _ = await process.communicate()
         sent: Any = server.requests[0].body_json
-    assert (process.returncode, out) == (0, b"One.\n")
+    assert (process.returncode, out) == (0, b"One.")
     assert [message["content"] for message in sent["messages"]] == ["Be brief.", "Count."]
     assert sent["model"] == "qwen3:8b"
 
@@ -226,7 +263,7 @@ async def test_a_model_that_takes_no_tools_is_taught_them_as_text(folder: Path) 
 
 async def test_a_provider_that_drops_the_connection_mid_answer_is_said_in_one_sentence(folder: Path) -> None:
     done = await ran(folder, [["Half an ans", Call("refund", {"order": "A7", "cents": 1}), Drop()]], *CRM, "--yes")
-    assert (done.code, done.out) == (1, "Half an ans\n")
+    assert (done.code, done.out) == (1, "Half an ans")
     assert "broke off" in done.err
     assert paid(folder) == []
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ import pytest
 from callgate.testing import Call, Pause, ScriptedServer
 from callgate.testing.server import Script
 from tests.cli.running import CRM, DONE, PAYS, TASK, paid
-from tests.cli.shell import command, environment
+from tests.cli.shell import command, environment, shell
 from tests.patience import COMMAND_S
 
 
@@ -126,3 +127,51 @@ async def test_ctrl_c_at_a_question_leaves_it_open(folder: Path) -> None:
         assert b"callgate resume run-" in await terminal.until(b"callgate log show")
         assert await terminal.end() == 130
     assert paid(folder) == []
+
+
+async def test_text_of_a_model_or_a_tool_cannot_speak_to_the_terminal(folder: Path) -> None:
+    turns: list[Script] = [["a\x1b[31m", "b\r", "\nc\u202e", Call("odd_text")], ["\x9bd"]]
+    async with at_terminal(folder, turns) as terminal:
+        shown = (await terminal.until(b"callgate log show")).decode()
+        assert await terminal.end() == 0
+    assert "a\\x1b[31mb\r\nc\\u202e\r\n" in shown
+    assert "\\x9bd\r\n" in shown
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", shown)
+
+
+FLOOD = '''
+from callgate import ToolContext, tool
+
+@tool(effect="none")
+def flood(context: ToolContext, lines: int) -> str:
+    """Report many lines."""
+    for number in range(lines):
+        context.progress(f"line {number}\\n")
+    return "all of it"
+'''
+
+
+@pytest.mark.parametrize("lively", [False, True], ids=["plain", "drawn"])
+async def test_long_output_is_folded_and_says_where_the_rest_is(folder: Path, lively: bool) -> None:
+    """A command writes faster than a terminal draws. The first and last lines are shown, how many are not, and how to read them."""
+    turns: list[Script] = [[Call("run_command", {"command": "seq 1 200000"})], "Seen."]
+    async with at_terminal(folder, turns, "--yes", "--tools", "builtin", TERM="xterm" if lively else "dumb", COLUMNS="200") as terminal:
+        shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", (await terminal.until(b"callgate log show")).decode())
+        assert await terminal.end() == 0
+    lines = re.findall("│ (.*?)\r\n", shown)
+    assert lines[:10] == [str(number) for number in range(1, 11)]
+    assert lines[-10:] == [str(number) for number in range(199_991, 200_001)]
+    told = re.search(r"([\d,]+) more lines; the whole result: callgate (log result run-\w+/0/0)", lines[10])
+    assert told is not None
+    assert (len(lines), told[1]) == (21, "199,980")
+    assert json.loads(shell(folder, *told[2].split()).out)["stdout"].splitlines()[100_000] == "100001"
+
+
+async def test_output_that_a_tool_reports_line_by_line_is_folded_too(folder: Path) -> None:
+    (folder / "flood.py").write_text(FLOOD, encoding="utf-8")
+    turns: list[Script] = [[Call("flood", {"lines": 5_000})], "Seen."]
+    async with at_terminal(folder, turns, "--tools", "flood.py") as terminal:
+        shown = (await terminal.until(b"callgate log show")).decode()
+        assert await terminal.end() == 0
+    assert shown.count("│") == 21
+    assert "line 4999" in shown

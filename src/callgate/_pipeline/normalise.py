@@ -31,6 +31,7 @@ _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 _SHOWN = frozenset({"modified", "warning"})
 """Notes that the model reads beside the result; the others are in the metadata."""
+_COMMAND_END_BYTES = 64
 _NOT_KEPT = (
     "[{size} bytes in all; the middle was left out, and the whole could not be stored, so the rest cannot be read. The call did run: do not"
     " repeat it if it changes anything. To see the rest, ask for less at a time, and tell the operator.]"
@@ -103,6 +104,7 @@ class Normaliser:
                 cached=checked.cached,
                 joined=checked.joined,
                 notes=notes,
+                command_end=_command_end(value) if type(value) is dict and "exit_code" in value else "",
             ),
         )
 
@@ -238,3 +240,13 @@ def _how_to_read(size: int, blob: str) -> str:
         f"[{size} bytes in all; the middle was left out. The whole is stored: read_result(digest='{blob}', offset=...) reads any part,"
         f" search_result(digest='{blob}', query='...') finds lines in it.]"
     )
+
+
+def _command_end(value: dict[str, object]) -> str:
+    """How a command ended, from the value of a tool that ran it; empty for exit code 0. Such a tool succeeds whatever its command does."""
+    code, signal, limit_s = (value.get(name) for name in ("exit_code", "signal", "timeout_s"))
+    if value.get("timed_out") is True:
+        return f"timed out after {limit_s:g} s" if isinstance(limit_s, (int, float)) else "timed out"
+    if isinstance(signal, str):
+        return _bounded(f"killed by {signal}", _COMMAND_END_BYTES)
+    return f"exit code {code}" if isinstance(code, int) and code != 0 else ""

@@ -5,10 +5,19 @@ Here because threads and worker processes can write faster than anybody reads. P
 
 from __future__ import annotations
 
-__all__ = ["TAIL_CHARS", "LiveText", "Tail"]
+import re
+
+__all__ = ["TAIL_CHARS", "LiveText", "Tail", "left_out_lines"]
 
 TAIL_CHARS = 65_536
 LIVE_CHARS_PER_S = 1_048_576
+_LEFT_OUT = re.compile(r"\n\[\.\.\. \d+ characters left out, (\d+) line ends among them \.\.\.\]\n")
+
+
+def left_out_lines(piece: str) -> int | None:
+    """How many line ends were left out where this piece of shown output stands; None if the piece is output."""
+    told = _LEFT_OUT.fullmatch(piece)
+    return int(told[1]) if told is not None else None
 
 
 class Tail:
@@ -19,6 +28,9 @@ class Tail:
         self._pieces: list[str] = []
         self._size = 0
         self.dropped = 0
+        """Characters that are not kept."""
+        self.dropped_lines = 0
+        """Line ends among them."""
 
     def add(self, text: str) -> None:
         self._pieces.append(text)
@@ -28,14 +40,22 @@ class Tail:
 
     def _trim(self) -> None:
         text = "".join(self._pieces)
-        kept = text[-self._limit :]
+        self._keep(text, text[-self._limit :])
+
+    def _keep(self, text: str, kept: str) -> None:
         self.dropped += len(text) - len(kept)
+        self.dropped_lines += text.count("\n", 0, len(text) - len(kept))
         self._pieces, self._size = [kept], len(kept)
 
     def text(self) -> str:
         """At most 64 KiB of UTF-8."""
         self._trim()
-        return self._pieces[0].encode("utf-8", "backslashreplace")[-self._limit :].decode(errors="ignore")
+        kept = self._pieces[0].encode("utf-8", "backslashreplace")
+        if len(kept) > self._limit:
+            whole = kept.decode()
+            self._keep(whole, kept[-self._limit :].decode(errors="ignore"))
+            return self._pieces[0]
+        return kept.decode()
 
 
 class LiveText:
@@ -70,6 +90,6 @@ class LiveText:
         for stream, tail in held.items():
             text = tail.text()
             if tail.dropped:
-                pieces.append((f"\n[... {tail.dropped} characters left out ...]\n", stream))
+                pieces.append((f"\n[... {tail.dropped} characters left out, {tail.dropped_lines} line ends among them ...]\n", stream))
             pieces.append((text, stream))
         return pieces

@@ -48,7 +48,8 @@ def run_command(
     result: Result = {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
     result |= {"duration_ms": round(done.seconds * 1000), "truncated": done.left_out > 0}
     if done.exit_code is None:
-        result |= {"timed_out": True, "note": f"The command was ended after {limit_s:g} s; it may have done part of its work."}
+        note = f"The command was ended after {limit_s:g} s; it may have done part of its work."
+        result |= {"timed_out": True, "timeout_s": limit_s, "note": note}
     elif done.exit_code < 0:
         result["signal"] = _signal_name(-done.exit_code)
     return result

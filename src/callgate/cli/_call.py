@@ -102,7 +102,7 @@ class _Terminal:
         return _exits.INTERRUPTED if self._interrupted else exit_code(outcome)
 
     async def _handed_in(self) -> Outcome:
-        with interruptible(self._interrupt), Progressed(self._engine.bus, quiet=self._options.json):
+        with interruptible(self._interrupt), Progressed(self._engine.bus, self._record.result_command, quiet=self._options.json):
             return await self._engine.call(self._raw, self._scope)
 
     def _interrupt(self) -> None:

@@ -1,7 +1,7 @@
 """The two screens: results on standard output, everything about them on standard error. Markup is never read from what is shown.
 
 Whatever is printed here goes through `printable`, and each field of a table through `field`: no text from outside reaches the terminal
-another way.
+another way. A pipe or a file gets the text of a model or a tool as it is, because a program or a later reader wants the bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.text import Text
 from callgate._json import canonical
 from callgate._printable import one_line, printable, printable_json
 
-__all__ = ["STYLES", "Grid", "console", "field", "grid", "output", "print_json", "say", "status_text"]
+__all__ = ["SIGNS", "STYLES", "Grid", "console", "field", "grid", "output", "print_json", "say", "status_text", "write_text"]
 
 _WIDE = 120
 _WIDEST = 2_000
@@ -33,7 +33,10 @@ STYLES = {
     "aborted": "magenta",
     "restarted": "cyan",
     "open": "yellow",
+    "command": "yellow",
 }
+"""By status; `command`: the call is `ok`, but its command did not end with exit code 0."""
+SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…", "command": "!"}
 
 
 class _PrintableConsole(Console):
@@ -76,8 +79,14 @@ def say(line: str, style: str = "") -> None:
     console().print(Text(printable(line), style=style))
 
 
-def status_text(status: str) -> Text:
-    return Text(one_line(status, 20), style=STYLES.get(status, ""))
+def write_text(text: str) -> None:
+    """Write a model's or a tool's text to standard output: printable at a terminal, unchanged elsewhere."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def status_text(status: str, command_end: str = "") -> Text:
+    return Text(one_line(status, 20), style=STYLES.get("command" if command_end else status, ""))
 
 
 def grid(*titles: str, right: tuple[str, ...] = ()) -> Grid:

@@ -28,7 +28,7 @@ from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery
 
-__all__ = ["clock", "event_json", "follow", "list_calls", "show", "tree"]
+__all__ = ["clock", "event_json", "events_of", "follow", "list_calls", "show", "tree"]
 
 _POLL_S = 0.1
 _MOST_CALLS = 1_000
@@ -79,8 +79,8 @@ def _newest(events: Iterable[Event], most: int) -> list[str]:
 def _print_calls(calls: Iterable[CallSummary]) -> None:
     table = grid("time", "call", "tool", "status", "ms", "rule", right=("ms",))
     for call in calls:
-        why = call.code or call.failure_class
-        status = Text.assemble(status_text(call.status), f" {one_line(why)}" if why else "")
+        why = call.code or call.failure_class or call.command_end
+        status = Text.assemble(status_text(call.status, call.command_end), f" {one_line(why)}" if why else "")
         table.add_row(clock(call.at_ns), one_line(call.uid), one_line(call.tool), status, f"{call.duration_ms:,.0f}", one_line(call.rule))
     output().print(table, soft_wrap=False)
 
@@ -95,7 +95,7 @@ def show(identity: str, options: LogOptions) -> int:
     refuse_odd_text(id=identity)
     query = asked(options)
     with reading(options) as reader:
-        events = [event for event in _events_of(reader, identity) if query.holds(event)]
+        events = [event for event in events_of(reader, identity) if query.holds(event)]
         if query.tool is not None and events:
             of_tool = {event.position for event in reader.find(replace(query, after=events[0].position - 1))}
             events = [event for event in events if event.position in of_tool]
@@ -106,7 +106,7 @@ def show(identity: str, options: LogOptions) -> int:
     return _exits.OK
 
 
-def _events_of(reader: Reader, identity: str) -> list[Event]:
+def events_of(reader: Reader, identity: str) -> list[Event]:
     """The events of the call or run with this id, or of the one call whose id ends so."""
     found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
     if found:
@@ -154,7 +154,7 @@ def _followed(reader: Reader, identity: str) -> list[Event]:
         if not own:
             raise UsageError(f"There is no event {identity} here. See `callgate log follow --after 0`.")
     else:
-        own = _events_of(reader, identity)
+        own = events_of(reader, identity)
     later = [event for first in own[:1] for event in reader.find(EventQuery(caused_by=first.position))]
     return sorted({event.position: event for event in (*own, *later)}.values(), key=lambda event: event.position)
 

@@ -57,6 +57,27 @@ def log_show(
     return show(id, LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, field=field, json=json))
 
 
+@log_app.command(name="result")
+def log_result(id: str, /, *, journal: Journal = "") -> int:
+    """Print the whole result of one call, as it was before any of it was left out for the model or the screen.
+
+    ```
+    callgate log result 0/3
+    callgate log result 0/3 | jq -r .stdout
+    ```
+
+    Exit codes: 0 printed · 1 the call has no result, or the whole of it is lost · 2 there is no such call.
+
+    Parameters
+    ----------
+    id
+        A call's id, or its end where that names one call.
+    """
+    from callgate.cli._log_result import show_result
+
+    return show_result(id, LogOptions(journal=journal or default_journal()))
+
+
 @log_app.command(name="tree")
 def log_tree(id: str, /, *, journal: Journal = "", kind: Kind = None, limit: int | None = None, json: AsJson = False) -> int:
     """Show what followed from what, in any run: beneath a call, a run, or one event.

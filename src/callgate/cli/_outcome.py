@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 from rich.text import Text
 
-from callgate._printable import one_line, printable
+from callgate._printable import one_line
 from callgate._summary import CallSummary
 from callgate.calls import Aborted, Answered, Outcome, Suspended, ToolResult
 from callgate.cli import _exits
-from callgate.cli._consoles import console, output, say, status_text
+from callgate.cli._consoles import console, say, status_text, write_text
 
 __all__ = ["Shown", "exit_code", "show_aborted", "show_result"]
 
@@ -37,9 +37,11 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def show_result(result: ToolResult, shown: Shown) -> None:
-    failure = _failure(result)
-    console().print(Text.assemble(status_text(result.status), f"  {one_line(result.name)}", (f"  {failure}" if failure else "", "red")))
-    output().print(Text(printable(result.text)))
+    end = one_line(result.metadata.command_end)
+    why = end or _failure(result)
+    shown_why = Text(f"  {why}" if why else "", style="yellow" if end else "red")
+    console().print(Text.assemble(status_text(result.status, end), f"  {one_line(result.name)}", shown_why))
+    write_text(f"{result.text}\n")
     for note in result.metadata.notes:
         say(f"  note    {note.kind}: {one_line(note.text)}", "yellow")
     say(f"  {_facts(result)}", "dim")

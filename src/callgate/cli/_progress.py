@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -11,6 +12,7 @@ from rich.text import Text
 from callgate._printable import one_line, printable
 from callgate._summary import body_of
 from callgate.cli._consoles import console
+from callgate.cli._folding import FoldedOutput
 from callgate.events import Bus, Event, Progress
 
 __all__ = ["Progressed"]
@@ -23,16 +25,18 @@ class Progressed:
 
     Args:
         bus: The engine's.
+        result_command: Returns the command that prints the whole result of a call, or says that none is kept.
         quiet: Show nothing.
     """
 
-    def __init__(self, bus: Bus, *, quiet: bool) -> None:
+    def __init__(self, bus: Bus, result_command: Callable[[str], str], *, quiet: bool) -> None:
         self._bus = bus
         self._quiet = quiet
         self._console = console()
         self._spinner = self._console.status("")
         self._timer: asyncio.TimerHandle | None = None
-        self._open_line = False
+        self._result_command = result_command
+        self._output: dict[str, FoldedOutput] = {}
 
     def __enter__(self) -> Self:
         self._end = self._bus.subscribe(self._hear, "call.started", "call.progress", "call.attempt_failed") if not self._quiet else None
@@ -44,13 +48,19 @@ class Progressed:
         if self._timer is not None:
             self._timer.cancel()
         self._spinner.stop()
-        if self._open_line:
-            self._console.print()
+        for call, output in self._output.items():
+            left_out, tail = output.end()
+            if left_out:
+                self._show([f"… {left_out:,} more lines; the whole result: {self._result_command(call)}"])
+            self._show(tail)
+
+    def _show(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._console.print(Text(printable(line), style="dim"))
 
     def _hear(self, topic: str, item: object) -> None:
         if isinstance(item, Progress):
-            self._console.print(Text(printable(item.text), style="dim"), end="")
-            self._open_line = not item.text.endswith("\n")
+            self._show(self._output.setdefault(item.call, FoldedOutput()).take(item.text))
         elif isinstance(item, Event):
             body = body_of(item)
             if topic == "call.started":

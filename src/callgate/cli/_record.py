@@ -15,12 +15,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from callgate._blobs import DirectoryBlobs, MemoryBlobs
-from callgate._journal import MemoryJournal, SqliteJournal, is_url
+from callgate._journal import MemoryJournal, Reader, SqliteJournal, is_url
 from callgate.cli._arguments import refuse_odd_text
 from callgate.errors import UsageError
-from callgate.protocols import BlobStore, Journal, OnDisk
+from callgate.protocols import BlobStore, HoldsBlobs, Journal, OnDisk
 
-__all__ = ["MEMORY", "OlderToo", "Record", "default_journal", "default_memory", "without_password"]
+__all__ = ["MEMORY", "OlderToo", "Record", "default_journal", "default_memory", "stored_blobs", "without_password"]
 
 MEMORY = ":memory:"
 _VARIABLE = "CALLGATE_JOURNAL"
@@ -68,6 +68,11 @@ class OlderToo:
         return self._older.get(digest) if found is None and self._older is not None else found
 
 
+def stored_blobs(reader: Reader, place: str) -> BlobStore | None:
+    """The large results of a journal that is read; None where it keeps none."""
+    return OlderToo(reader.blobs, place) if isinstance(reader, HoldsBlobs) else None
+
+
 class Record(Struct, frozen=True, kw_only=True):
     """What one command writes to."""
 
@@ -107,5 +112,11 @@ class Record(Struct, frozen=True, kw_only=True):
         """The command that shows more about a call or a run."""
         if not self.name:
             return "in memory, gone now; keep one with --journal FILE"
-        option = "" if self.name == default_journal() else f" --journal {shlex.quote(self.name)}"
-        return f"callgate log show {identity}{option}"
+        return f"callgate log show {identity}{self._option()}"
+
+    def result_command(self, call: str) -> str:
+        """The command that prints the whole result of a call."""
+        return f"callgate log result {call}{self._option()}" if self.name else "not kept (--record :memory:)"
+
+    def _option(self) -> str:
+        return "" if self.name == default_journal() else f" --journal {shlex.quote(self.name)}"

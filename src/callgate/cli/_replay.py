@@ -18,12 +18,11 @@ from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
 from callgate.cli._options import ReplayOptions
-from callgate.cli._record import OlderToo
+from callgate.cli._record import stored_blobs
 from callgate.cli._replay_screen import asked_json, judged_json, made_json, show_asked, show_judged, show_made
 from callgate.cli._run_options import named_model
 from callgate.errors import UsageError
 from callgate.policy import Rules, careful
-from callgate.protocols import HoldsBlobs
 from callgate.queries import EventQuery
 from callgate.replay import Asked, Judged, Replay, ask_again, judge_again
 from callgate.replay.export import as_test, was_careful
@@ -39,7 +38,7 @@ def replay_run(run: str, options: ReplayOptions) -> int:
     _refuse_together(options)
     policies = (Rules.load(options.policy),) if options.policy else None
     with _reading(options) as reader:
-        blobs = OlderToo(reader.blobs, options.journal) if isinstance(reader, HoldsBlobs) else None
+        blobs = stored_blobs(reader, options.journal)
         run = _newest(reader) if run == "last" else run
         made = Replay.of(reader, run, blobs)
         kept = KeptRun.of(reader, run, blobs) if options.export and not made.differences else None

@@ -103,7 +103,7 @@ class TerminalRun:
             preset=options.preset,
             text_calls="auto" if options.text_calls == "always" else options.text_calls,
         )
-        self._screen = None if options.json else RunScreen()
+        self._screen = None if options.json else RunScreen(record.result_command)
         self._tell = print_json if self._screen is None else self._screen.show
         self._interrupts = 0
 

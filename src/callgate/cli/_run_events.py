@@ -109,6 +109,8 @@ class CallAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="ca
     reason: str | None = None
     text: str = ""
     """What the model gets."""
+    command_end: str = ""
+    """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`."""
 
 
 class PassEnded(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_ended"):
@@ -288,6 +290,7 @@ class Listening:
             code=result.code,
             reason=result.error,
             text=result.text,
+            command_end=result.metadata.command_end,
         )
 
 

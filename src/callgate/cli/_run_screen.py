@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
 from callgate._printable import one_line, printable
-from callgate.cli._consoles import STYLES, console
+from callgate.cli._consoles import SIGNS, STYLES, console, write_text
+from callgate.cli._folding import HEAD_LINES, FoldedOutput
 from callgate.cli._run_events import (
     CallAnswered,
     CallBegun,
@@ -37,20 +39,24 @@ from callgate.cli._run_events import (
 
 __all__ = ["RunScreen"]
 
-_SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…"}
 _RUN_STYLES = {"completed": "green", "waiting": "cyan", "stopped": "yellow", "failed": "bold red"}
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_FRAMES = "|/-\\"
 _ARGUMENTS = 72
 _REASON = 600
-_PIECE = 400
+_COMMAND_END = 60
 
 
 class RunScreen:
-    """Shows one run."""
+    """Shows one run.
 
-    def __init__(self) -> None:
+    Args:
+        result_command: Returns the command that prints the whole result of a call, or says that none is kept.
+    """
+
+    def __init__(self, result_command: Callable[[str], str]) -> None:
         self._console = console()
+        self._result_command = result_command
         self._lively = self._console.is_terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None
         self._waiting = ""
@@ -58,9 +64,12 @@ class RunScreen:
         self._since = 0.0
         self._calls: dict[str, str] = {}
         self._running: dict[str, float] = {}
-        self._output: dict[str, str] = {}
+        self._output: dict[str, FoldedOutput] = {}
         self._line_open = False
         self._held = ""
+        self._piped_line_open = False
+        """Whether the text on a standard output that is no terminal ends without a line end."""
+        self._separator_due = False
 
     def show(self, told: Told) -> None:
         """Take what happened next."""
@@ -69,6 +78,7 @@ class RunScreen:
                 tools = f"{len(told.tools)} tools" if len(told.tools) != 1 else "1 tool"
                 self._say(f"callgate run · {told.model} · {tools} · {told.workspace}", "dim")
             case PassBegan():
+                self._separator_due = self._piped_line_open
                 self._wait_for("the model answers")
             case Said(text=text):
                 self._write(text)
@@ -114,12 +124,15 @@ class RunScreen:
     def _write(self, text: str) -> None:
         self._still()
         self._waiting = ""
+        if not sys.stdout.isatty():
+            write_text(f"\n{text}" if self._separator_due else text)
+            self._separator_due, self._piped_line_open = False, not text.endswith("\n")
+            return
         text, self._held = self._held + text, ""
         if text.endswith("\r"):  # perhaps half of a line's end
             text, self._held = text[:-1], "\r"
         if text:
-            sys.stdout.write(printable(text))
-            sys.stdout.flush()
+            write_text(text)
             self._line_open = not text.endswith("\n")
 
     def _end_line(self) -> None:
@@ -142,20 +155,24 @@ class RunScreen:
         self._move()
 
     def _progress(self, call: str, text: str) -> None:
-        *lines, rest = (self._output.pop(call, "") + text).split("\n")
-        if len(rest) > _PIECE:
-            lines, rest = [*lines, rest], ""
-        if rest:
-            self._output[call] = rest
-        for line in lines:
-            self._said(line)
+        for line in self._output.setdefault(call, FoldedOutput()).take(text):
+            self._output_line(line)
 
-    def _said(self, line: str) -> None:
-        if line.strip():
-            self._say(f"  │ {printable(line.expandtabs(4).rstrip())}", "dim", cut=True)
+    def _output_line(self, line: str) -> None:
+        self._say(f"  │ {printable(line.expandtabs(4).rstrip())}".rstrip(), "dim", cut=True)
+
+    def _end_output(self, call: str) -> None:
+        output = self._output.pop(call, None)
+        if output is None:
+            return
+        left_out, tail = output.end()
+        if left_out:
+            self._say(f"  │ … {left_out:,} more lines; the whole result: {self._result_command(call)}", "dim")
+        for line in tail:
+            self._output_line(line)
 
     def _end(self, told: CallAnswered) -> None:
-        self._said(self._output.pop(told.call, ""))
+        self._end_output(told.call)
         self._running.pop(told.call, None)
         line = self._calls.pop(told.call, one_line(told.tool))
         if told.status == "asked":  # the question comes with the end of the message
@@ -164,12 +181,12 @@ class RunScreen:
         took = f"  {told.ms:,.0f} ms" if told.attempts else ""
         tries = f"  {told.attempts} attempts" if told.attempts > 1 else ""
         early = "  early" if told.early else ""
-        why = f"  {told.failure_class}" if told.failure_class else ""
+        end = one_line(told.command_end or told.failure_class or "", _COMMAND_END)
+        why = f"  {end}" if end else ""
+        kind = "command" if told.command_end else told.status
         tail = f"{took}{tries}{early}{why}"
         room = max(12, self._console.width - len(tail) - 2)
-        self._print(
-            Text.assemble((_SIGNS.get(told.status, "·"), STYLES.get(told.status, "")), f" {one_line(line, room)}", (tail, "dim")), cut=True
-        )
+        self._print(Text.assemble((SIGNS.get(kind, "·"), STYLES.get(kind, "")), f" {one_line(line, room)}", (tail, "dim")), cut=True)
         if told.reason and told.status != "ok":
             self._say(f"  {one_line(told.reason, _REASON)}", STYLES.get(told.status, ""))
         self._move()
@@ -224,8 +241,13 @@ class RunScreen:
     def rows(self) -> list[tuple[str, float]]:
         """What runs now, and for how many seconds."""
         now = time.monotonic()
-        running = [(self._calls.get(call, call), now - since) for call, since in [*self._running.items()]]
+        running = [(f"{self._calls.get(call, call)}{self._so_far(call)}", now - since) for call, since in [*self._running.items()]]
         return running or ([(self._waiting, now - self._since)] if self._waiting else [])
+
+    def _so_far(self, call: str) -> str:
+        """How much output a call has and its latest line, once not every line is shown."""
+        output = self._output.get(call)
+        return f"  {output.lines:,} lines: {output.latest.strip()}" if output is not None and output.lines > HEAD_LINES else ""
 
     # Lines
 

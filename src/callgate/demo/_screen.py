@@ -24,8 +24,9 @@ from callgate.models.events import CallOpened, Finished, TextDelta
 
 __all__ = ["Screen"]
 
-_STYLES = {"ok": "green", "error": "red", "unknown": "yellow", "aborted": "magenta", "asked": "cyan"}
-_SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…"}
+_STYLES = {"ok": "green", "error": "red", "unknown": "yellow", "aborted": "magenta", "asked": "cyan", "command": "yellow"}
+_SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…", "command": "!"}
+"""By status; `command`: the call is `ok`, but its command did not end with exit code 0."""
 _BAR = 44
 _MANY = 8
 _PLACE = re.compile(r"\((?P<file>[^()]+):(?P<line>\d+)\)$")
@@ -182,8 +183,9 @@ class Screen:
         self._running.pop(event.call, None)
         status, meta = str(body.get("status")), body.get("metadata") or {}
         took = f"{meta.get('duration_ms', 0):,.0f} ms  " if meta.get("attempts") else ""
-        why = body.get("error") or _brief(body, meta)
-        self._end(status, event.call, f"{took}{one_line(str(why), 120)}")
+        end = one_line(str(meta.get("command_end", "")))
+        why = body.get("error") or end or _brief(body, meta)
+        self._end("command" if end else status, event.call, f"{took}{one_line(str(why), 120)}")
 
     def _on_aborted(self, event: Event, body: dict[str, Any]) -> None:
         self._running.pop(event.call, None)

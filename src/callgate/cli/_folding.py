@@ -1,0 +1,63 @@
+"""The output of one running call, folded for a screen: its first lines as they come, then a count, and its last lines at the end.
+
+Here because a tool can write faster than a terminal draws: what is shown is bounded by an amount, so the end of a call is shown when it
+comes. Pure: knows nothing of consoles.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from callgate._runners.output import left_out_lines
+
+__all__ = ["HEAD_LINES", "TAIL_LINES", "FoldedOutput"]
+
+HEAD_LINES = 10
+TAIL_LINES = 10
+_LINE_CHARS = 400
+
+
+class FoldedOutput:
+    """Split a call's output into lines to show now and lines to show at its end."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        """Complete lines so far."""
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._open = ""
+        """The beginning of a line that has no end yet."""
+
+    @property
+    def latest(self) -> str:
+        """The last line with text in it."""
+        return next((line for line in (self._open, *reversed(self._tail)) if line.strip()), "")
+
+    def take(self, text: str) -> list[str]:
+        """Add output; return the lines to show at once."""
+        skipped = left_out_lines(text)
+        if skipped is not None:
+            self.lines, self._open = self.lines + skipped, ""
+            return []
+        first, *others = text.split("\n")
+        self._open = _shortened(self._open + first[: _LINE_CHARS + 1])
+        if not others:
+            return []
+        ended = [self._open, *others[:-1]]
+        self._open = _shortened(others[-1])
+        return self._ended(ended)
+
+    def _ended(self, lines: list[str]) -> list[str]:
+        shown = [_shortened(line) for line in lines[: max(0, HEAD_LINES - self.lines)]]
+        self.lines += len(lines)
+        self._tail.extend(_shortened(line) for line in lines[len(shown) :][-TAIL_LINES:])
+        return shown
+
+    def end(self) -> tuple[int, list[str]]:
+        """End the output: the number of lines that are not shown, and the last lines."""
+        shown = self._ended([self._open]) if self._open else []
+        self._open = ""
+        return self.lines - min(self.lines, HEAD_LINES) - len(self._tail), [*shown, *self._tail]
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _LINE_CHARS else f"{line[: _LINE_CHARS - 1]}…"

@@ -1,0 +1,46 @@
+"""`callgate log result`: the whole result of one call, from the journal or from where large results are kept. Reads only."""
+
+from __future__ import annotations
+
+from callgate._summary import CallSummary, summarise
+from callgate.cli import _exits
+from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._consoles import say, write_text
+from callgate.cli._log import events_of
+from callgate.cli._log_query import reading
+from callgate.cli._options import LogOptions
+from callgate.cli._record import stored_blobs
+from callgate.errors import UsageError
+
+__all__ = ["show_result"]
+
+
+def show_result(identity: str, options: LogOptions) -> int:
+    """Print the whole result of one call; the exit code."""
+    refuse_odd_text(id=identity)
+    with reading(options) as reader:
+        call = _one_call(summarise(events_of(reader, identity)), identity)
+        blobs = stored_blobs(reader, options.journal) if call.blob else None
+        whole = blobs.get(call.blob) if blobs is not None else None
+    if not call.result:
+        say(f"{call.uid} has no result: it is '{call.status}'. `callgate log show {call.uid}` shows its events.", "red")
+        return _exits.FAILED
+    if call.blob and whole is None:
+        say(f"The whole result of {call.uid} is not kept any more ({call.bytes:,} bytes). This is what the model was shown.", "yellow")
+    text = whole.decode("utf-8", "replace") if whole is not None else _content(call)
+    write_text(text if text.endswith("\n") else f"{text}\n")
+    return _exits.FAILED if call.blob and whole is None else _exits.OK
+
+
+def _one_call(calls: list[CallSummary], identity: str) -> CallSummary:
+    if len(calls) == 1:
+        return calls[0]
+    some = ", ".join(call.uid for call in calls[-3:])
+    raise UsageError(f"'{identity[:80]}' names {len(calls)} calls. Give the id of one: {some or 'see `callgate log list`'}.")
+
+
+def _content(call: CallSummary) -> str:
+    """The text parts of what the model was shown."""
+    parts = call.result.get("content")
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str))
