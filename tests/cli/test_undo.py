@@ -31,7 +31,7 @@ def test_a_call_made_at_the_terminal_is_listed_shown_undone_and_redone(work: Pat
     assert after != before
     (listed,) = shell(work, "undo", "--json").lines
     assert (listed["tool"], listed["paths"]) == ("run_command", ["d", "d/new.txt", "in.txt"])
-    assert "-more" in shell(work, "diff").out
+    assert "+more" in shell(work, "diff").out
     assert shell(work, "undo", "last", "--dry-run").code == 0
     assert files(work) == after
     done = shell(work, "undo", "case", "--json")

@@ -140,12 +140,12 @@ def test_a_dry_run_checks_everything_and_changes_nothing(bench: Bench) -> None:
     assert len(bench.shadow.changes()) == commits
 
 
-def test_a_diff_shows_what_an_undo_would_change(bench: Bench) -> None:
+def test_a_diff_shows_what_the_calls_changed(bench: Bench) -> None:
     (bench.root / "in.txt").write_text("a\nb\nc\n")
     uid = bench.write("in.txt", "a\nB\nc\n")
     (shown,) = bench.shadow.diff(uid)
     assert shown.path == "in.txt"
-    assert {"-B", "+b"} <= set(shown.text.split("\n"))
+    assert {"+B", "-b"} <= set(shown.text.split("\n"))
 
 
 def test_what_gitignore_names_is_told_and_left_alone(bench: Bench) -> None:

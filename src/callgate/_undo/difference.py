@@ -1,21 +1,31 @@
-"""What a move would change, for people: unified lines for text, a sentence for everything else."""
+"""What calls changed, as a patch: `patch -p0` makes the later state of the earlier one, `patch -p0 -R` the earlier one of the later.
+
+In git's extended form without prefixes, because plain unified lines cannot say that a file is new and empty, is gone, is a link, or has
+another mode. What no patch can say stands in a line that begins with `#`, which `patch` passes over.
+"""
 
 from __future__ import annotations
 
 import difflib
-from itertools import islice
+import os
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from callgate._undo.objects import Objects
-from callgate._undo.plan import Move
 from callgate._undo.refusals import StoreDamaged
-from callgate._undo.state import State, described
+from callgate._undo.state import ABSENT, State, described
 
 __all__ = ["Difference", "difference"]
 
-_MOST_LINES = 2_000
-_DIFFED_BYTES = 1_048_576
+_CONTEXT = 3
+_MOST_COMPARED = 1_000_000
+"""Lines of one side times lines of the other, up to which the smallest difference is looked for."""
+_TYPES = {"file": 0o100000, "link": 0o120000}
+_Edit = tuple[str, int, int, int, int]
+"""As of `difflib`: `equal`, `replace`, `delete` or `insert`, then from and to in the old lines, then in the new ones."""
+_NO_BLOB = "0" * 40
+_ESCAPES = {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r", ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -23,24 +33,133 @@ class Difference(Struct, frozen=True, kw_only=True):
 
     path: str
     text: str
-    """From what must be there to what would be put there."""
+    """A patch from the state before the calls to the state after them; ends with a line end."""
 
 
-def difference(objects: Objects, move: Move) -> Difference:
-    old, new = _lines(objects, move.expected), _lines(objects, move.target)
-    facts = f"{described(move.expected)} -> {described(move.target)}"
-    if old is None or new is None or not (move.expected.blob or move.target.blob):
-        return Difference(path=move.path, text=facts)
-    lines = difflib.unified_diff(old, new, move.path, move.path, lineterm="")
-    shown = list(islice(lines, _MOST_LINES))
-    return Difference(path=move.path, text="\n".join([facts, *shown, *(["…"] if len(shown) == _MOST_LINES else [])]))
+def difference(objects: Objects, path: str, before: State, after: State) -> Difference:
+    """What became of one path."""
+    name, old, new = _quoted(path), _in_a_patch(before), _in_a_patch(after)
+    if old.kind != new.kind and ABSENT not in (old, new):
+        lines = [*_lines(objects, name, old, ABSENT), *_lines(objects, name, ABSENT, new)]
+    else:
+        lines = [*_lines(objects, name, old, new)]
+    if not _is_said(before, after):
+        lines.append(f"# {name}: {described(before)} -> {described(after)}\n")
+    return Difference(path=path, text="".join(lines))
 
 
-def _lines(objects: Objects, state: State) -> list[str] | None:
-    """The text's lines; None for what is no text, too large, or not kept."""
-    if state.why or state.size > _DIFFED_BYTES:
+def _in_a_patch(state: State) -> State:
+    return state if state.kind in _TYPES else ABSENT
+
+
+def _is_said(before: State, after: State) -> bool:
+    """Whether a patch says everything about these two states."""
+    whole = _in_a_patch(before) == before and _in_a_patch(after) == after
+    return whole and before.attributes == after.attributes and not before.why and not after.why
+
+
+def _lines(objects: Objects, name: str, before: State, after: State) -> Iterator[str]:
+    if before == after:
+        return
+    yield f"diff --git {name} {name}\n"
+    yield from _modes(before, after)
+    old, new = _text(objects, before), _text(objects, after)
+    if before.blob != after.blob:
+        mode = f" {_TYPES[after.kind] | after.mode:o}" if (before.kind, before.mode) == (after.kind, after.mode) else ""
+        yield f"index {before.blob or _NO_BLOB}..{after.blob or _NO_BLOB}{mode}\n"
+    old_name, new_name = (name if state.kind != "absent" else "/dev/null" for state in (before, after))
+    if old is None or new is None:
+        yield f"Binary files {old_name} and {new_name} differ\n"
+    elif old != new:
+        yield f"--- {old_name}\n+++ {new_name}\n"
+        yield from _hunks(_split(old), _split(new))
+
+
+def _modes(before: State, after: State) -> Iterator[str]:
+    if before.kind == "absent":
+        yield f"new file mode {_TYPES[after.kind] | after.mode:o}\n"
+    elif after.kind == "absent":
+        yield f"deleted file mode {_TYPES[before.kind] | before.mode:o}\n"
+    elif before.mode != after.mode:
+        yield f"old mode {_TYPES[before.kind] | before.mode:o}\nnew mode {_TYPES[after.kind] | after.mode:o}\n"
+
+
+def _text(objects: Objects, state: State) -> str | None:
+    """The content as text; None for what is none or was not kept."""
+    if state.why:
         return None
     try:
-        return objects.get(state.blob).decode().split("\n") if state.blob else []
+        text = objects.get(state.blob).decode() if state.blob else ""
     except (StoreDamaged, UnicodeDecodeError):
         return None
+    return None if "\0" in text else text
+
+
+def _split(text: str) -> list[str]:
+    """Lines with their ends; the last may have none."""
+    *lines, last = text.split("\n")
+    return [*(f"{line}\n" for line in lines), *([last] if last else [])]
+
+
+def _hunks(old: list[str], new: list[str]) -> Iterator[str]:
+    for group in _grouped(_opcodes(old, new)):
+        yield f"@@ -{_range(group[0][1], group[-1][2])} +{_range(group[0][3], group[-1][4])} @@\n"
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                yield from _marked(" ", old[old_from:old_to])
+            else:
+                yield from _marked("-", old[old_from:old_to])
+                yield from _marked("+", new[new_from:new_to])
+
+
+def _grouped(edits: Sequence[_Edit]) -> Iterator[list[_Edit]]:
+    """The edits with their context; a stretch of equal lines that is longer than two contexts divides two hunks."""
+    group: list[_Edit] = []
+    for place, (tag, old_from, old_to, new_from, new_to) in enumerate(edits):
+        if tag != "equal":
+            group.append((tag, old_from, old_to, new_from, new_to))
+            continue
+        before = min(_CONTEXT, old_to - old_from) if place < len(edits) - 1 else 0
+        after = min(_CONTEXT, old_to - old_from) if group else 0
+        if group and before and old_to - old_from <= 2 * _CONTEXT:
+            group.append((tag, old_from, old_to, new_from, new_to))
+            continue
+        if group:
+            yield [*group, (tag, old_from, old_from + after, new_from, new_from + after)]
+        group = [(tag, old_to - before, old_to, new_to - before, new_to)] if before else []
+    if group:
+        yield group
+
+
+def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[_Edit]:
+    """The edits. Equal lines at both ends are found at once, and of a large middle not the smallest difference is looked for."""
+    shorter = min(len(old), len(new))
+    head = next((place for place in range(shorter) if old[place] != new[place]), shorter)
+    tail = next((place for place in range(shorter - head) if old[-1 - place] != new[-1 - place]), shorter - head)
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if (old_end - head) * (new_end - head) > _MOST_COMPARED:
+        middle: list[_Edit] = [("replace", head, old_end, head, new_end)]
+    else:
+        found = difflib.SequenceMatcher(None, old[head:old_end], new[head:new_end], autojunk=False).get_opcodes()
+        middle = [(tag, head + one, head + two, head + three, head + four) for tag, one, two, three, four in found]
+    first: list[_Edit] = [("equal", 0, head, 0, head)] if head else []
+    return [*first, *middle, *([("equal", old_end, len(old), new_end, len(new))] if tail else [])]
+
+
+def _range(start: int, stop: int) -> str:
+    return f"{start + 1},{stop - start}" if stop > start else f"{start},0"
+
+
+def _marked(sign: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"
+
+
+def _quoted(path: str) -> str:
+    """A path as `patch` and `git apply` read it, in C's quotes where a character of it would end it or is not printable."""
+    if path.isprintable() and not set(path) & set(' "\\'):
+        return path
+    escaped = "".join(
+        _ESCAPES.get(ord(char)) or (char if char.isprintable() else "".join(f"\\{byte:03o}" for byte in os.fsencode(char))) for char in path
+    )
+    return f'"{escaped}"'

@@ -185,9 +185,16 @@ class Shadow:
         return self._carry_out(words, "redo", tuple(paths), dry_run, interrupted=True)
 
     def diff(self, words: str, *, paths: Iterable[str] = (), direction: Direction = "undo") -> list[Difference]:
-        """What an undo would change, path by path, as it would be shown."""
+        """What the calls changed, path by path, as a patch: what they wrote are the `+` lines, in either direction.
+
+        Args:
+            words: As for `undo`.
+            paths: As for `undo`.
+            direction: `undo`: of changes that stand; `redo`: of changes that are undone.
+        """
         planned = self.plan(words, paths=paths, direction=direction, interrupted=True)
-        return [difference(self._objects, move) for move in planned.moves]
+        ends = [(move.target, move.expected) if direction == "undo" else (move.expected, move.target) for move in planned.moves]
+        return [difference(self._objects, move.path, *states) for move, states in zip(planned.moves, ends, strict=True)]
 
     def _carry_out(self, words: str, direction: Direction, paths: tuple[str, ...], dry_run: bool, interrupted: bool) -> Undone:
         with self.keeping.mutex, self._objects.locked(), self._root() as root, _told(self.folder):

@@ -17,7 +17,7 @@ from callgate._pipeline.record import Reason, clean
 from callgate._printable import one_line, printable
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import field, grid, output, print_json, say
+from callgate.cli._consoles import field, grid, output, print_json, say, write_text
 from callgate.cli._options import UndoOptions
 from callgate.cli._record import MEMORY, Record
 from callgate.errors import CallgateError, UsageError
@@ -169,16 +169,16 @@ def _change_json(change: Change) -> dict[str, object]:
 
 
 def show_diff(words: str, options: UndoOptions) -> int:
-    """What the calls changed, as an undo sees it turned round."""
+    """Print what the calls changed, as a patch."""
     refuse_odd_text(call=words)
     found = Shadow(options.workspace).diff(words, paths=options.paths)
     for one in found:
         if options.json:
             print_json({"path": one.path, "text": one.text})
         else:
-            output().print(f"{field(one.path, 400)}: {printable(one.text)}")
+            write_text(one.text)
     if not found:
-        say("None of these changes stands: there is nothing to undo.")
+        say("None of these changes stands: there is nothing to show.")
     return _exits.OK
 
 

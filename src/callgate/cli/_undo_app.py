@@ -56,10 +56,14 @@ def redo(what: str = "last", /, *, options: RedoOptions | None = None) -> int:
 
 
 def diff(what: str = "last", /, *, paths: Paths = (), workspace: Workspace = ".", json: AsJson = False) -> int:
-    """Show what an undo would change, line by line.
+    """Print what calls changed, as a patch: lines that they wrote begin with `+`.
+
+    Written to a file it can be applied: `patch -p0` makes the changes, `patch -p0 -R` takes them back. What no patch can say, as a folder
+    or an extended attribute, stands in a line that begins with `#`.
 
     ```
     callgate diff last
+    callgate diff case-7 > changes.patch
     ```
 
     Parameters

@@ -1,0 +1,135 @@
+"""`callgate diff` prints a patch: `patch` and `git apply` make the later state of the earlier one, and take it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import shell
+
+BEFORE: dict[str, bytes | str] = {
+    "in.txt": b"".join(b"line %d\n" % number for number in range(400)),
+    "no end.txt": b"one\ntwo",
+    "gone.txt": b"a\n\n",
+    "empty gone": b"",
+    "mode.sh": b"echo\n",
+    "dos.txt": b"one\r\ntwo\r\n",
+    "dashes": b"-- x\n++ y\n@@ z\n",
+    "folder/deep.txt": b"deep\n",
+    "only mode": b"x\n",
+    "Gr\u00fc\u00dfe, \u65e5\u672c.txt": b"Gr\xc3\xbc\xc3\x9fe\n",
+    'odd "name"\t\\.txt': b"odd\n",
+    "- dash": b"d\n",
+    "points.txt": "in.txt",
+    "separators": "a\u2028b\x0cc\x85d\n".encode(),
+}
+CHANGE = r"""
+sed -i 's/^line 7$/LINE 7/; s/^line 390$/&\nmore/' in.txt
+printf 'one\ntwo\n' > 'no end.txt'
+rm gone.txt 'empty gone' folder/deep.txt; rmdir folder
+chmod +x mode.sh; echo more >> mode.sh
+chmod 755 'only mode'
+printf 'one\r\nthree\r\n' > dos.txt
+printf -- '-- a\n++ y\n@@ b\n' > dashes
+echo neu > 'Grüße, 日本.txt'
+printf 'odd\nnew' > "$(ls | grep odd)"
+echo e > './- dash'
+ln -sfn mode.sh points.txt
+printf 'a\342\200\250b\014c\302\205e\n' > separators
+mkdir -p new/er; echo new > 'new/er/a b.txt'; : > 'new/empty'; printf '#!/bin/sh' > new/run; chmod 755 new/run
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name, content in BEFORE.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        if isinstance(content, str):
+            path.symlink_to(content)
+        else:
+            path.write_bytes(content)
+            path.chmod(0o644)
+    return folder
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below a folder, with its kind and mode and its content."""
+    found: dict[str, tuple[int, bytes]] = {}
+    for path in sorted(folder.rglob("*")):
+        name, mode = str(path.relative_to(folder)), path.lstat().st_mode
+        if not name.startswith(".callgate") and not stat.S_ISDIR(mode):
+            found[name] = mode, os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+    return found
+
+
+def _patched(folder: Path, text: str, *options: str) -> None:
+    done = subprocess.run(
+        ["patch", "-p0", "--no-backup-if-mismatch", *options], cwd=folder, input=text.encode(), capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _applied(folder: Path, text: str, *options: str) -> None:
+    done = subprocess.run(["git", "apply", "-p0", *options, "-"], cwd=folder, input=text.encode(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        pytest.param(_patched, marks=pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")),
+        pytest.param(_applied, marks=pytest.mark.skipif(shutil.which("git") is None, reason="needs git")),
+    ],
+    ids=["patch", "git apply"],
+)
+def test_a_diff_is_a_patch_from_the_state_before_to_the_state_after(work: Path, apply: Callable[..., None]) -> None:
+    """New, deleted, empty and linked files, files without a line end, modes, names with spaces and quotes; both ways."""
+    before = state(work)
+    earlier = work.parent / "earlier"
+    shutil.copytree(work, earlier, symlinks=True)
+    assert shell(work, "call", "run_command", "--json", "-", stdin=_command(CHANGE)).code == 0
+    after = state(work)
+    assert set(before) != set(after)
+    patch = shell(work, "diff", "last").out
+    apply(earlier, patch)
+    assert state(earlier) == after
+    apply(earlier, patch, "-R")
+    assert state(earlier) == before
+
+
+def _command(text: str) -> str:
+
+    return json.dumps({"command": text})
+
+
+def test_what_an_agent_wrote_are_the_plus_lines(work: Path) -> None:
+    shell(work, "call", "run_command", "command=echo more >> dashes; rm gone.txt")
+    lines = shell(work, "diff").out.splitlines()
+    assert "+more" in lines
+    assert "-a" in lines
+
+
+def test_binary_content_and_folders_are_said_as_such_and_leave_the_patch_valid(work: Path) -> None:
+    shell(work, "call", "run_command", "command=head -c 9 /dev/zero > zeros; mkdir made; echo more >> dashes")
+    patch = shell(work, "diff").out
+    assert "Binary files /dev/null and zeros differ\n" in patch
+    assert "# made: nothing -> a folder" in patch
+    assert "+more\n" in patch
+
+
+def test_a_large_change_is_whole_in_the_patch(work: Path) -> None:
+    earlier = work.parent / "earlier"
+    shutil.copytree(work, earlier, symlinks=True)
+    shell(work, "call", "run_command", "command=seq 1 60000 > in.txt; seq 1 300000 > new.txt")
+    _patched(earlier, shell(work, "diff").out)
+    assert state(earlier) == state(work)
