@@ -199,11 +199,12 @@ class Agent(Resuming):
     async def resume(
         self, run: RunResult | str, *, extra: object = None, on_event: Callable[[AgentEvent], None] | None = None
     ) -> RunResult:
-        """Go on with a run that waits for a human, or that was cut off when its process ended.
+        """Go on with a run that waits for a human, that was cut off when its process ended, or that ended before its task was done.
 
         A run that waits: answer with `engine.answer` first; calls that nobody answered wait again. A run that was cut off: what the
         record has of its calls decides. Results that are there stay; calls that never started run, rules asked again; reads and
-        idempotent calls run again; a `once` call that had started ends `unknown`, unless its tool's `verify` knows better.
+        idempotent calls run again; a `once` call that had started ends `unknown`, unless its tool's `verify` knows better. A run that
+        failed, was stopped or used up its budget, by its id: the model is asked again where it stands; what it has spent counts.
 
         Args:
             run: What a run came to here, or the id of a run that the engine's journal has. Where it was resumed since, it goes on from
@@ -212,7 +213,7 @@ class Agent(Resuming):
             on_event: Told everything at once.
 
         Raises:
-            UsageError: The run is not on record, has ended, or somebody works on it already.
+            UsageError: The run is not on record, is completed, or somebody works on it already.
         """
         check("Agent.resume", "run", run, str | RunResult)
         check_asked("Agent.resume", on_event=on_event)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
 
 __all__ = ["Resuming"]
 
+_OVER = frozenset({"completed", "follow_up_interrupt"})
+"""Ends of a turn after which there is nothing to go on with: the task is done, or another one took its place."""
+
 
 class Resuming(Runs):
     """The runs of one agent, also those that were begun before."""
@@ -77,7 +80,7 @@ class Resuming(Runs):
         from callgate.agent.recall import recall
 
         recalled = await off_loop(self.engine.journal, partial(recall, self.engine.journal, self.engine.blobs, run))
-        if recalled.ended not in ("", "waiting"):
+        if recalled.ended in _OVER:
             raise UsageError(f"Run '{run[:80]}' is over: it ended '{recalled.ended}'. Start a new one.")
         recalled.history.recorded = recalled.last
         return recalled
