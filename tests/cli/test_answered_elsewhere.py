@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pty
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,9 @@ import pytest
 from callgate.testing import Call, ScriptedServer
 from callgate.testing.server import Script
 from tests.cli.runs import CRM, DONE, ended, paid, told, waiting_run
-from tests.cli.test_run_at_terminal import at_terminal
+from tests.cli.shell import command, environment
+from tests.cli.test_run_at_terminal import Screen, at_terminal
+from tests.patience import COMMAND_S
 
 THREE: Script = ["I pay.", *(Call("refund", {"order": f"A{number}", "cents": number}) for number in (1, 2, 3))]
 
@@ -78,3 +83,47 @@ async def test_a_command_that_goes_on_takes_answers_that_others_have_given_alrea
         assert (done.code, told(done, "run_ended")["status"]) == (0, "completed")
         assert "needs no answer any more" in done.err
     assert paid(folder) == ["A1 1", "A3 3"]
+
+
+@pytest.mark.parametrize("words", [(), ("--chat",)], ids=["run", "chat"])
+async def test_an_answer_from_another_terminal_ends_the_open_prompt(folder: Path, words: tuple[str, ...]) -> None:
+    """Nobody types here: each question goes away as somebody answers it elsewhere, and the run ends as it would have here."""
+    turns: list[Script] = ["Hello.", THREE, DONE] if words else [THREE, DONE]
+    async with at_terminal(folder, turns, *words) as terminal:
+        if words:  # a later turn is a run that is not the engine's own
+            await terminal.until(b"you> ")
+            terminal.type(b"Pay.\n")
+        for answer in ("approve", "deny", "approve"):
+            await terminal.until(b"Run it? [y/N]")
+            (asked, *_) = sorted(one["approval"] for one in (await ended(folder, "approvals", "--json")).lines)
+            assert (await ended(folder, answer, asked, "--by", "carol", "--json")).json["status"] == "taken"
+            await terminal.until(b"was answered elsewhere, by carol")
+        await terminal.until(b"you> " if words else b"callgate log show")
+        if words:
+            terminal.type(b"\x04")
+            await terminal.until(b"callgate log show")
+        assert await terminal.end() == 0
+    assert paid(folder) == ["A1 1", "A3 3"]
+
+
+async def test_an_answer_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = ("call", "refund", "order=A7", "cents=12", "--tools", "crm.py", "--policy", "rules.toml")
+    process = await asyncio.create_subprocess_exec(
+        *command(words), cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="dumb")
+    )
+    os.close(theirs)
+    screen = Screen(ours)
+    try:
+        await screen.until(b"Run it? [y/N]")
+        (asked,) = (await ended(folder, "approvals", "--json")).lines
+        assert (await ended(folder, "approve", asked["approval"], "--by", "carol", "--json")).json["status"] == "taken"
+        await screen.until(b"paid 12 for A7")
+        await screen.until(b"callgate log show")
+        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(ours)
+    assert paid(folder) == ["A7 12"]

@@ -22,17 +22,35 @@ from tests.cli.shell import command, environment, shell
 from tests.patience import COMMAND_S
 
 
+class Screen:
+    """What comes out of a pseudo terminal, in order; nothing of it is lost between two questions."""
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+        self._unread = b""
+
+    async def until(self, *words: bytes) -> bytes:
+        """All that is shown up to and with the first of these words."""
+        return await asyncio.to_thread(self._until, words)
+
+    def _until(self, words: Sequence[bytes]) -> bytes:
+        while not (ends := [place + len(one) for one in words if (place := self._unread.find(one)) >= 0]):
+            try:
+                self._unread += os.read(self._device, 4096)
+            except OSError as error:
+                raise AssertionError(f"None of {words!r} came: {self._unread.decode()}") from error
+        seen, self._unread = self._unread[: min(ends)], self._unread[min(ends) :]
+        return seen
+
+
 class Terminal:
     """What a person sees and types, and what runs behind it."""
 
     def __init__(self, device: int, process: asyncio.subprocess.Process, server: ScriptedServer) -> None:
         self._device = device
+        self.until = Screen(device).until
         self.process = process
         self.server = server
-
-    async def until(self, *words: bytes) -> bytes:
-        """All that is shown up to the first of these words."""
-        return await asyncio.to_thread(read_until, self._device, *words)
 
     def type(self, text: bytes) -> None:
         os.write(self._device, text)
@@ -40,16 +58,6 @@ class Terminal:
     async def end(self) -> int:
         """The exit code, once all has been shown."""
         return await asyncio.wait_for(self.process.wait(), COMMAND_S)
-
-
-def read_until(terminal: int, *words: bytes) -> bytes:
-    seen = b""
-    while not any(one in seen for one in words):
-        try:
-            seen += os.read(terminal, 4096)
-        except OSError as error:
-            raise AssertionError(f"None of {words!r} came: {seen.decode()}") from error
-    return seen
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import callgate
 from callgate.cli import _exits
 from callgate.cli._consoles import say
 from callgate.cli._inbox_app import add_inbox
+from callgate.cli._interrupts import unwinding_on_termination
 from callgate.cli._log_app import log_app
 from callgate.cli._memory_app import memory_app
 from callgate.cli._options import CallOptions
@@ -29,7 +30,8 @@ __all__ = ["app", "run"]
 
 _EXITS = """
 Exit codes: 0 ok · 1 the call or run failed, or what was checked does not hold · 2 wrong usage · 3 the outcome is unknown, check before
-you repeat it · 4 a human has to decide · 5 the run's budget is used up · 6 a recorded run would have gone another way · 130 interrupted.
+you repeat it · 4 a human has to decide · 5 the run's budget is used up · 6 a recorded run would have gone another way · 130 interrupted ·
+129 or 143 ended by SIGHUP or SIGTERM, after what ran was ended.
 """
 
 app = App(
@@ -56,7 +58,7 @@ app.command(replay_words, name="replay")
 def run(words: list[str]) -> int:
     """Carry out one command line; the exit code."""
     logging.getLogger("callgate").addHandler(logging.NullHandler())  # the screen says it already
-    with guarded() as (output, _):
+    with guarded() as (output, _), unwinding_on_termination():
         if output is None:
             say("Standard output is closed, so nothing could be shown. Nothing was done. Leave it open, or send it to /dev/null.", "red")
             return _exits.USAGE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +22,13 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import print_json, say
-from callgate.cli._interrupts import interruptible
+from callgate.cli._interrupts import Interrupts, exit_code_of, interruptible
 from callgate.cli._memory import open_memory
 from callgate.cli._options import CallOptions
 from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
+from callgate.cli._person import Person
 from callgate.cli._progress import Progressed
+from callgate.cli._questions import is_answered, put_question
 from callgate.cli._record import Record
 from callgate.engine import Engine
 from callgate.errors import UsageError
@@ -91,39 +94,53 @@ class _Terminal:
             workspace=str(Path(options.workspace).resolve()),
             provider="cli",
         )
-        self._interrupted = False
+        self._interrupts = Interrupts()
+        self._under_way = False
+        self._person = Person(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
 
     async def call(self) -> int:
-        async with self._engine:
-            outcome = await self._handed_in()
-            if isinstance(outcome, Suspended) and await self._allowed(outcome):
+        with interruptible(self._interrupt, self._terminate):
+            async with self._engine:
                 outcome = await self._handed_in()
-            self._show(outcome, self._last_call())
-        return _exits.INTERRUPTED if self._interrupted else exit_code(outcome)
+                if isinstance(outcome, Suspended) and await self._allowed(outcome):
+                    outcome = await self._handed_in()
+                self._show(outcome, self._last_call())
+        if self._interrupts.signal:
+            return exit_code_of(self._interrupts.signal)
+        return _exits.INTERRUPTED if self._interrupts.count else exit_code(outcome)
 
     async def _handed_in(self) -> Outcome:
-        with interruptible(self._interrupt), Progressed(self._engine.bus, self._record.result_command, quiet=self._options.json):
-            return await self._engine.call(self._raw, self._scope)
+        self._under_way = True
+        try:
+            with Progressed(self._engine.bus, self._record.result_command, quiet=self._options.json):
+                return await self._engine.call(self._raw, self._scope)
+        finally:
+            self._under_way = False
 
     def _interrupt(self) -> None:
-        self._interrupted = True
-        self._engine.control.kill(self._scope.conversation, "interrupted at the terminal")
+        self._interrupts.interrupt()
+        self._kill("interrupted at the terminal")
+
+    def _terminate(self, number: int) -> None:
+        self._interrupts.terminate(number)
+        self._kill(f"ended by {signal.Signals(number).name}")
+
+    def _kill(self, why: str) -> None:
+        if self._under_way:
+            self._engine.control.kill(self._scope.conversation, why)
 
     async def _allowed(self, question: Suspended) -> bool:
-        """Put the question to whoever sits there, and give the answer; False where nobody does, or they say no."""
-        if self._options.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        """Put the question to whoever sits there, and give the answer; whether the call may be handed in again."""
+        if not self._person.here or self._interrupts.count:
             return False
-        allowed = self._says_yes(question)
+        arguments = self._raw.arguments if isinstance(self._raw.arguments, dict) else {"arguments": self._raw.arguments}
+        asked = (question.approval_id, self._raw.name, question.question, arguments)
+        allowed = await put_question(self._engine, self._person, self._interrupts, *asked)
+        if allowed is None or is_answered(self._engine, question.approval_id):
+            known = self._engine.approval(question.approval_id)
+            return known is not None and known.allowed is not None and not self._interrupts.count
         await self._engine.answer(question.approval_id, allow=allowed, by=self._options.principal or "terminal")
         return allowed
-
-    def _says_yes(self, question: Suspended) -> bool:
-        say(f"A human has to decide: {question.question}", "cyan")
-        say(f"  {self._raw.name} {_typed(self._raw.arguments)}")
-        try:
-            return input("Run it? [y/N] ").strip().lower() in ("y", "yes")
-        except (EOFError, KeyboardInterrupt):
-            return False
 
     def _last_call(self) -> CallSummary | None:
         calls = summarise(self._engine.journal.read(run=self._engine.run))
@@ -141,10 +158,6 @@ class _Terminal:
             shown.print()
         elif isinstance(outcome, Aborted):
             show_aborted(outcome, summary, shown)
-
-
-def _typed(arguments: object) -> str:
-    return " ".join(f"{key}={value}" for key, value in arguments.items()) if isinstance(arguments, dict) else str(arguments)
 
 
 def _cache(record: Record, tools: list[Tool]) -> TableCache | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DIFFERS", "FAILED", "INTERRUPTED", "NEEDS_HUMAN", "OK", "STOPPED", "UNKNOWN", "USAGE"]
+__all__ = ["DIFFERS", "FAILED", "HANGUP", "INTERRUPTED", "NEEDS_HUMAN", "OK", "STOPPED", "TERMINATED", "UNKNOWN", "USAGE"]
 
 OK: Final = 0
 FAILED: Final = 1
@@ -20,3 +20,7 @@ STOPPED: Final = 5
 DIFFERS: Final = 6
 """A recorded run would have gone another way."""
 INTERRUPTED: Final = 130
+HANGUP: Final = 129
+"""SIGHUP ended the command: the terminal is gone."""
+TERMINATED: Final = 143
+"""SIGTERM ended the command."""

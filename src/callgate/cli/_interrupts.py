@@ -1,23 +1,106 @@
-"""Ctrl-C while something runs: a word to whoever runs it, instead of the end of the program."""
+"""Signals that end a command: a word to whoever runs something, instead of the end of the program.
+
+Ctrl-C (SIGINT) while something runs is a request. SIGTERM and SIGHUP end the command, but not at once: what runs is ended first, and the
+terminal is left as it was. Must not know what runs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Literal, NoReturn, TypeVar
 
-__all__ = ["interruptible"]
+__all__ = ["TERMINATING", "Interrupts", "exit_code_of", "interruptible", "unwinding_on_termination"]
+
+T = TypeVar("T")
+TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def exit_code_of(number: int) -> int:
+    """The exit code of a command that this signal ended, as shells have it."""
+    return 128 + number
+
+
+class Interrupts:
+    """What has been asked for by signals: how often Ctrl-C in this turn, and whether the command is to end."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How often, in this turn."""
+        self.signal = 0
+        """The number of the signal that ends the command; 0: none came."""
+        self._came = asyncio.Event()
+
+    def begin_turn(self) -> None:
+        """Forget the Ctrl-C of the turn before; a signal that ends the command stays."""
+        if not self.signal:
+            self.count = 0
+            self._came.clear()
+
+    def interrupt(self) -> Literal["stop", "kill"]:
+        """Take in one Ctrl-C; what it means for what runs."""
+        self.count += 1
+        self._came.set()
+        return "stop" if self.count == 1 else "kill"
+
+    def terminate(self, number: int) -> None:
+        self.count += 1
+        self.signal = self.signal or number
+        self._came.set()
+
+    async def unless(self, work: Coroutine[Any, Any, T], *events: asyncio.Event) -> T | None:
+        """Await `work`; give it up, and return None, on a signal or as soon as one of the events is set."""
+        task = asyncio.ensure_future(work)
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._came, *events)]
+        try:
+            await asyncio.wait([task, *waits], return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            for one in (task, *waits):
+                one.cancel()
+            await asyncio.gather(task, *waits, return_exceptions=True)
 
 
 @contextmanager
-def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Inside the block each Ctrl-C calls `interrupt`, on the running event loop; a system without such handlers changes nothing."""
+def interruptible(interrupt: Callable[[], None], terminate: Callable[[int], None]) -> Iterator[None]:
+    """Inside the block, Ctrl-C calls `interrupt` and SIGTERM or SIGHUP calls `terminate`, on the running event loop.
+
+    A signal that is ignored stays ignored, as SIGHUP under `nohup`. A system without such handlers changes nothing.
+    """
     loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
+    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     with suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        for number in handled:
+            loop.add_signal_handler(number, *((interrupt,) if number == signal.SIGINT else (terminate, number)))
     try:
         yield
     finally:
         with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGINT)
+            for number in handled:
+                loop.remove_signal_handler(number)
+                signal.signal(number, before[number])
+
+
+@contextmanager
+def unwinding_on_termination() -> Iterator[None]:
+    """Inside the block, SIGTERM and SIGHUP leave through every `finally`, so that the cursor is shown and files are closed."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(exit_code_of(number))
+
+    before = {number: signal.getsignal(number) for number in TERMINATING}
+    handled = [number for number, handler in before.items() if handler == signal.SIG_DFL]
+    try:
+        for number in handled:
+            signal.signal(number, leave)
+    except ValueError:  # not in the main thread: somebody else's program, and its handlers
+        handled = []
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])

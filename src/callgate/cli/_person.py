@@ -7,13 +7,12 @@ engine's business.
 from __future__ import annotations
 
 import json
-import sys
-from contextlib import suppress
 
 from rich.text import Text
 
 from callgate._printable import one_line, printable
 from callgate.cli._consoles import console, say
+from callgate.cli._keyboard import Keyboard
 from callgate.protocols import Allow, Verdict
 from callgate.route import ValidatedCall
 
@@ -33,6 +32,7 @@ class Person:
 
     def __init__(self, *, here: bool) -> None:
         self.here = here
+        self._keyboard = Keyboard()
         self._final: dict[str, dict[str, object]] = {}
 
     async def decide(self, call: ValidatedCall) -> Verdict:
@@ -47,53 +47,33 @@ class Person:
         """The message is over: nothing of it can be asked about any more."""
         self._final.clear()
 
-    def says(self) -> str:
+    async def says(self) -> str:
         """What they say next; empty where they are done."""
-        try:
-            while True:
-                console().print(Text("\nyou> ", style="bold"), end="")
-                said = sys.stdin.readline()
-                if not said or said.strip():
-                    break
-        except KeyboardInterrupt:
-            said = ""
-        if not said:
-            console().print()
-        return said.strip()
+        while True:
+            console().print(Text("\nyou> ", style="bold"), end="")
+            said = await self._keyboard.line()
+            if said is None:
+                console().print()
+                return ""
+            if said.strip():
+                return said.strip()
 
-    def asked(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
-        """Put the question; None where they interrupt or go away instead of answering.
+    async def asked(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
+        """Put the question; None where they go away instead of answering.
 
         What they typed before they saw it counts for nothing.
         """
-        _forget_typed()
-        try:
-            said = _answer(question, f"{one_line(tool)} {_shown(arguments)}")
-        except KeyboardInterrupt:
-            said = None
-        if said is None:
-            console().print()
-        return said
-
-
-def _answer(question: str, call: str) -> bool | None:
-    say(f"A human has to decide: {question}", "cyan")
-    say(f"  {call}")
-    while True:
-        console().print(Text("Run it? [y/N] "), end="")
-        said = sys.stdin.readline()
-        if not said:
-            return None
-        if (word := said.strip().lower()) in ("y", "yes", "n", "no", ""):
-            return word in ("y", "yes")
-        say("Answer y or n.")
-
-
-def _forget_typed() -> None:
-    with suppress(ImportError, OSError, ValueError):
-        import termios  # not on every system
-
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        self._keyboard.forget_typed()
+        say(f"A human has to decide: {question}", "cyan")
+        say(f"  {one_line(tool)} {_shown(arguments)}")
+        while True:
+            console().print(Text("Run it? [y/N] "), end="")
+            said = await self._keyboard.line()
+            if said is None:
+                return None
+            if (word := said.strip().lower()) in ("y", "yes", "n", "no", ""):
+                return word in ("y", "yes")
+            say("Answer y or n.")
 
 
 def _shown(arguments: dict[str, object]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,13 +20,14 @@ from callgate._printable import printable
 from callgate._specs import load_tools
 from callgate.agent import Agent, AgentEvent, RunResult, Settings
 from callgate.agent.events import MessageBegan
-from callgate.calls import Scope
+from callgate.calls import Scope, Suspended
 from callgate.cli import _exits
-from callgate.cli._consoles import print_json, say
-from callgate.cli._interrupts import interruptible
+from callgate.cli._consoles import console, print_json, say
+from callgate.cli._interrupts import Interrupts, exit_code_of, interruptible
 from callgate.cli._memory import open_memory
 from callgate.cli._options import RunOptions
 from callgate.cli._person import Person
+from callgate.cli._questions import is_answered, put_question
 from callgate.cli._record import Record, default_journal
 from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
@@ -33,6 +35,7 @@ from callgate.cli._run_screen import RunScreen
 from callgate.decide import REFUSED_BY_LOOP
 from callgate.engine import Engine
 from callgate.errors import UsageError
+from callgate.messages import ToolCall
 from callgate.models.http_model import HttpModel
 from callgate.policy import Rules
 from callgate.tools import Tool
@@ -105,17 +108,17 @@ class TerminalRun:
         )
         self._screen = None if options.json else RunScreen(record.result_command)
         self._tell = print_json if self._screen is None else self._screen.show
-        self._interrupts = 0
+        self._interrupts = Interrupts()
 
     async def whole(self) -> int:
         listening = Listening(self._engine.bus, self._tell)
         try:
-            async with self._engine:
-                self._tell(self._began())
-                result = await self._turn(listening, self._task)
-                while self._options.chat and self._interrupts < 2 and (said := self._person.says()):
-                    self._interrupts = 0
-                    result = await self._turn(listening, said)
+            with interruptible(self._interrupt, self._terminate):
+                async with self._engine:
+                    self._tell(self._began())
+                    result = await self._turn(listening, self._task)
+                    while self._options.chat and (said := await self._says()):
+                        result = await self._turn(listening, said)
         finally:
             listening.close()
             if self._screen is not None:
@@ -126,6 +129,7 @@ class TerminalRun:
         return self._code(result)
 
     async def _turn(self, listening: Listening, task: str) -> RunResult:
+        self._interrupts.begin_turn()
         result = await self._until_decided(listening, task)
         self._tell(self._over(result))
         self._run = f"run-{SystemClock().new_id()}" if self._options.chat else self._run
@@ -139,36 +143,51 @@ class TerminalRun:
                 self._person.forget()
             listening.agent(event)
 
-        with interruptible(self._interrupt):
-            result = await self._begun(task, hear)
+        result = await self._begun(task, hear)
         while result.pending is not None and await self._answered(result):
-            with interruptible(self._interrupt):
-                result = await self._agent.resume(result, on_event=hear)
+            result = await self._agent.resume(result, on_event=hear)
         return result
+
+    async def _says(self) -> str:
+        """What the person says next; empty where they leave, by Ctrl-D or Ctrl-C, or are made to."""
+        if self._interrupts.signal:
+            return ""
+        self._interrupts.begin_turn()
+        said = await self._interrupts.unless(self._person.says())
+        if said is None:
+            console().print()  # ends the line of the prompt
+        return said or ""
 
     async def _begun(self, task: str, hear: Callable[[AgentEvent], None]) -> RunResult:
         scope = Scope(run=self._run, workspace=self._workspace)
         return await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
 
     async def _answered(self, result: RunResult) -> bool:
-        """Put every question that nobody has answered elsewhere; tells whether all of them have an answer."""
+        """Put every question that nobody has answered elsewhere; tells whether all of them have an answer.
+
+        The run stays with this engine meanwhile, so that it is told of answers from elsewhere.
+        """
         assert result.pending is not None
         unanswered = 0
-        for call, approval in zip(result.pending.message.calls, result.pending.approvals, strict=True):
-            await asyncio.sleep(0)  # what another process said meanwhile is taken in first
-            if self._is_settled(approval.approval_id):
-                continue
-            arguments = self._person.final_arguments(approval.uid)
-            question = approval.question
-            self._tell(Question(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
-            allowed = self._allowed(call.name, question, arguments)
-            if allowed is None:
-                unanswered += 1
-                continue
-            await self._answer(approval.approval_id, allow=allowed, by="--yes" if self._options.yes else "the person at the terminal")
-            if self._interrupts:
-                return False
-        return not unanswered
+        with self._engine.runs.at_work(result.run):
+            await self._engine.runs.open(Scope(run=result.run))
+            for call, approval in zip(result.pending.message.calls, result.pending.approvals, strict=True):
+                unanswered += not await self._put(call, approval)
+        return not unanswered and not self._interrupts.count
+
+    async def _put(self, call: ToolCall, approval: Suspended) -> bool:
+        """Put one question, unless somebody has answered it elsewhere; tells whether it has an answer."""
+        await asyncio.sleep(0)  # what another process said meanwhile is taken in first
+        if self._is_settled(approval.approval_id):
+            return True
+        arguments = self._person.final_arguments(approval.uid)
+        question = approval.question
+        self._tell(Question(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
+        allowed = await self._allowed(approval.approval_id, call.name, question, arguments)
+        if allowed is None:
+            return self._is_settled(approval.approval_id)
+        await self._answer(approval.approval_id, allow=allowed, by="--yes" if self._options.yes else "the person at the terminal")
+        return True
 
     def _is_settled(self, approval_id: str) -> bool:
         """Whether nobody here has to answer any more; tells what was answered elsewhere. A question that expired is put again later."""
@@ -187,25 +206,29 @@ class TerminalRun:
         await self._engine.answer(approval_id, allow=allow, by=by)
         self._tell(QuestionAnswered(approval=approval_id, allowed=allow, by=by))
 
-    def _allowed(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
+    async def _allowed(self, approval_id: str, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
+        """What the person says; None where they do not, or where somebody answers elsewhere first."""
         if self._options.yes:
             return True
-        if not self._person.here or self._interrupts:
+        if not self._person.here or self._interrupts.count:
             return None
-        allowed = self._person.asked(tool, question, arguments)
-        self._interrupts += allowed is None
+        allowed = await put_question(self._engine, self._person, self._interrupts, approval_id, tool, question, arguments)
+        self._interrupts.count += allowed is None and not is_answered(self._engine, approval_id)
         return allowed
 
-    # Ctrl-C
+    # Ctrl-C, and signals that end the command
 
     def _interrupt(self) -> None:
-        self._interrupts += 1
-        if self._interrupts == 1:
+        how = self._interrupts.interrupt()
+        if how == "stop" and self._agent.stop(self._conversation, "stopped at the terminal"):
             self._tell(Interrupted(how="stop"))
-            self._agent.stop(self._conversation, "stopped at the terminal")
-        else:
+        elif how == "kill" and self._agent.kill(self._conversation, "killed at the terminal"):
             self._tell(Interrupted(how="kill"))
-            self._agent.kill(self._conversation, "killed at the terminal")
+
+    def _terminate(self, number: int) -> None:
+        self._interrupts.terminate(number)
+        if self._agent.kill(self._conversation, f"ended by {signal.Signals(number).name}"):
+            self._tell(Interrupted(how="kill"))
 
     # The two ends
 
@@ -243,8 +266,10 @@ class TerminalRun:
         if result.status == "waiting":
             flags = "" if self._record.path is None else " with --allow or --deny,"
             say(f"Nothing that was asked about has run. Say yes or no at a terminal,{flags} or in a file of rules:", "cyan")
-            for line in self._how_to_go_on(result):
-                say(f"  {line}")
+            say(f"  {self._how_to_go_on(result)}")
+        elif result.status in ("failed", "stopped") and self._record.name:
+            say("It can go on from where it stands:", "cyan")
+            say(f"  {self._how_to_go_on(result)}")
         if not result.recorded and result.status == "completed":
             say(f"  {printable(result.reason)}", "red")
         if self._record.name:
@@ -259,23 +284,30 @@ class TerminalRun:
         path = self._record.path
         return words + ([] if path is None or str(path) == default_journal() else ["--journal", str(path)])
 
-    def _how_to_go_on(self, result: RunResult) -> list[str]:
+    def _how_to_go_on(self, result: RunResult) -> str:
+        """The command; where nothing is kept, the one that begins anew."""
         if not self._record.name:
-            return [shlex.join(("callgate", "run", *sys.argv[2:]))]
+            return shlex.join(("callgate", "run", *sys.argv[2:]))
         approvals = result.pending.approvals if result.pending is not None else ()
         words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
         given = self._options
         named = (
             *(("--model", given.model), ("--base-url", given.base_url), ("--rules", given.rules)),
             *(("--system", given.system), ("--memory", given.memory)),
+            ("--preset", given.preset if given.preset != "agent" else ""),
+            ("--text-calls", given.text_calls if given.text_calls != "auto" else ""),
+            ("--max-iterations", str(2 * max(1, result.spent.iterations)) if result.turn_status == "budget_exhausted" else ""),
         )
         words += [word for name, value in named if value for word in (name, value)]
         words += [word for tools in given.tools if given.tools != ("builtin",) for word in ("--tools", tools)]
+        words += ["--yes"] if given.yes else []
         words += [] if self._record.name == default_journal() else ["--record", self._record.name]
-        return [shlex.join(("callgate", "resume", result.run, *words))]
+        return shlex.join(("callgate", "resume", result.run, *words))
 
     def _code(self, result: RunResult) -> int:
-        if self._interrupts and result.status in ("stopped", "waiting"):
+        if self._interrupts.signal:
+            return exit_code_of(self._interrupts.signal)
+        if self._interrupts.count and result.status in ("stopped", "waiting"):
             return _exits.INTERRUPTED
         return _CODES[result.status]
 

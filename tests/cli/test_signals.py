@@ -1,0 +1,174 @@
+"""A signal that ends `callgate run` or `callgate call`: what runs is ended first, and the terminal is left as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import re
+import signal
+import termios
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from callgate.testing import Call, Pause, Reply, ScriptedServer
+from callgate.testing.script import Fail
+from callgate.testing.server import Script
+from tests.cli.running import DONE, PAYS, TASK, paid, running
+from tests.cli.runs import ended
+from tests.cli.shell import command, environment
+from tests.cli.test_run_at_terminal import Screen, at_terminal
+from tests.patience import COMMAND_S
+
+SLEEPS: Script = ["I run it.", Call("run_command", {"command": "sleep 600 & echo $! $$; wait"})]
+BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
+
+
+@pytest.mark.process
+@BOTH
+async def test_a_signal_that_ends_the_command_ends_what_runs_and_sums_up(folder: Path, number: signal.Signals, code: int) -> None:
+    async with at_terminal(folder, [SLEEPS], "--tools", "builtin", "--yes", TERM="xterm") as terminal:
+        shown = await terminal.until(b"\xe2\x94\x82 ")
+        while (pids := re.search(rb"\xe2\x94\x82 (\d+) (\d+)", shown)) is None:
+            shown += await terminal.until(b"\n")
+        terminal.process.send_signal(number)
+        shown += await terminal.until(b"callgate log show")
+        assert await terminal.end() == code
+    assert f"ended by {number.name}".encode() in shown
+    assert b"callgate resume run-" in shown
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # the cursor is shown again
+    assert not any(psutil.pid_exists(int(pid)) for pid in pids.groups())
+
+
+@BOTH
+async def test_a_signal_at_a_question_leaves_it_open(folder: Path, number: signal.Signals, code: int) -> None:
+    async with at_terminal(folder, [PAYS]) as terminal:
+        await terminal.until(b"Run it? [y/N]")
+        terminal.process.send_signal(number)
+        assert b"callgate resume run-" in await terminal.until(b"callgate log show")
+        assert await terminal.end() == code
+    assert paid(folder) == []
+
+
+async def test_a_signal_at_the_prompt_of_a_chat_ends_it(folder: Path) -> None:
+    async with at_terminal(folder, ["Hello."], "--chat") as terminal:
+        await terminal.until(b"you> ")
+        terminal.process.send_signal(signal.SIGTERM)
+        await terminal.until(b"callgate log show")
+        assert await terminal.end() == 143
+
+
+@pytest.mark.process
+async def test_a_signal_ends_a_single_call_and_its_tool(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    modes = termios.tcgetattr(theirs)
+    process = await asyncio.create_subprocess_exec(
+        *command(("call", "wait", "--tools", "crm.py")),
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(TERM="xterm"),
+    )
+    screen = Screen(ours)
+    try:
+        begun = await screen.until(b"\n")
+        while (pid := re.search(rb"begun \\x1b\[2J (\d+)", begun)) is None:
+            begun += await screen.until(b"\n")
+        process.send_signal(signal.SIGTERM)
+        shown = await screen.until(b"callgate log show")
+        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 143
+        assert b"ended by SIGTERM" in shown
+        assert not psutil.pid_exists(int(pid[1]))
+        assert termios.tcgetattr(theirs) == modes
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.process
+async def test_a_signal_that_is_ignored_stays_ignored(folder: Path) -> None:
+    """As SIGHUP is under `nohup`."""
+    more = asyncio.Event()
+    async with ScriptedServer([["I think. ", Pause(more), "Done."]]) as server:
+        words = command((*TASK, "--base-url", server.url))
+        process = await asyncio.create_subprocess_exec(
+            *("sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *words), cwd=folder, stdout=asyncio.subprocess.PIPE, env=environment()
+        )
+        while not server.requests:
+            await asyncio.sleep(0)
+        process.send_signal(signal.SIGHUP)
+        more.set()
+        out, _ = await asyncio.wait_for(process.communicate(), COMMAND_S)
+    assert (process.returncode, out) == (0, b"I think. Done.")
+
+
+async def test_ctrl_c_in_a_chat_ends_the_turn_and_at_the_empty_prompt_the_chat(folder: Path) -> None:
+    never = asyncio.Event()
+    async with at_terminal(folder, [["I begin. ", Pause(never)], "Once more.", "Never asked."], "--chat") as terminal:
+        await terminal.until(b"I begin.")
+        terminal.process.send_signal(signal.SIGINT)
+        assert b"stopped at the terminal" in await terminal.until(b"you> ")
+        terminal.type(b"Again.\n")
+        assert b"Once more." in await terminal.until(b"you> ")
+        terminal.process.send_signal(signal.SIGINT)
+        await terminal.until(b"callgate log show")
+        assert await terminal.end() == 0
+        sent: Any = terminal.server.requests[1].body_json["messages"]
+    assert sent[-1]["content"] == "Again."
+    assert len(terminal.server.requests) == 2
+
+
+@pytest.mark.process
+async def test_two_ctrl_c_in_a_chat_end_the_tool_and_leave_the_conversation_open(folder: Path) -> None:
+    async with at_terminal(folder, [[Call("wait")], "I am back."], "--chat", "--yes") as terminal:
+        await terminal.until(b"begun")
+        terminal.process.send_signal(signal.SIGINT)
+        await terminal.until(b"Stopping")
+        terminal.process.send_signal(signal.SIGINT)
+        await terminal.until(b"you> ")
+        terminal.type(b"Go on.\n")
+        assert b"I am back." in await terminal.until(b"you> ")
+        terminal.type(b"\x04")
+        await terminal.until(b"callgate log show")
+        assert await terminal.end() == 0
+
+
+BOOM = Reply(turn=Fail("server_error", "boom"), status=500)
+
+
+async def test_a_run_that_failed_by_a_provider_goes_on_with_the_command_that_is_shown(folder: Path) -> None:
+    """What was done stays done: only the model is asked again."""
+    async with running(folder, [PAYS, *[BOOM] * 8], "--tools", "crm.py", "--yes") as run:
+        code, _, err = await run.end()
+    assert code == 1
+    shown = re.search(r"^  callgate (resume run-\w+ .*)$", err, re.MULTILINE)
+    assert shown is not None
+    async with ScriptedServer([DONE]) as server:
+        words = [server.url if word.startswith("http:") else word for word in shown[1].split()]
+        done = await ended(folder, *words)
+        sent: Any = server.requests[0].body_json["messages"]
+    assert (done.code, done.out) == (0, "Paid.")
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    assert paid(folder) == ["A7 12"]
+
+
+async def test_a_run_that_was_stopped_goes_on(folder: Path) -> None:
+    never = asyncio.Event()
+    async with running(folder, [["I begin. ", Pause(never)]]) as run:
+        await run.line("callgate run")
+        while not run.server.requests:
+            await asyncio.sleep(0)
+        run.process.send_signal(signal.SIGINT)
+        code, _, err = await run.end()
+    assert code == 130
+    async with ScriptedServer([DONE]) as server:
+        (words,) = re.findall(r"^  callgate (resume run-\w+ .*)$", err, re.MULTILINE)
+        done = await ended(folder, *(server.url if word.startswith("http:") else word for word in words.split()))
+    assert (done.code, done.out) == (0, "Paid.")
