@@ -75,6 +75,36 @@ def test_a_refusal_names_the_path_and_changes_nothing(work: Path) -> None:
     assert shell(work, "undo", "nothing-like-it").code == 2
 
 
+def test_a_path_can_be_left_out_and_a_partial_undo_says_so(work: Path) -> None:
+    """What is left, and why, in words and in JSON; the rest can be undone later."""
+    shell(work, "call", "run_command", "command=echo more >> in.txt; echo a > a.txt; mkdir d; echo b > d/b.txt", "--run", "case")
+    (work / "in.txt").write_text("somebody else's\n")
+    refused = shell(work, "undo", "last")
+    assert refused.code == 1
+    assert "`callgate undo last --exclude in.txt` leaves out what is named here." in refused.err
+    done = shell(work, "undo", "last", "--exclude", "in.txt", "--exclude", "d/**")
+    assert (done.code, done.out.splitlines()) == (0, ["removed  a.txt"])
+    assert "left  in.txt: not asked for" in done.err
+    assert "left  d/b.txt: not asked for" in done.err
+    assert "Partly: not all that was changed is back. Undone: call case/0/0." in done.err
+    assert (work / "d" / "b.txt").read_text() == "b\n"
+    assert "+b" in shell(work, "diff", "--exclude", "in.txt").out
+    done = shell(work, "undo", "last", "--exclude", "in.txt", "--json")
+    assert (done.json["status"], done.json["left"]) == ("partial", ["in.txt"])
+    again = shell(work, "redo", "last", "--exclude", "d", "--exclude", "d/**", "--json")
+    assert again.code == 0
+
+
+@pytest.mark.parametrize("command", ["undo", "redo"])
+def test_a_scope_that_nothing_matches_is_wrong_usage_and_names_what_there_is(work: Path, command: str) -> None:
+    shell(work, "call", "write_file", "path=in.txt", "content=theirs")
+    if command == "redo":
+        shell(work, "undo", "last")
+    done = shell(work, command, "last", "--path", "src/**")
+    assert done.code == 2
+    assert "No path of these calls matches. They changed: in.txt." in done.err
+
+
 def test_a_checkpoint_takes_back_every_call_since(work: Path) -> None:
     shell(work, "call", "write_file", "path=one.txt", "content=1")
     assert shell(work, "checkpoint", "add", "before-lunch").out == "before-lunch\n"

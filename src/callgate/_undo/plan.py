@@ -39,6 +39,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Those that have a path in it, the oldest first."""
     moves: tuple[Move, ...]
     conflicts: tuple[Conflict, ...] = ()
+    left: tuple[str, ...] = ()
+    """Paths of the changes that are outside the scope that was asked for: they stay as they are."""
     told: tuple[str, ...] = ()
     """What the changes may have done that cannot be put back, a sentence each."""
     not_kept: tuple[str, ...] = ()
@@ -70,12 +72,16 @@ def plan(
     """
     undone, between = undone_paths(changes), left_halfway(changes)
     rows: dict[str, list[tuple[Change, Step]]] = {}
+    outside: set[str] = set()
     for change in changes:
         for step in change.steps:
             gone = step.path in undone.get(change.id, ())
             fits = gone == (direction == "redo") or step.path in between.get(change.id, ())
-            if change.kind == "call" and wanted(step.path) and fits:
-                rows.setdefault(step.path, []).append((change, step))
+            if change.kind == "call" and fits:
+                if wanted(step.path):
+                    rows.setdefault(step.path, []).append((change, step))
+                elif change.id in selected:
+                    outside.add(step.path)
     later = _live_later(changes, selected, undone) if direction == "redo" else {}
     moves, conflicts, used = [], [], set[str]()
     for path, row in rows.items():
@@ -100,6 +106,7 @@ def plan(
         changes=tuple(change for change in chosen if change.id in used),
         moves=tuple(sorted(moves, key=lambda move: move.path)),
         conflicts=tuple(conflicts),
+        left=tuple(sorted(outside)),
         told=told,
         not_kept=tuple(dict.fromkeys(path for change in chosen for gap in change.gaps if gap.why == "left_out" for path in gap.paths)),
     )

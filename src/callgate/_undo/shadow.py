@@ -31,6 +31,9 @@ from callgate.errors import UsageError
 
 __all__ = ["Shadow", "Undone"]
 
+_Scope = tuple[Iterable[str], Iterable[str]]
+"""Globs of the paths that are meant (none: all), and of those that are not."""
+
 
 class Undone(Struct, frozen=True, kw_only=True):
     """What an undo or redo did, or would do."""
@@ -47,12 +50,19 @@ class Undone(Struct, frozen=True, kw_only=True):
     """What was there already."""
     stay: tuple[str, ...] = ()
     """Folders that a call made and that hold more than it put there: they stay."""
+    left: tuple[str, ...] = ()
+    """Paths of these calls that were not asked for: they are as the calls left them."""
     told: tuple[str, ...] = ()
     """What the calls may have done that nothing was kept of, a sentence each."""
     not_kept: tuple[str, ...] = ()
     """Paths that the calls changed and that are left out of what is kept, the first of each call."""
     commit: str = ""
     """Empty for a dry run, and where nothing had to be done."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether something that the calls changed may still be as they left it."""
+        return bool(self.left or self.stay or self.told or self.not_kept)
 
 
 class Shadow:
@@ -150,27 +160,38 @@ class Shadow:
 
     # What is done
 
-    def plan(self, words: str, *, paths: Iterable[str] = (), direction: Direction = "undo", interrupted: bool = False) -> Plan:
+    def plan(
+        self,
+        words: str,
+        *,
+        paths: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        direction: Direction = "undo",
+        interrupted: bool = False,
+    ) -> Plan:
         """What an undo or redo would find and put; looks at no file."""
         changes = self.changes()
         selected = self.select(words, changes, direction)
         start = next((place for place, change in enumerate(changes) if change.id in selected), len(changes))
-        globs = [Glob(pattern) for pattern in paths]
+        globs, excluded = [Glob(pattern) for pattern in paths], [Glob(pattern) for pattern in exclude]
         return plan(
             changes[start:],
             selected,
             direction,
-            wanted=lambda path: not globs or any(glob.matches(path) for glob in globs),
-            whole=not globs,
+            wanted=lambda path: (not globs or _any_matches(globs, path)) and not _any_matches(excluded, path),
+            whole=not globs and not excluded,
             interrupted=interrupted,
         )
 
-    def undo(self, words: str, *, paths: Iterable[str] = (), dry_run: bool = False, interrupted: bool = False) -> Undone:
+    def undo(
+        self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), dry_run: bool = False, interrupted: bool = False
+    ) -> Undone:
         """Put back what the calls found: bytes, mode, kind, time, owner and absence. All of it, or nothing.
 
         Args:
             words: What is meant; see `select`.
             paths: Only paths that match one of these globs.
+            exclude: No path that matches one of these.
             dry_run: Check everything and change nothing.
             interrupted: Also calls whose end nobody saw.
 
@@ -178,27 +199,30 @@ class Shadow:
             UndoRefused: Something cannot be put back exactly. Nothing was changed.
             UndoFailed: The system refused a step. What had been done was taken back.
         """
-        return self._carry_out(words, "undo", tuple(paths), dry_run, interrupted)
+        return self._carry_out(words, "undo", (paths, exclude), dry_run, interrupted)
 
-    def redo(self, words: str, *, paths: Iterable[str] = (), dry_run: bool = False) -> Undone:
+    def redo(self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), dry_run: bool = False) -> Undone:
         """Make the calls' changes again where they were undone; the same rules, the other way round."""
-        return self._carry_out(words, "redo", tuple(paths), dry_run, interrupted=True)
+        return self._carry_out(words, "redo", (paths, exclude), dry_run, interrupted=True)
 
-    def diff(self, words: str, *, paths: Iterable[str] = (), direction: Direction = "undo") -> list[Difference]:
+    def diff(
+        self, words: str, *, paths: Iterable[str] = (), exclude: Iterable[str] = (), direction: Direction = "undo"
+    ) -> list[Difference]:
         """What the calls changed, path by path, as a patch: what they wrote are the `+` lines, in either direction.
 
         Args:
             words: As for `undo`.
             paths: As for `undo`.
+            exclude: As for `undo`.
             direction: `undo`: of changes that stand; `redo`: of changes that are undone.
         """
-        planned = self.plan(words, paths=paths, direction=direction, interrupted=True)
+        planned = self.plan(words, paths=paths, exclude=exclude, direction=direction, interrupted=True)
         ends = [(move.target, move.expected) if direction == "undo" else (move.expected, move.target) for move in planned.moves]
         return [difference(self._objects, move.path, *states) for move, states in zip(planned.moves, ends, strict=True)]
 
-    def _carry_out(self, words: str, direction: Direction, paths: tuple[str, ...], dry_run: bool, interrupted: bool) -> Undone:
+    def _carry_out(self, words: str, direction: Direction, scope: _Scope, dry_run: bool, interrupted: bool) -> Undone:
         with self.keeping.mutex, self._objects.locked(), self._root() as root, _told(self.folder):
-            planned = self.plan(words, paths=paths, direction=direction, interrupted=interrupted)
+            planned = self.plan(words, paths=scope[0], exclude=scope[1], direction=direction, interrupted=interrupted)
             ready, conflicts, stay = check(root, planned.moves, self._objects, self.keeping.limits.declared_file_bytes)
             first = {one.path: one for one in (*conflicts, *planned.conflicts)}
             if first:
@@ -211,6 +235,7 @@ class Shadow:
                 actions={one.move.path: one.action for one in ready},
                 already=tuple(sorted({move.path for move in planned.moves} - {one.move.path for one in ready} - set(stay))),
                 stay=tuple(stay),
+                left=planned.left,
                 told=planned.told,
                 not_kept=planned.not_kept,
             )
@@ -293,6 +318,10 @@ def _newest(fitting: list[Change], calls: list[Change]) -> list[Change]:
     """The newest call that can be undone, with those after it of whose changes nothing was kept."""
     start = calls.index(fitting[-1]) if fitting else 0
     return [*fitting[-1:], *(one for one in calls[start:] if not one.steps and any(gap.why == "left_out" for gap in one.gaps))]
+
+
+def _any_matches(globs: Iterable[Glob], path: str) -> bool:
+    return any(glob.matches(path) for glob in globs)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from callgate.cli._words import (
 __all__ = [
     "Answers",
     "CallOptions",
+    "Excluded",
     "ExportOptions",
     "InboxOptions",
     "LogOptions",
@@ -53,6 +54,10 @@ Answers = Annotated[tuple[str, ...], Flag]
 Hidden = Parameter(parse=False)
 Paths = Annotated[
     tuple[str, ...], Parameter(name="--path", help="Only paths that match this glob, as in `src/**`. May be repeated.", negative="")
+]
+Excluded = Annotated[
+    tuple[str, ...],
+    Parameter(name="--exclude", help="No path that matches this glob, as in `build/**`. May be repeated.", negative=""),
 ]
 Workspace = Annotated[str, Parameter(help="The folder that the calls worked in. Default: the current one.")]
 Undo = Annotated[bool, Parameter(negative="--no-undo")]
@@ -192,6 +197,7 @@ class UndoOptions:
     """About changes that are taken back."""
 
     paths: Paths = ()
+    exclude: Excluded = ()
     workspace: Workspace = "."
     journal: Annotated[str, Parameter(converter=given_or(default_journal))] = field(default_factory=default_journal)
     """The journal that is told. Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -47,14 +49,18 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
     try:
         if direction == "undo":
             _refuse_unkept(words, shadow, options)
-            done = shadow.undo(words, paths=options.paths, dry_run=options.dry_run, interrupted=options.interrupted)
+            done = shadow.undo(
+                words, paths=options.paths, exclude=options.exclude, dry_run=options.dry_run, interrupted=options.interrupted
+            )
         else:
-            done = shadow.redo(words, paths=options.paths, dry_run=options.dry_run)
+            done = shadow.redo(words, paths=options.paths, exclude=options.exclude, dry_run=options.dry_run)
     except UndoRefused as refused:
-        return _refused(refused, options)
+        return _refused(refused, f"callgate {direction} {words}", options)
     except UndoFailed as failed:
         say(str(failed), "red")
         return _exits.FAILED
+    if done.left and not (done.paths or done.already):
+        raise UsageError(f"No path of these calls matches. They changed: {_paths(done.left)}. Nothing was done.")
     if done.commit:
         _record(done, options)
     _show(done, options)
@@ -63,7 +69,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
 
 def _refuse_unkept(words: str, shadow: Shadow, options: UndoOptions) -> None:
     """A run in which a call's files could not be kept is not undone as if there were nothing more."""
-    if options.paths or not _is_there(options.journal):
+    if options.paths or options.exclude or not _is_there(options.journal):
         return
     name = words.rpartition("@")[0] or words
     runs = {name, *(change.call.run for change in shadow.changes() if change.call.conversation == name)}
@@ -73,15 +79,19 @@ def _refuse_unkept(words: str, shadow: Shadow, options: UndoOptions) -> None:
     finally:
         reader.close()
     if unkept:
-        text = f"what {', '.join(dict.fromkeys(unkept))} changed was not kept. Give --path for what you want back, or undo single calls."
+        text = f"what {', '.join(dict.fromkeys(unkept))} changed was not kept. Say what you want back with --path, or undo single calls."
         raise UndoRefused((Conflict(path="*", why="not_kept", text=text),))
 
 
-def _refused(refused: UndoRefused, options: UndoOptions) -> int:
+def _refused(refused: UndoRefused, command: str, options: UndoOptions) -> int:
     if options.json:
         print_json({"status": "refused", "conflicts": msgspec.to_builtins(refused.conflicts)})
     else:
         say(str(refused), "red")
+        paths = [one.path for one in refused.conflicts]
+        if "*" not in paths and len(paths) <= _NAMED:
+            excludes = " ".join(f"--exclude {shlex.quote(path)}" for path in paths)
+            say(f"`{one_line(f'{command} {excludes}', 400)}` leaves out what is named here.")
     return _exits.FAILED
 
 
@@ -106,7 +116,7 @@ def _is_there(journal: str) -> bool:
 
 def _show(done: Undone, options: UndoOptions) -> None:
     if options.json:
-        status = "dry_run" if options.dry_run else "partial" if done.not_kept else "ok"
+        status = "dry_run" if options.dry_run else "partial" if done.partial else "ok"
         print_json({"status": status, **msgspec.to_builtins(done)})
         return
     for path in done.paths:
@@ -114,6 +124,8 @@ def _show(done: Undone, options: UndoOptions) -> None:
         output().print(f"{f'would be {what}' if options.dry_run else what}  {field(path, 400)}")
     for path in done.already:
         say(f"as it should be already  {one_line(path, 400)}", "dim")
+    for path in done.left:
+        say(f"left  {one_line(path, 400)}: not asked for", "yellow")
     for path in done.stay:
         say(f"stays  {one_line(path, 400)}: the folder holds more")
     for line in done.told:
@@ -123,7 +135,11 @@ def _show(done: Undone, options: UndoOptions) -> None:
     elif not done.paths:
         say("Nothing had to be changed.")
     elif not options.dry_run:
-        say(_NEXT[done.direction].format(_calls(done)))
+        say(("Partly: not all that was changed is back. " if done.partial else "") + _NEXT[done.direction].format(_calls(done)))
+
+
+def _paths(paths: Sequence[str]) -> str:
+    return ", ".join(one_line(path) for path in paths[:_NAMED]) + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
 
 
 def _calls(done: Undone) -> str:
@@ -171,7 +187,7 @@ def _change_json(change: Change) -> dict[str, object]:
 def show_diff(words: str, options: UndoOptions) -> int:
     """Print what the calls changed, as a patch."""
     refuse_odd_text(call=words)
-    found = Shadow(options.workspace).diff(words, paths=options.paths)
+    found = Shadow(options.workspace).diff(words, paths=options.paths, exclude=options.exclude)
     for one in found:
         if options.json:
             print_json({"path": one.path, "text": one.text})

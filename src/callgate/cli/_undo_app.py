@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from callgate.cli._options import Paths, RedoOptions, UndoOptions, Workspace
+from callgate.cli._options import Excluded, Paths, RedoOptions, UndoOptions, Workspace
 from callgate.cli._words import AsJson
 
 __all__ = ["add_undo"]
@@ -25,7 +25,13 @@ def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
     ```
     callgate undo last
     callgate undo case-7@2 --path 'src/**' --dry-run
+    callgate undo last --exclude notes.md
     ```
+
+    Where not all that the calls changed is undone, it says so, and names what is left and why.
+
+    Exit codes: 0 undone, or partly, as `--path` and `--exclude` ask for · 1 refused: nothing was changed · 2 nothing of this name, or no
+    path of it matches.
 
     Parameters
     ----------
@@ -55,7 +61,7 @@ def redo(what: str = "last", /, *, options: RedoOptions | None = None) -> int:
     return take_back(what, "redo", options or RedoOptions())
 
 
-def diff(what: str = "last", /, *, paths: Paths = (), workspace: Workspace = ".", json: AsJson = False) -> int:
+def diff(what: str = "last", /, *, paths: Paths = (), exclude: Excluded = (), workspace: Workspace = ".", json: AsJson = False) -> int:
     """Print what calls changed, as a patch: lines that they wrote begin with `+`.
 
     Written to a file it can be applied: `patch -p0` makes the changes, `patch -p0 -R` takes them back. What no patch can say, as a folder
@@ -73,7 +79,7 @@ def diff(what: str = "last", /, *, paths: Paths = (), workspace: Workspace = "."
     """
     from callgate.cli._undo import show_diff
 
-    return show_diff(what, UndoOptions(workspace=workspace, paths=paths, json=json))
+    return show_diff(what, UndoOptions(workspace=workspace, paths=paths, exclude=exclude, json=json))
 
 
 @checkpoint_app.command(name="add")
