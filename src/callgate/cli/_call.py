@@ -10,6 +10,7 @@ import asyncio
 import math
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from callgate.cli._person import Person
 from callgate.cli._progress import Progressed
 from callgate.cli._questions import is_answered, put_question
 from callgate.cli._record import Record
+from callgate.cli._runs import run_named
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.policy import Rules
@@ -50,6 +52,7 @@ def call(tool: str, arguments: str | dict[str, object], options: CallOptions) ->
     workspace = Path(options.workspace)
     if not workspace.is_dir():
         raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
+    options = replace(options, run=run_named(options.run, options.journal))
     raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
     timeout_s = timeout_from_environment() if options.timeout is None else options.timeout

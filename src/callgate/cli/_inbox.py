@@ -21,6 +21,7 @@ from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import grid, output, print_json, say
 from callgate.cli._options import InboxOptions
 from callgate.cli._record import MEMORY, default_journal, without_password
+from callgate.cli._runs import run_named
 from callgate.errors import UsageError
 from callgate.inbox import Again, Fate, Posted, Waiting
 
@@ -85,6 +86,7 @@ def tell(what: str, target: str, options: InboxOptions) -> int:
     _refuse_memory(options.journal)
     if not 0 <= options.wait <= _MOST_WAIT_S:
         raise UsageError(f"--wait {options.wait:g} cannot be. Give seconds from 0 to {_MOST_WAIT_S:.0f}.")
+    target = run_named(target, options.journal) if what in ("stop", "kill") else target
     posted = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason)
     fate = inbox.fate(options.journal, posted.id, wait_s=options.wait) if posted.held_by else Fate()
     if options.json:

@@ -13,7 +13,7 @@ from callgate.cli._words import AsJson, Journal
 __all__ = ["add_inbox"]
 
 Question = Annotated[str, Parameter(name="approval", help="The question, as `callgate approvals` names it.")]
-OpenRun = Annotated[str, Parameter(name="run", help="The run's id; `callgate log list` shows it.")]
+OpenRun = Annotated[str, Parameter(name="run", help="The run's id, as `callgate log list` shows it, or `last` for the newest.")]
 
 
 def add_inbox(app: App) -> None:

@@ -23,6 +23,7 @@ from callgate.cli._consoles import field, grid, output, print_json, say, status_
 from callgate.cli._log_query import asked, has_run, reading
 from callgate.cli._options import LogOptions
 from callgate.cli._record import without_password
+from callgate.cli._runs import LAST, newest_run
 from callgate.cli._streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event
@@ -107,7 +108,8 @@ def show(identity: str, options: LogOptions) -> int:
 
 
 def events_of(reader: Reader, identity: str) -> list[Event]:
-    """The events of the call or run with this id, or of the one call whose id ends so."""
+    """The events of the call or run with this id, of the newest run (`last`), or of the one call whose id ends so."""
+    identity = newest_run(reader) if identity == LAST else identity
     found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
     if found:
         return found

@@ -24,8 +24,9 @@ def log_list(*, options: LogOptions | None = None) -> int:
     ```
     """
     from callgate.cli._log import list_calls
+    from callgate.cli._log_query import with_run
 
-    return list_calls(options or LogOptions())
+    return list_calls(with_run(options or LogOptions()))
 
 
 @log_app.command(name="show")
@@ -50,11 +51,13 @@ def log_show(
     Parameters
     ----------
     id
-        A call's id, or its end where that names one call, or a run's id.
+        A call's id, or its end where that names one call, or a run's id, or `last` for the newest run.
     """
     from callgate.cli._log import show
+    from callgate.cli._log_query import with_run
 
-    return show(id, LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, field=field, json=json))
+    options = LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, field=field, json=json)
+    return show(id, with_run(options))
 
 
 @log_app.command(name="result")
@@ -90,7 +93,7 @@ def log_tree(id: str, /, *, journal: Journal = "", kind: Kind = None, limit: int
     Parameters
     ----------
     id
-        A call's id, or its end where that names one call, or a run's id, or an event's position.
+        A call's id, or its end where that names one call, or a run's id, or `last` for the newest run, or an event's position.
     limit
         At most so many events. Default: 2000.
     """
@@ -123,10 +126,12 @@ def log_follow(
         Begin after this event; 0 is everything. Default: only what is new.
     """
     from callgate.cli._log import follow
+    from callgate.cli._log_query import with_run
 
-    return follow(
-        LogOptions(journal=journal or default_journal(), run=run, kind=kind, tool=tool, actor=actor, field=field, after=after, json=json)
+    options = LogOptions(
+        journal=journal or default_journal(), run=run, kind=kind, tool=tool, actor=actor, field=field, after=after, json=json
     )
+    return follow(with_run(options))
 
 
 @log_app.command(name="stats")
@@ -146,9 +151,11 @@ def log_stats(
     callgate log stats --since 1d
     ```
     """
+    from callgate.cli._log_query import with_run
     from callgate.cli._log_report import stats
 
-    return stats(LogOptions(journal=journal or default_journal(), run=run, tool=tool, actor=actor, since=since, until=until, json=json))
+    options = LogOptions(journal=journal or default_journal(), run=run, tool=tool, actor=actor, since=since, until=until, json=json)
+    return stats(with_run(options))
 
 
 @log_app.command(name="verify")
@@ -182,6 +189,7 @@ def log_export(*, to: str | None = None, options: ExportOptions | None = None) -
     to
         A file that is not there yet. Default: standard output.
     """
+    from callgate.cli._log_query import with_run
     from callgate.cli._log_report import export
 
-    return export(options or ExportOptions(), to)
+    return export(with_run(options or ExportOptions()), to)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from callgate._clock import SystemClock
@@ -13,10 +14,11 @@ from callgate._journal import Reader, open_reader
 from callgate._printable import one_line
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._options import LogOptions
+from callgate.cli._runs import run_named
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
-__all__ = ["asked", "has_run", "reading"]
+__all__ = ["asked", "has_run", "reading", "with_run"]
 
 _MOST = 2**63 - 1
 """What a store can hold."""
@@ -60,6 +62,16 @@ def _refuse_unknown(reader: Reader, options: LogOptions) -> None:
 
 def has_run(reader: Reader, run: str) -> bool:
     return bool(list(reader.find(EventQuery(run=run, limit=1))))
+
+
+def with_run(options: LogOptions) -> LogOptions:
+    """The same with the run's id where `--run last` was given.
+
+    Raises:
+        UsageError: There is no run yet.
+    """
+    refuse_odd_text(journal=options.journal)
+    return options if options.run is None else replace(options, run=run_named(options.run, options.journal))
 
 
 def asked(options: LogOptions) -> EventQuery:

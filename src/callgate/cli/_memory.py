@@ -22,6 +22,8 @@ from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import field, output, print_json, say
 from callgate.cli._log_query import asked
 from callgate.cli._options import LogOptions, SearchOptions
+from callgate.cli._record import default_journal
+from callgate.cli._runs import run_named
 from callgate.errors import UsageError
 from callgate.tools import ToolRegistry
 
@@ -72,7 +74,7 @@ def search(words: str, options: SearchOptions) -> int:
             kinds=tuple(kind for kind in kinds if kind == options.kind),
             actor=options.actor,
             conversation=options.conversation,
-            run=options.run,
+            run=None if options.run is None else run_named(options.run, default_journal()),
             tool=options.tool,
             since_ns=times.since_ns,
             until_ns=times.until_ns,

@@ -142,7 +142,7 @@ class CallOptions:
     journal: Journal = field(default_factory=default_journal)
     memory: MemoryFile = field(default_factory=default_memory)
     run: str = ""
-    """The run this call belongs to. Default: one of its own."""
+    """The run this call belongs to; `last` is the newest on record. Default: one of its own."""
     key: str = ""
     """Names this very call: handed in again with the same run and key, it gives the stored result and runs nothing."""
     timeout: float | None = None

@@ -21,9 +21,9 @@ from callgate.cli._options import ReplayOptions
 from callgate.cli._record import stored_blobs
 from callgate.cli._replay_screen import asked_json, judged_json, made_json, show_asked, show_judged, show_made
 from callgate.cli._run_options import named_model
+from callgate.cli._runs import LAST, newest_run
 from callgate.errors import UsageError
 from callgate.policy import Rules, careful
-from callgate.queries import EventQuery
 from callgate.replay import Asked, Judged, Replay, ask_again, judge_again
 from callgate.replay.export import as_test, was_careful
 from callgate.replay.kept import KeptRun
@@ -39,7 +39,7 @@ def replay_run(run: str, options: ReplayOptions) -> int:
     policies = (Rules.load(options.policy),) if options.policy else None
     with _reading(options) as reader:
         blobs = stored_blobs(reader, options.journal)
-        run = _newest(reader) if run == "last" else run
+        run = newest_run(reader) if run == LAST else run
         made = Replay.of(reader, run, blobs)
         kept = KeptRun.of(reader, run, blobs) if options.export and not made.differences else None
     if made.differences:
@@ -71,13 +71,6 @@ def _reading(options: ReplayOptions) -> Iterator[Reader]:
         yield reader
     finally:
         reader.close()
-
-
-def _newest(reader: Reader) -> str:
-    found = list(reader.find(EventQuery(kinds=("run.began", "call.received"), newest_first=True, limit=1)))
-    if not found:
-        raise UsageError("There is no run in this journal yet. `callgate log list --journal FILE` shows those of another.")
-    return found[0].run
 
 
 def _tools(options: ReplayOptions) -> list[Tool]:

@@ -24,6 +24,7 @@ from callgate.cli._options import ResumeOptions
 from callgate.cli._record import MEMORY, Record
 from callgate.cli._run import TerminalRun
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
+from callgate.cli._runs import run_named
 from callgate.errors import CallgateError, UsageError
 
 __all__ = ["resume_run"]
@@ -37,6 +38,7 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
         raise UsageError(f"{both[0]} is both allowed and denied. Say one of them.")
     if options.record == MEMORY or not (is_url(options.record) or Path(options.record).is_file()):
         raise UsageError(f"There is no journal at {options.record}. Give the one that the run was recorded in, with --record FILE.")
+    run = run_named(run, options.record, of_agent=True)
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
     memory = open_memory(options.memory)
     record = Record.open(options.record)

@@ -54,7 +54,7 @@ def resume(run: str, /, *, allow: Answers = (), deny: Answers = (), options: Res
     Parameters
     ----------
     run
-        The run's id; `callgate log list` shows it.
+        The run's id, as `callgate log list` shows it, or `last` for the newest.
     allow
         Say yes to this question, which is named by its call. May be repeated.
     deny

@@ -69,7 +69,7 @@ OwnMemory = Annotated[
 ]
 Tools = Annotated[tuple[str, ...], Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
-Run = Annotated[str | None, Parameter(help="Only this run.")]
+Run = Annotated[str | None, Parameter(help="Only this run; `last` is the newest.")]
 Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls that have one, as `call.started`.")]
 Actor = Annotated[str | None, Parameter(help="Only calls that were made for this actor.")]
 Since = Annotated[str | None, Parameter(help="Only from this time on: `2026-11-20T14:30`, or `15m`, `2h`, `3d` for so long ago.")]
