@@ -9,6 +9,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 import apsw
 import pytest
 
+from callgate.cli._log import follow
+from callgate.cli._options import LogOptions
 from tests.cli.shell import as_any_user, command, environment, shell, write_tools
 from tests.patience import COMMAND_S
 
@@ -337,3 +340,22 @@ def test_a_folder_that_nobody_may_look_into_is_one_sentence(folder: Path, words:
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert "shut/" in done.err
     assert "Permission denied" in done.err
+
+
+class _Interrupts:
+    """Interrupts the process while Python finalises it, where an exception is dropped."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def _interrupted() -> None:
+    _Interrupts()
+
+
+def test_an_interrupt_in_a_finaliser_ends_following_too(logged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what is raised there, so the exception alone would be lost, and with it the interrupt."""
+    dropped: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: dropped.append(told.exc_type))
+    assert follow(LogOptions(journal=str(logged / ".callgate/journal.db"), after=0), wait=lambda _: _interrupted()) == 0
+    assert dropped == [KeyboardInterrupt]

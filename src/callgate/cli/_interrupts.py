@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Literal, NoReturn, TypeVar
 
-__all__ = ["TERMINATING", "Interrupts", "exit_code_of", "interruptible", "unwinding_on_termination"]
+__all__ = ["TERMINATING", "Interrupts", "exit_code_of", "interruptible", "remembering_interrupts", "unwinding_on_termination"]
 
 T = TypeVar("T")
 TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -83,6 +83,34 @@ def interruptible(interrupt: Callable[[], None], terminate: Callable[[int], None
             for number in handled:
                 loop.remove_signal_handler(number)
                 signal.signal(number, before[number])
+
+
+@contextmanager
+def remembering_interrupts() -> Iterator[Callable[[], bool]]:
+    """Inside the block Ctrl-C raises KeyboardInterrupt as always, and the function that is yielded tells that it came.
+
+    Python drops an exception that is raised while it runs a finaliser or a callback of a C library, so a loop that only waits for the
+    exception may go on for ever.
+    """
+    came = False
+
+    def remember(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal came
+        came = True
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    handled = before is signal.default_int_handler
+    try:
+        if handled:
+            signal.signal(signal.SIGINT, remember)
+    except ValueError:  # not in the main thread
+        handled = False
+    try:
+        yield lambda: came
+    finally:
+        if handled:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

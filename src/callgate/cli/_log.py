@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -20,6 +21,7 @@ from callgate._summary import CallSummary, body_of, summarise
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import field, grid, output, print_json, say, status_text
+from callgate.cli._interrupts import remembering_interrupts
 from callgate.cli._log_query import asked, has_run, reading
 from callgate.cli._options import LogOptions
 from callgate.cli._record import without_password
@@ -196,14 +198,16 @@ def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -
         say(f"Following {without_password(options.journal)} after event {position}. Ctrl-C ends.", "dim")
         if options.run is not None and not has_run(reader, options.run):
             say(f"No run '{options.run[:80]}' is on record yet. Its events are shown once it begins.", "yellow")
-        try:
+        with suppress(KeyboardInterrupt), remembering_interrupts() as interrupted:
             while not reader_is_gone():
                 for event in reader.find(replace(query, after=position)):
                     position = event.position
                     _print_event(event, options)
+                    if interrupted():
+                        return _exits.OK
+                if interrupted():
+                    return _exits.OK
                 wait(_POLL_S)
-        except KeyboardInterrupt:
-            pass
     return _exits.OK
 
 

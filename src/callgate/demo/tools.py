@@ -50,7 +50,7 @@ def read_tools() -> list[FunctionTool]:
     return [_files[name] for name in _READS]
 
 
-@tool(effect="none", runner="process", timeout_s=3.0, retryable=False)
+@tool(effect="none", runner="process", timeout_s=5.0, retryable=False)
 def check_format(context: ToolContext, pattern: str, text: str) -> bool:
     """Say whether a text matches a regular expression.
 
