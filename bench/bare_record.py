@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from callgate._journal.rows import GENESIS, chain
-from callgate._journal.sqlite import _prepared
+from callgate._journal.sqlite_opening import open_file
 from callgate._journal.sqlite_rows import insert
 from callgate.events import Event
 
@@ -25,7 +25,9 @@ class BareRecord:
     """
 
     def __init__(self, path: Path, sample: Sequence[Event]) -> None:
-        self._connection = _prepared(path, "full")
+        self._opened = open_file(path, "full")
+        self._connection = self._opened.writing
+        self._connection.wal_autocheckpoint(1_000)  # as SQLite does by itself
         self._sample = sample
         self._last = structs.replace(sample[0], position=0, hash=GENESIS)
 
@@ -47,4 +49,6 @@ class BareRecord:
         return self._last
 
     def close(self) -> None:
-        self._connection.close()
+        for connection in (self._opened.beside, self._opened.reading, self._connection):
+            connection.close()
+        self._opened.lock.close()

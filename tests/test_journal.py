@@ -15,6 +15,7 @@ import pytest
 
 from callgate import Engine, MemoryJournal, Scope, SqliteJournal, UsageError, tool
 from callgate._journal import open_reader
+from callgate.errors import JournalFailed
 from callgate.events import KINDS, TERMINAL, Draft
 from callgate.protocols import Ask, Deny, Verdict
 from callgate.queries import EventQuery
@@ -144,7 +145,7 @@ async def test_an_untouched_journal_verifies_and_a_changed_one_names_the_first_b
 async def test_the_database_refuses_a_second_end_of_a_call(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "journal.db")
     await journal.durable(journal.append(draft(1, kind="call.completed")))
-    with pytest.raises(apsw.ConstraintError):
+    with pytest.raises(JournalFailed, match="UNIQUE constraint failed"):
         await journal.durable(journal.append(draft(2, kind="call.aborted")))
     await journal.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import callgate
-from callgate import Limits, RetryPolicy, Tool, errors, testing
+from callgate import Limits, RetryPolicy, Tool, _limits, errors, testing
 from callgate.agent import PRESETS, AgentEvent, Budget, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.cli import _exits
@@ -63,6 +63,8 @@ def test_limits() -> None:
     shown = table("docs/reference/limits.md", "# Limits")
     assert {name: row[0] for name, row in shown.items()} == {name: f"`{getattr(Limits(), name)!r}`" for name in Limits.__struct_fields__}
     retries = {name: row[0] for name, row in table("docs/reference/limits.md", "## Retries").items()}
+    journal = {name: row[0] for name, row in table("docs/reference/limits.md", "## A journal on disk or on a server").items()}
+    assert journal == {name: f"`{getattr(_limits, name)!r}`" for name in _limits.__all__ if name.isupper()}
     memory = {name: row[0] for name, row in table("docs/reference/limits.md", "## A memory").items()}
     assert memory == {name: f"`{getattr(MemoryLimits(), name)!r}`" for name in MemoryLimits.__struct_fields__}
     assert retries == {name: f"`{getattr(RetryPolicy(), name)!r}`" for name in RetryPolicy.__struct_fields__}

@@ -8,10 +8,12 @@ from msgspec import Meta
 
 from callgate._options import Count, Options, Pause, Seconds, Whole
 
-__all__ = ["LEASE_S", "LOOK_S", "Limits"]
+__all__ = ["JOURNAL_WAIT_S", "LEASE_S", "LOOK_S", "Limits"]
 
 LEASE_S: Final = 15.0
 """How long an engine that shows no sign of life keeps its runs; it shows one every third of that."""
+JOURNAL_WAIT_S: Final = 30.0
+"""How long opening, reading or writing a journal waits for other processes that have it locked."""
 LOOK_S: Final = 0.25
 """How often an engine that holds a run looks whether another process wants something of it."""
 

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from callgate import Answered, Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError
 from callgate._chain import hash_of
 from callgate._journal import open_reader
+from callgate._journal.files import JournalFiles
+from callgate._journal.log_file import LogEnd
 from callgate._journal.tables import VERSION, question
 from callgate.events import Draft
 from tests.door import call, said
@@ -74,7 +76,7 @@ async def test_a_migration_that_is_cut_off_leaves_the_old_version_whole(old: Pat
         raise apsw.FullError("database or disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr("callgate._journal.sqlite.insert_finding", full)
+        broken.setattr("callgate._journal.sqlite_opening.insert_finding", full)
         with pytest.raises(UsageError, match="disk is full"):
             SqliteJournal(old)
     reader = open_reader(old)
@@ -319,16 +321,26 @@ async def test_a_commit_waits_while_another_engine_writes_down_the_end_of_its_ow
     journal = SqliteJournal(path)
     await journal.durable(journal.append(draft(1)))
     other = apsw.Connection(str(path))
-    other.execute("BEGIN IMMEDIATE")
-    _turn_bit(path)
+    waits: list[float] = []
+
+    def another_commits(files: JournalFiles, before: LogEnd) -> None:
+        """Just when we look whether ours is there."""
+        other.execute("BEGIN IMMEDIATE")
+        _turn_bit(path)
+        check_written(files, before)
 
     def written(seconds: float) -> None:
         """The other one goes on while we wait."""
+        waits.append(seconds)
         _turn_bit(path)
         other.execute("ROLLBACK")
 
-    monkeypatch.setattr("callgate._journal.files.sleep", written, raising=False)
-    await journal.durable(journal.append(draft(2)))
+    check_written = JournalFiles.check_written
+    with monkeypatch.context() as busy:
+        busy.setattr("callgate._journal.files.sleep", written)
+        busy.setattr(JournalFiles, "check_written", another_commits)
+        await journal.durable(journal.append(draft(2)))
+    assert len(waits) == 1
     assert [event.seq for event in journal.read()] == [1, 2]
     other.close()
     await journal.close()

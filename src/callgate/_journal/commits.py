@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from callgate.queries import EventQuery
 
 __all__ = ["Commits"]
 
+_log = logging.getLogger("callgate.journal")
 _MOST_PENDING = 100_000
 _MANY_PENDING = 20_000
 """Events from which on new calls wait: what is under way still has room for its own."""
@@ -280,9 +282,17 @@ class Commits:
         except Exception as error:
             self._fail(error)
         finally:
-            with suppress(Exception):  # what was written is written; what was not is known
-                self._writing.close()
+            self._close_store()
             atexit.unregister(self._end_at_exit)
+
+    def _close_store(self) -> None:
+        """Nobody waits any more; but what was told to be kept may turn out to be lost."""
+        try:
+            self._writing.close()
+        except Exception as error:
+            if self.failure is None:
+                self.failure = error
+                _log.error("%s", error)
 
     def _next_work(self) -> Work | None:
         """What waits to be written; empty where the store is only to be looked after; None at the end."""

@@ -2,31 +2,32 @@
 
 SQLite believes what it wrote to be there. A file that somebody deletes, replaces or cuts takes commits with it that were reported as kept,
 and the database begins anew in silence where nothing is left of it. Beside `sqlite`, which asks before and after each commit, so that
-nothing more is reported then. Nothing is opened here: to close a second opening of a database would let go of its locks.
+nothing more is reported then, and beside whoever reads. The database and its index are not opened here: to close a second opening of
+either would let go of SQLite's locks.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
+from callgate._journal.log_file import LogEnd, WriteAheadLog
+from callgate._limits import JOURNAL_WAIT_S
 from callgate._sqlite import refuse_scrap
-from callgate.errors import JournalFailed, UsageError
+from callgate.errors import UsageError
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["TURN_S", "JournalFiles", "refuse_remains"]
+__all__ = ["RESTORE", "FilesDamaged", "JournalFiles", "refuse_remains"]
 
 Identity = tuple[int, int]
-TURN_S: Final = 30
-"""How long a commit waits for other engines' commits; one that was stopped in the middle of one holds all others up."""
 _AGAIN_S: Final = 0.001
-_LOG_HEAD, _FRAME_HEAD = 32, 24
-"""Bytes at the beginning of the log, and of each page in it."""
+_LOOKS: Final = 3
+"""How often something is read that others may change meanwhile, before it is believed to be wrong."""
 
 
 def refuse_remains(path: Path, *, was_journal: bool) -> None:
@@ -39,51 +40,148 @@ def refuse_remains(path: Path, *, was_journal: bool) -> None:
         UsageError: It is.
     """
     size, log = _size(path), _size(Path(f"{path}-wal"))
-    refuse_scrap(path, "journal", _RESTORE)
+    refuse_scrap(path, "journal", RESTORE)
     if not size and log:
         what = "is missing" if size is None else "is empty"
-        raise UsageError(f"{path} {what}, and its log {path}-wal is not: it was deleted or cut off without it. {_RESTORE}")
+        raise UsageError(f"{path} {what}, and its log {path}-wal is not: it was deleted or cut off without it. {RESTORE}")
     if size == 0 and was_journal:
-        raise UsageError(f"{path} is empty, and there was a journal in it, as {path}.lock says: it was cut off. {_RESTORE}")
+        raise UsageError(f"{path} is empty, and there was a journal in it, as {path}.lock says: it was cut off. {RESTORE}")
 
 
-_RESTORE: Final = "Put a copy from before in its place, or give another file; to begin anew here, delete it and what is beside it."
+RESTORE: Final = (
+    "Put back what is missing; or put a copy from before in its place and delete its .lock, -wal and -shm; or give another file. To begin"
+    " anew here, delete it and what is beside it."
+)
+
+
+class FilesDamaged(Exception):
+    """A file of an open database is no longer what it was. The text names it and says what became of it."""
 
 
 class JournalFiles:
     """The files of one opened journal.
 
     Args:
+        connection: To the same database; nothing is asked of it while it is in a transaction.
         others: Those that are not SQLite's, as they were opened.
     """
 
     def __init__(self, path: Path, connection: apsw.Connection, others: Mapping[Path, Identity]) -> None:
         self._connection = connection
-        self._log = f"{path}-wal"
+        self._path = str(path)
+        self._index = f"{path}-shm"
+        self._page_bytes = int(connection.execute("PRAGMA page_size").get)
+        self._log = WriteAheadLog(self._path, self._page_bytes)
         self._known = {str(file): identity for file, identity in {path: _identity(os.stat(path)), **others}.items()}
-        self._to_come = [self._log, f"{path}-shm"]
+        self._to_come = {self._log.path, self._index}
         """What a first commit makes."""
-        self._frame_bytes = _FRAME_HEAD + int(connection.execute("PRAGMA page_size").get)
+        self._log_bytes = self._index_bytes = 0
+        self._file_pages = 0
+        self.check_names()
 
-    def check_log(self) -> None:
-        """Before a commit: whether all of the log is there that the commit would be put behind.
+    def check_names(self) -> None:
+        """Whether the files that have the names are those that were opened. To be asked before SQLite touches the index, which it maps.
 
         Raises:
-            JournalFailed: It is not.
+            FilesDamaged: They are not.
+        """
+        try:
+            for path, identity in self._known.items():
+                found = os.stat(path)
+                if _identity(found) != identity:
+                    raise FilesDamaged(f"{path} was deleted or replaced")
+                self._note_size(path, found.st_size)
+            for path in tuple(self._to_come) if self._to_come else ():
+                if _size(path) is not None:
+                    self._known[path] = _identity(os.stat(path))
+                    self._to_come.discard(path)
+        except FileNotFoundError as error:
+            raise FilesDamaged(f"{error.filename} was deleted or replaced") from error
+        except OSError as error:
+            raise FilesDamaged(f"{error.filename} can no longer be looked at ({error.strerror})") from error
+
+    def check_before_writing(self) -> LogEnd:
+        """Inside a transaction that keeps other writers off: whether all is there that it will be put behind; gives the log's end.
+
+        Raises:
+            FilesDamaged: Something is missing.
             apsw.BusyError: Another engine has not come to the end of a commit in time.
         """
-        while (pages := self._pages()) > 0:
-            size = _size(self._log)
-            if size is None or size >= _LOG_HEAD + pages * self._frame_bytes:
-                return
-            if pages == self._pages():  # or another engine has just begun the log anew
-                raise _failed(self._log, "cut off")
+        frames = self._check_log()
+        end = self._log.end(frames)
+        pages = end.database_pages if frames else self._count()
+        self._check_pages(lambda: self._log.lacks(pages, self._file_pages, frames))
+        return end
 
-    def _pages(self) -> int:
-        """How many pages are in the log, as SQLite has it."""
+    def check_written(self, before: LogEnd) -> None:
+        """After the commit: whether it is in the files that have the names, and right behind what was there before.
+
+        Raises:
+            FilesDamaged: It is not.
+            apsw.BusyError: Another engine has not come to the end of a commit in time.
+        """
+        self.check_names()
+        self._check_log()
+        for _ in range(_LOOKS):
+            if self._log.has(before) or not self._frames():  # none: a checkpoint has cut it to nothing, and it is begun anew next
+                return
+        raise FilesDamaged(f"{self._log.path} was cut off")
+
+    def check_whole(self) -> None:
+        """Outside a transaction, and after reading: whether all is there that was committed.
+
+        Raises:
+            FilesDamaged: Something is missing.
+            apsw.BusyError: Another engine has not come to the end of a commit in time.
+        """
+        self.check_names()
+        self._check_log()
+        self._check_pages(lambda: self._log.lacks(self._count(), self._file_pages, None))
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _note_size(self, path: str, size: int) -> None:
+        if path == self._path:
+            self._file_pages = size // self._page_bytes
+            if not self._file_pages:
+                raise FilesDamaged(f"{path} was cut off")
+        elif path == self._log.path:
+            self._log_bytes = size
+        elif path == self._index:
+            if size < self._index_bytes:
+                raise FilesDamaged(f"{path} was cut off")
+            self._index_bytes = size
+
+    def _check_log(self) -> int:
+        """Whether the log is as long as SQLite has it; how many frames that are."""
+        while True:
+            frames = self._frames()
+            needed = self._log.size_of(frames)
+            if self._log_bytes >= needed:
+                return frames
+            self._log_bytes = _size(self._log.path) or 0
+            if self._log_bytes >= needed:
+                return frames
+            if frames == self._frames():  # or another engine has just begun the log anew
+                raise FilesDamaged(f"{self._log.path} was cut off")
+
+    def _check_pages(self, lacks: Callable[[], bool]) -> None:
+        """Whether each page of the database is in its file or in the log; a checkpoint may just be moving some."""
+        for _ in range(_LOOKS):
+            if not lacks():
+                return
+            self.check_names()
+        raise FilesDamaged(f"{self._path} was cut off")
+
+    def _count(self) -> int:
+        return int(self._connection.execute("PRAGMA page_count").get)
+
+    def _frames(self) -> int:
+        """How many frames are in the log, as SQLite has it."""
         import apsw
 
-        until = monotonic() + TURN_S
+        until = monotonic() + JOURNAL_WAIT_S
         while True:
             try:
                 return self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
@@ -91,30 +189,6 @@ class JournalFiles:
                 if monotonic() > until:
                     raise
                 sleep(_AGAIN_S)
-
-    def check(self) -> None:
-        """After a commit: whether what was committed is in the files that have the names.
-
-        Raises:
-            JournalFailed: It is not.
-        """
-        for path, identity in self._known.items():
-            try:
-                same = _identity(os.stat(path)) == identity
-            except FileNotFoundError:
-                same = False
-            if not same:
-                raise _failed(path, "deleted or replaced")
-        while self._to_come:
-            path = self._to_come.pop()
-            self._known[path] = _identity(os.stat(path))
-
-
-def _failed(path: str, what: str) -> JournalFailed:
-    return JournalFailed(
-        f"{path} was {what} while it was open. Nothing more is recorded by this engine, and what it recorded last may be lost. Put the file"
-        " back or take another one, then make a new engine."
-    )
 
 
 def _size(path: Path | str) -> int | None:

@@ -5,16 +5,21 @@ Needs nothing of the holder but the tables. Knows neither questions nor what a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from callgate._journal.leases import HOLDER, Ask, Ground
 from callgate._journal.letters import ADD_LETTER, FATE
 from callgate._journal.reading import is_url
 from callgate._journal.rows import Value
-from callgate.errors import UsageError
+from callgate._limits import JOURNAL_WAIT_S
+from callgate.errors import JournalFailed, UsageError
+
+if TYPE_CHECKING:
+    from callgate._journal.lockfile import LockFile
+    from callgate._journal.sqlite_store import SqliteStore
 
 __all__ = ["Outside", "outside"]
 
@@ -26,14 +31,16 @@ _LONGEST: Final = 2_000
 class Outside:
     """What may be asked of a journal and put to it from beside."""
 
-    def __init__(self, ask: Ask, ground: Ground) -> None:
+    def __init__(self, ask: Ask, ground: Ground, commit: Callable[[], AbstractContextManager[Ask]]) -> None:
         self._ask = ask
         self._ground = ground
+        self._commit = commit
 
     def post(self, run: str, kind: str, target: str, actor: str, reason: str, at_ns: int) -> int:
         """Put a row into the inbox; its id."""
         words = (word.encode("utf-8", "backslashreplace").decode()[:_LONGEST] for word in (run, kind, target, actor, reason))
-        return int(self._ask(ADD_LETTER, (*words, at_ns))[0][0])
+        with self._commit() as ask:
+            return int(ask(ADD_LETTER, (*words, at_ns))[0][0])
 
     def folded(self, letter: int) -> int:
         """The position of the event that a row became; 0 while it waits."""
@@ -83,27 +90,38 @@ def _in_file(path: Path) -> Iterator[Outside]:
     from callgate._journal.sqlite_reader import SqliteReader
 
     SqliteReader(path).close()  # refuses what is no journal, in its own words
+    real = path.resolve()
     try:
-        lock = LockFile(path.resolve())
+        lock = LockFile(real)
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        connection.set_busy_timeout(30_000)
-        connection.execute("PRAGMA synchronous=FULL")
-        version = int(connection.execute("PRAGMA user_version").get)
-        if version < _FIRST_WITH_INBOX:
-            raise _old(str(path), version)
-
-        def ask(sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
-            return connection.execute(sql, values).fetchall()
-
-        yield Outside(ask, MachineTime(lock))
+        with closing(_store_of(real, lock)) as store:
+            lock.end_opening()
+            version = int(store.ask("PRAGMA user_version", ())[0][0])
+            if version < _FIRST_WITH_INBOX:
+                raise _old(str(path), version)
+            yield Outside(store.ask, MachineTime(lock), store.commit)
+    except JournalFailed as error:
+        raise _unwritable(path, str(error if isinstance(error.__cause__, apsw.BusyError) else error.__cause__)) from error
     except apsw.Error as error:
         raise _unwritable(path, str(error)) from error
     finally:
-        connection.close()
         lock.close()
+
+
+def _store_of(path: Path, lock: LockFile) -> SqliteStore:
+    import apsw
+
+    from callgate._journal.files import JournalFiles
+    from callgate._journal.sqlite_store import SqliteStore
+
+    writing, beside = (apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE) for _ in range(2))
+    for connection in (writing, beside):
+        connection.set_busy_timeout(int(JOURNAL_WAIT_S * 1_000))
+        connection.wal_autocheckpoint(0)
+        connection.execute("PRAGMA synchronous=FULL")
+    return SqliteStore(path, writing, beside, JournalFiles(path, beside, {lock.path: lock.identity}), lambda event: None)
 
 
 @contextmanager
@@ -119,7 +137,11 @@ def _looking_in_file(path: Path) -> Iterator[Outside]:
         with closing(connection):
             if version < _FIRST_WITH_INBOX:
                 raise _old(str(path), version)
-            yield Outside(lambda sql, values: connection.execute(sql, values).fetchall(), MachineTime(LockLook(path.resolve())))
+
+            def ask(sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+                return connection.execute(sql, values).fetchall()
+
+            yield Outside(ask, MachineTime(LockLook(path.resolve())), lambda: nullcontext(ask))
     except apsw.Error as error:
         raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
 
@@ -139,6 +161,6 @@ def _on_server(url: str) -> Iterator[Outside]:
                 cursor = reader.connection.execute(sql(text), [storable(one) if isinstance(one, str) else one for one in values])
                 return cursor.fetchall()
 
-            yield Outside(ask, ServerTime(reader.place))
+            yield Outside(ask, ServerTime(reader.place), lambda: nullcontext(ask))
     finally:
         reader.close()

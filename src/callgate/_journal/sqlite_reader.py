@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
 from callgate._journal.blobs_beside import BlobsBeside
+from callgate._journal.files import FilesDamaged, JournalFiles
+from callgate._journal.lockfile import LockLook, RecordedEnd
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.tables import VERSION, question
+from callgate._limits import JOURNAL_WAIT_S
 from callgate._sqlite import refuse_scrap
 from callgate.errors import UsageError
 from callgate.events import Event
@@ -24,10 +28,9 @@ from callgate.queries import EventQuery, select
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["BUSY_MS", "FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_writers", "checked", "found", "known_version"]
+__all__ = ["FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_writers", "checked", "found", "has_end", "known_version"]
 
 FIRST_WITH_FINDING_TABLES: Final = 2
-BUSY_MS: Final = 5_000
 _GIVE: Final = "Give the file that a run wrote, with --journal."
 
 
@@ -53,17 +56,47 @@ class SqliteReader:
         except apsw.Error as error:
             raise UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
         self.blobs = BlobsBeside(real)
+        self._path = real
+        self._files = JournalFiles(real, self._connection, {})
+        with self._whole():
+            pass
 
     def find(self, query: EventQuery) -> Iterator[Event]:
-        if query.derived and self._version < FIRST_WITH_FINDING_TABLES:
-            return iter(select(found(self._connection, EventQuery()), query))
-        return found(self._connection, query)
+        with self._whole():
+            if query.derived and self._version < FIRST_WITH_FINDING_TABLES:
+                yield from select(found(self._connection, EventQuery()), query)
+            else:
+                yield from found(self._connection, query)
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
-        return checked(self._connection, tail)
+        end = LockLook(self._path).end  # before reading: it is never ahead of what is there
+        with self._whole():
+            broken = checked(self._connection, tail)
+            if broken is None and end is not None and end.counts and not has_end(self._connection, end):
+                return Broken(end.position, f"it is missing: the journal had it, as {self._path}.lock says")
+            return broken
 
     def close(self) -> None:
+        self._files.close()
         self._connection.close()
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Read between two looks at the files."""
+        import apsw
+
+        try:
+            self._files.check_names()
+            try:
+                yield
+            except Unreadable:
+                self._files.check_whole()  # which knows better why
+                raise
+            self._files.check_whole()
+        except FilesDamaged as error:
+            raise Unreadable(f"{error} while it was read, so what was read may not be all of it. Put back what is missing.") from error
+        except apsw.Error as error:
+            raise Unreadable(f"{self._path} cannot be read further: {error}. Read it again once nobody has it locked.") from error
 
 
 def beside_writers(path: Path) -> tuple[apsw.Connection, int]:
@@ -71,7 +104,7 @@ def beside_writers(path: Path) -> tuple[apsw.Connection, int]:
     import apsw
 
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    connection.set_busy_timeout(BUSY_MS)
+    connection.set_busy_timeout(int(JOURNAL_WAIT_S * 1_000))
     try:
         return connection, known_version(connection, path)
     except (apsw.CantOpenError, apsw.ReadOnlyError):
@@ -80,6 +113,11 @@ def beside_writers(path: Path) -> tuple[apsw.Connection, int]:
             raise
     kept = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     return kept, known_version(kept, path)  # on a disk that nobody can write to, there is nobody beside us
+
+
+def has_end(connection: apsw.Connection, end: RecordedEnd) -> bool:
+    """Whether the journal has an event that it is known to have had."""
+    return bool(connection.execute("SELECT hash FROM events WHERE position = ?", (end.position,)).get == end.hash)
 
 
 def found(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:

@@ -1,0 +1,219 @@
+"""Open an SQLite file as a journal: made, brought to our version, found to be whole, and with everything it is known to have had.
+
+One process at a time opens a journal, by a lock in the file beside it; what other programs lock meanwhile is waited for. Nothing is written
+to a file before it is known to be a journal, or to be none yet. Knows nothing of the events' meaning.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from callgate._journal.files import RESTORE, FilesDamaged, JournalFiles, refuse_remains
+from callgate._journal.lockfile import LockFile
+from callgate._journal.placing import Tail
+from callgate._journal.sqlite_reader import FIRST_WITH_FINDING_TABLES, found, has_end, known_version
+from callgate._journal.sqlite_rows import insert_finding
+from callgate._journal.sqlite_store import held_up
+from callgate._journal.tables import LAST_EVENT, SQLITE, VERSION, migrations
+from callgate._limits import JOURNAL_WAIT_S
+from callgate.errors import UsageError
+from callgate.queries import EventQuery
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["OpenedFile", "connected", "open_file"]
+
+_SAFE_SQLITE: Final = (3, 51, 3)
+"""Older ones can corrupt a write-ahead log that two connections use at once."""
+_AGAIN_S: Final = 0.01
+
+
+class OpenedFile(Struct, frozen=True, kw_only=True):
+    """A journal's file, open for one writer."""
+
+    lock: LockFile
+    writing: apsw.Connection
+    beside: apsw.Connection
+    """For what cannot be asked of the other in a transaction."""
+    reading: apsw.Connection
+    number: int
+    """The writer's: no other one has, had or will have it."""
+    tail: Tail
+
+
+def open_file(path: Path, synchronous: str) -> OpenedFile:
+    """Open the journal at `path`; make one where there is none.
+
+    Raises:
+        UsageError: It cannot be used as a journal.
+        OSError: Neither it nor what belongs beside it can be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = LockFile(path)
+    try:
+        refuse_remains(path, was_journal=lock.is_marked)
+        if not path.exists():
+            lock.forget()
+        opened = _Opening(path, synchronous, lock).wait()
+    except BaseException:
+        lock.take_back()
+        raise
+    lock.end_opening()
+    return opened
+
+
+def connected(path: Path, synchronous: str, wait_s: float = JOURNAL_WAIT_S) -> apsw.Connection:
+    """A connection that writes a log, and brings nothing of it into the file by itself."""
+    import apsw
+
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < _SAFE_SQLITE:
+        raise UsageError(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a journal; {'.'.join(map(str, _SAFE_SQLITE))} is the oldest that is safe."
+        )
+    connection = apsw.Connection(str(path))
+    try:
+        connection.set_busy_timeout(max(1, int(wait_s * 1_000)))
+        connection.wal_autocheckpoint(0)
+        _refuse_other_databases(connection, path)
+        for pragma in ("journal_mode=WAL", f"synchronous={synchronous.upper()}"):  # one by one: a statement that gives a row ends the call
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class _Opening:
+    """One attempt after the other, until nobody else is in the way."""
+
+    def __init__(self, path: Path, synchronous: str, lock: LockFile) -> None:
+        self._path = path
+        self._synchronous = synchronous
+        self._lock = lock
+        self._until = time.monotonic() + JOURNAL_WAIT_S
+        self._connections: list[apsw.Connection] = []
+
+    def wait(self) -> OpenedFile:
+        import apsw
+
+        while True:
+            try:
+                return self._open()
+            except apsw.BusyError as error:
+                self._close()
+                if time.monotonic() > self._until:
+                    raise UsageError(held_up(self._path, JOURNAL_WAIT_S)) from error
+                time.sleep(_AGAIN_S)
+            except FilesDamaged as error:
+                self._close()
+                raise UsageError(f"{error}. {RESTORE}") from error
+            except apsw.Error as error:
+                self._close()
+                raise _unusable(self._path, error) from error
+            except BaseException:
+                self._close()
+                raise
+
+    def _open(self) -> OpenedFile:
+        writing, beside, reading = (self._connect() for _ in range(3))
+        files = JournalFiles(self._path, beside, {})
+        try:
+            files.check_whole()
+        finally:
+            files.close()
+        self._bring_to_our_version(writing, beside)
+        _refuse_lost_events(writing, self._path, self._lock)
+        row = writing.execute(LAST_EVENT).fetchone()
+        number = _next_number(writing, self._path)
+        self._lock.hold(number)
+        self._lock.mark()
+        for connection in self._connections:
+            connection.set_busy_timeout(int(JOURNAL_WAIT_S * 1_000))
+        tail = Tail(*row) if row else Tail()
+        return OpenedFile(lock=self._lock, writing=writing, beside=beside, reading=reading, number=number, tail=tail)
+
+    def _connect(self) -> apsw.Connection:
+        connection = connected(self._path, self._synchronous, self._until - time.monotonic())
+        self._connections.append(connection)
+        return connection
+
+    def _bring_to_our_version(self, connection: apsw.Connection, beside: apsw.Connection) -> None:
+        import apsw
+
+        version = known_version(connection, self._path)
+        if version == 0 and self._lock.is_marked:
+            raise UsageError(
+                f"{self._path} has no tables, and there was a journal in it, as {self._lock.path} says: its log {self._path}-wal was"
+                f" deleted or cut off, with all events in it. {RESTORE}"
+            )
+        if version < VERSION:
+            _migrate(connection, self._path)
+        if version == 0:  # the file alone shows that it is a journal
+            beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def _close(self) -> None:
+        while self._connections:
+            self._connections.pop().close()
+
+
+def _refuse_lost_events(connection: apsw.Connection, path: Path, lock: LockFile) -> None:
+    """Refuse a journal that does not have the event which it is known to have had."""
+    end = lock.end
+    if end is None or not end.counts or has_end(connection, end):
+        return
+    row = connection.execute(LAST_EVENT).fetchone()
+    raise UsageError(
+        f"{path} ends at event {row[0] if row else 0} and does not have event {end.position}, which it had, as {lock.path} says: its log"
+        f" {path}-wal was deleted or cut off, or an older copy was put in its place. Put the missing file back. To go on without the lost"
+        f" events, whose calls may then run again, delete {lock.path}."
+    )
+
+
+def _refuse_other_databases(connection: apsw.Connection, path: Path) -> None:
+    """Before anything is set that the file keeps."""
+    unmarked = known_version(connection, path) == 0 and connection.execute("SELECT count(*) FROM sqlite_master").get
+    if unmarked and known_version(connection, path) == 0:  # another engine may have made it just now
+        raise UsageError(f"{path} is a database, but no journal. Give another file.")
+
+
+def _unusable(path: Path, error: Exception | str) -> UsageError:
+    return UsageError(f"{path} cannot be used as a journal: {error}. Give another file.")
+
+
+def _migrate(connection: apsw.Connection, path: Path) -> None:
+    """Bring the tables to our version; one engine at a time."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for number, statements in migrations(SQLITE, known_version(connection, path)):
+            for statement in statements:
+                connection.execute(statement)
+            if number == FIRST_WITH_FINDING_TABLES:
+                _fill(connection)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _fill(connection: apsw.Connection) -> None:
+    """Make the tables that only serve to find things from the events that are there."""
+    position = 0
+    while page := list(found(connection, EventQuery(after=position, limit=5_000))):
+        insert_finding(connection, page)
+        position = page[-1].position
+
+
+def _next_number(connection: apsw.Connection, path: Path) -> int:
+    row = connection.execute("UPDATE writer SET epoch = epoch + 1, holder = ? RETURNING epoch", (str(os.getpid()),)).fetchone()
+    if row is None:
+        raise _unusable(path, "its counter of writers is gone")
+    return int(row[0])

@@ -1,0 +1,155 @@
+"""An SQLite file for the thread that writes it: one commit after the other, each between two looks at the files.
+
+Nothing that was committed is told before it is known to be in the files that have the names. What SQLite and the files say becomes a
+`JournalFailed` here. Knows neither leases nor what events mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from callgate._journal.files import FilesDamaged, JournalFiles
+from callgate._journal.leases import Ask
+from callgate._journal.rows import Value
+from callgate._journal.sqlite_rows import insert
+from callgate._limits import JOURNAL_WAIT_S
+from callgate.errors import JournalFailed
+from callgate.events import Event
+from callgate.protocols import Letter
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["SqliteStore", "failures", "held_up", "leave_log"]
+
+_LONG_LOG: Final = 1_000
+"""Frames from which on the log is brought into the file."""
+
+
+class SqliteStore:
+    """The file, for the writing thread.
+
+    Args:
+        connection: Writes; brings nothing into the file by itself.
+        beside: Another connection, for what cannot be asked in a transaction.
+        note_end: Told of the last event that is kept, after each commit.
+    """
+
+    counter = "SELECT epoch FROM writer"
+
+    def __init__(
+        self,
+        path: Path,
+        connection: apsw.Connection,
+        beside: apsw.Connection,
+        files: JournalFiles,
+        note_end: Callable[[Event], None],
+    ) -> None:
+        self._path = path
+        self._connection = connection
+        self._beside = beside
+        self._files = files
+        self._note_end = note_end
+        self._last: Event | None = None
+        """The last event of this commit."""
+        self._seen = -1
+
+    @contextmanager
+    def commit(self) -> Iterator[Ask]:
+        with failures(self._path):
+            self._files.check_names()
+            self._last = None
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                end = self._files.check_before_writing()
+                yield self.ask
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+            self._files.check_written(end)
+        self._note_last()
+        self._shorten_log(end.frames)
+
+    def _note_last(self) -> None:
+        if self._last is not None:
+            self._note_end(self._last)
+
+    def _shorten_log(self, frames: int) -> None:
+        """Bring the log into the file, not before it was found to be whole: a hole in it would be written there, too."""
+        import apsw
+
+        if frames >= _LONG_LOG:
+            with suppress(apsw.Error):  # readers are in the way, or the disk is full: the next commit tries again
+                self._beside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def ask(self, sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def insert(self, batch: Sequence[Event]) -> None:
+        insert(self._connection, batch)
+        self._last = batch[-1] if batch else None
+
+    def look(self, see: Callable[[Ask], list[Letter]], *, again: bool) -> list[Letter]:
+        with failures(self._path):
+            self._files.check_names()
+            version = self._connection.execute("PRAGMA data_version").get
+            seen, self._seen = self._seen, version
+            return see(self.ask) if again or version != seen else []
+
+    def close(self) -> None:
+        """End the connections.
+
+        Raises:
+            JournalFailed: The files are not whole; then what is left of the log stays as it is.
+        """
+        try:
+            with failures(self._path):
+                self._files.check_whole()
+        except JournalFailed:
+            leave_log(self._connection)
+            leave_log(self._beside)
+            raise
+        finally:
+            self._files.close()
+            self._connection.close()
+            self._beside.close()
+
+
+@contextmanager
+def failures(path: Path) -> Iterator[None]:
+    """What SQLite raises, and what is found of its files, as what an operator can act on."""
+    import apsw
+
+    try:
+        yield
+    except apsw.BusyError as error:
+        raise JournalFailed(held_up(path, JOURNAL_WAIT_S)) from error
+    except FilesDamaged as error:
+        raise JournalFailed(
+            f"{error} while it was open. Nothing more is recorded by this engine, and what it recorded last may be lost. Put the file back"
+            " or take another one, then make a new engine."
+        ) from error
+    except (apsw.Error, OSError) as error:
+        raise JournalFailed(
+            f"The journal {path} cannot be written or read any more: {error}. Nothing more is recorded by this engine. Check the disk, then"
+            " make a new engine."
+        ) from error
+
+
+def held_up(path: Path, waited_s: float) -> str:
+    return (
+        f"The journal {path} could not be written to for {waited_s:g} s: another process holds its write lock, as one does that was"
+        " stopped in the middle of a commit. Let that one go on, or kill it."
+    )
+
+
+def leave_log(connection: apsw.Connection) -> None:
+    """Have a connection closed without bringing the log into the file, even if it is the last one."""
+    import apsw
+
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

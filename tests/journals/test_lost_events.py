@@ -1,0 +1,164 @@
+"""A journal that lost its last events while nobody had it open: it is refused, so that no effect is repeated in silence."""
+
+# ruff: noqa: ASYNC240 (whoever damages files under an engine may wait for the disk)
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from callgate import Engine, EventQuery, Scope, SqliteJournal, UsageError
+from callgate._journal import open_reader
+from callgate.cli import main
+from tests.door import call, said
+from tests.ledger import Ledger
+from tests.patience import COMMAND_S
+from tests.paying import paying
+
+RUN = Scope(run="order")
+PAYS = """
+import asyncio, os, sys
+from pathlib import Path
+from callgate import Engine, Scope, SqliteJournal
+from tests.door import call, said
+from tests.ledger import Ledger
+from tests.paying import paying
+
+async def main():
+    async with Engine([paying(Ledger(Path(sys.argv[2])))], journal=SqliteJournal(sys.argv[1], synchronous=sys.argv[3])) as engine:
+        for n in range(int(sys.argv[4])):
+            assert (await said(engine, call("pay", id=f"c{n}", to="ann"), Scope(run="order"))).success
+        os._exit(0)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+def pay_and_crash(path: Path, ledger: Path, *, synchronous: str = "full", calls: int = 1) -> None:
+    """A process that pays, and ends without closing anything."""
+    words = (str(path), str(ledger), synchronous, str(calls))
+    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{PAYS}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def lose_log(path: Path, how: str) -> None:
+    log = Path(f"{path}-wal")
+    assert log.stat().st_size
+    if how == "deleted":
+        log.unlink()
+    else:
+        os.truncate(log, 0 if how == "emptied" else log.stat().st_size // 2)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("synchronous", ["full", "normal"])
+@pytest.mark.parametrize("how", ["deleted", "emptied", "cut"])
+async def test_a_young_journal_whose_log_is_gone_is_refused_and_repeats_nothing(
+    path: Path, tmp_path: Path, ledger: Ledger, how: str, synchronous: str
+) -> None:
+    """All its events are in the log alone: what is left would be a new journal."""
+    pay_and_crash(path, tmp_path / "ledger.txt", synchronous=synchronous)
+    lose_log(path, how)
+    with pytest.raises(UsageError, match=rf"{path} ends at event \d and does not have event 4, which it had") as refused:
+        SqliteJournal(path)
+    assert f"{path}-wal was deleted or cut off" in str(refused.value)
+    assert f"delete {path}.lock" in str(refused.value)
+    assert ledger.lines() == ["ann"]
+
+
+@pytest.mark.process
+async def test_a_journal_that_lost_its_log_goes_on_with_what_is_there_when_its_lock_is_deleted(
+    path: Path, tmp_path: Path, ledger: Ledger
+) -> None:
+    """As the message says; whoever does it knows that calls may run again."""
+    pay_and_crash(path, tmp_path / "ledger.txt", calls=3)
+    lose_log(path, "cut")
+    Path(f"{path}.lock").unlink()
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", id="new", to="bob"), RUN)).success
+
+
+@pytest.mark.process
+async def test_a_journal_whose_log_was_brought_into_the_file_by_another_program_is_as_it_was(
+    path: Path, tmp_path: Path, ledger: Ledger
+) -> None:
+    """To look at a file with SQLite's own shell after a crash deletes the log; nothing is lost by that."""
+    pay_and_crash(path, tmp_path / "ledger.txt")
+    shell = apsw.Connection(str(path))
+    assert shell.execute("SELECT count(*) FROM events").get == 4
+    shell.close()
+    assert not Path(f"{path}-wal").exists()
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", id="c0", to="ann"), RUN)).metadata.replayed
+    assert ledger.lines() == ["ann"]
+
+
+async def test_an_older_copy_of_a_journal_is_not_taken_for_the_journal(path: Path, ledger: Ledger) -> None:
+    """What it does not have would be done again."""
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", id="c0", to="ann"), RUN)).success
+    copy = path.read_bytes()
+    async with Engine([paying(ledger)], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("pay", id="c1", to="bob"), RUN)).success
+    path.write_bytes(copy)
+    with pytest.raises(UsageError, match="or an older copy was put in its place"):
+        SqliteJournal(path)
+
+
+async def test_in_the_weaker_mode_what_a_loss_of_power_took_is_not_missed(
+    path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it may take the last commits; the machine has been started again since."""
+    async with Engine([paying(ledger)], journal=SqliteJournal(path, synchronous="normal")) as engine:
+        assert (await said(engine, call("pay", id="c0", to="ann"), RUN)).success
+        copy = path.read_bytes()
+        assert (await said(engine, call("pay", id="c1", to="bob"), RUN)).success
+    path.write_bytes(copy)
+    with pytest.raises(UsageError, match="does not have event"):
+        SqliteJournal(path)
+    monkeypatch.setattr("callgate._journal.lockfile.this_boot", lambda: "another")
+    await SqliteJournal(path).close()
+
+
+def test_a_journal_whose_tables_were_in_the_log_alone_is_refused(path: Path) -> None:
+    """As an older callgate left it, which did not bring them into the file at once."""
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    Path(f"{path}.lock").write_text("callgate: there is a journal beside this file\n", encoding="ascii")
+    with pytest.raises(UsageError, match=f"{path} has no tables, and there was a journal in it") as refused:
+        SqliteJournal(path)
+    assert f"its log {path}-wal was deleted" in str(refused.value)
+
+
+def test_a_lock_that_says_nothing_readable_about_events_refuses_nothing(path: Path, tmp_path: Path) -> None:
+    """One of an older callgate, or one that a loss of power left in pieces."""
+    pay_and_crash(path, tmp_path / "ledger.txt")
+    lock = Path(f"{path}.lock")
+    whole = lock.read_bytes()
+    for content in (whole[:46], whole[:-30], whole[:60] + b"7" + whole[61:], whole[:46] + bytes(160)):
+        lock.write_bytes(content)
+        SqliteJournal(path)
+
+
+@pytest.mark.process
+def test_checking_a_journal_says_that_its_last_events_are_missing(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pay_and_crash(path, tmp_path / "ledger.txt")
+    reader = open_reader(path)
+    assert len(list(reader.find(EventQuery()))) == 4
+    assert reader.verify() is None
+    reader.close()
+    lose_log(path, "deleted")
+    assert main(["log", "verify", "--journal", str(path)]) == 1
+    assert "at event 4: it is missing: the journal had it" in capsys.readouterr().err.replace("\n", " ")
