@@ -15,10 +15,10 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import time
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import BinaryIO, Final
 
 from msgspec import Struct
@@ -73,7 +73,7 @@ class LockFile:
 
     def __init__(self, journal: Path) -> None:
         self.path = Path(f"{journal}.lock")
-        until = time.monotonic() + JOURNAL_WAIT_S
+        until = monotonic() + JOURNAL_WAIT_S
         while True:
             self._made = not self.path.exists()
             self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0)
@@ -102,12 +102,12 @@ class LockFile:
             try:
                 fcntl.fcntl(self._file, _SET, _lock_of(fcntl.F_WRLCK, _OPENING))
             except (BlockingIOError, PermissionError):  # which of the two is left to the system
-                if time.monotonic() > until:
+                if monotonic() > until:
                     raise UsageError(
                         f"The journal {journal} could not be opened for {JOURNAL_WAIT_S:g} s: another process has begun to open it and was"
                         " stopped. Let that one go on, or kill it."
                     ) from None
-                time.sleep(_AGAIN_S)
+                sleep(_AGAIN_S)
             else:
                 return
 

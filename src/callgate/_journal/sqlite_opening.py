@@ -7,8 +7,8 @@ to a file before it is known to be a journal, or to be none yet. Knows nothing o
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -68,7 +68,7 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
     return opened
 
 
-def connected(path: Path, synchronous: str, wait_s: float = JOURNAL_WAIT_S) -> apsw.Connection:
+def connected(path: Path, synchronous: str, wait_s: float) -> apsw.Connection:
     """A connection that writes a log, and brings nothing of it into the file by itself."""
     import apsw
 
@@ -97,7 +97,7 @@ class _Opening:
         self._path = path
         self._synchronous = synchronous
         self._lock = lock
-        self._until = time.monotonic() + JOURNAL_WAIT_S
+        self._until = monotonic() + JOURNAL_WAIT_S
         self._connections: list[apsw.Connection] = []
 
     def wait(self) -> OpenedFile:
@@ -108,9 +108,9 @@ class _Opening:
                 return self._open()
             except apsw.BusyError as error:
                 self._close()
-                if time.monotonic() > self._until:
+                if monotonic() > self._until:
                     raise UsageError(held_up(self._path, JOURNAL_WAIT_S)) from error
-                time.sleep(_AGAIN_S)
+                sleep(_AGAIN_S)
             except FilesDamaged as error:
                 self._close()
                 raise UsageError(f"{error}. {RESTORE}") from error
@@ -140,7 +140,7 @@ class _Opening:
         return OpenedFile(lock=self._lock, writing=writing, beside=beside, reading=reading, number=number, tail=tail)
 
     def _connect(self) -> apsw.Connection:
-        connection = connected(self._path, self._synchronous, self._until - time.monotonic())
+        connection = connected(self._path, self._synchronous, self._until - monotonic())
         self._connections.append(connection)
         return connection
 

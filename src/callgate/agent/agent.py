@@ -166,7 +166,7 @@ class Agent(Resuming):
 
         Raises:
             UsageError: A tool asked for a turn of the conversation that it runs in (`waits_for_itself`), too many turns wait, or the task
-                or the history is none.
+                or the history is none; or, as `RunHeld`, another engine works on the run that the scope names.
         """
         check_asked("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
         check_asked("Agent.run", history=history, expose=expose, reflect=reflect, deliberate=deliberate)

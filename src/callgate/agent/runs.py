@@ -30,7 +30,7 @@ from callgate.agent.results import RunResult
 from callgate.agent.turn import Turn
 from callgate.calls import Scope
 from callgate.decide import RUN_STATUS, Ending
-from callgate.errors import CallgateError, RecordFailed, UsageError
+from callgate.errors import CallgateError, RecordFailed, RunHeld, UsageError
 from callgate.events import Event, Progress
 from callgate.messages import Message, UserMessage
 
@@ -80,6 +80,8 @@ class Runs(Parts):
                 if not place.drained:
                     try:
                         await self.engine.runs.open(scope, new=not given)
+                    except RunHeld:
+                        raise
                     except (RecordFailed, UsageError) as error:  # the engine may have been closed while the turn waited
                         return _ended(tuple(wish.history or ()), scope, Ending("error", str(error)))
                 return await self._in_conversation(message, wish, scope, place)
