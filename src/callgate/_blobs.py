@@ -15,6 +15,8 @@ from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 
+from callgate._paths import refused_paths
+
 __all__ = ["DirectoryBlobs", "MemoryBlobs", "is_digest"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -73,9 +75,10 @@ class DirectoryBlobs:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(path)
-        if not self._root.is_dir():
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync(self._root.parent)
+        with refused_paths(path, "a folder for large results"):
+            if not self._root.is_dir():
+                self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _sync(self._root.parent)
         self.files = (str(self._root.absolute()),)
 
     def put(self, data: bytes) -> str:

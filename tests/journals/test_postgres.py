@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
+import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from callgate import Engine, EventQuery, Limits, PostgresJournal, Scope, UsageError, tool
-from callgate._journal import open_reader
+from callgate._journal import open_reader, postgres
 from callgate._journal.tables import VERSION
+from callgate.cli import main
 from callgate.errors import JournalFailed
 from callgate.events import Draft, Event
 from callgate.testing import Call, Item, ScriptedServer
@@ -214,3 +219,76 @@ async def test_a_newer_journal_is_refused(server: Server, database: str) -> None
         PostgresJournal(database)
     with pytest.raises(UsageError, match="newer callgate"):
         open_reader(database)
+
+
+@contextmanager
+def standing_still(server: Server, database: str) -> Iterator[None]:
+    """The server's processes for this database are stopped, as by a machine that swaps: connections stay, and nobody answers."""
+    name = database.rpartition("@/")[2].partition("?")[0]
+    pids = [pid for (pid,) in server.ask(f"SELECT pid FROM pg_stat_activity WHERE datname = '{name}'")]
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the server is somebody else's")
+async def test_a_server_that_stands_still_is_not_waited_for_for_ever(
+    server: Server, database: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = PostgresJournal(database)
+    async with Engine([paying(ledger)], journal=journal) as engine:
+        assert (await said(engine, call("pay", to="ann"))).success
+        reader = open_reader(database)
+        monkeypatch.setattr("callgate._journal.server._ANSWER_S", 0.2)
+        with standing_still(server, database):
+            result = await said(engine, call("pay", to="bob"))
+            assert (result.status, result.code) == ("error", "record_failed")
+            assert "has not answered for 0.2 s" in journal.status().failure
+            with pytest.raises(JournalFailed, match="has not answered for"):
+                list(reader.find(EventQuery()))
+            await journal.close()
+        reader.close()
+    assert ledger.lines() == ["ann"]
+
+
+async def test_a_server_that_ends_while_a_journal_is_opened_is_named_as_the_cause(
+    server: Server, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No right is missing: whoever reads the message must not look there."""
+
+    def cut(connection: object, place: object) -> None:
+        server.cut_connections(database)
+        prepare(connection, place)  # type: ignore[arg-type]
+
+    prepare = postgres._prepare
+    monkeypatch.setattr(postgres, "_prepare", cut)
+    with pytest.raises(UsageError, match=r"was lost while it was opened: .* Check that the server runs") as refused:
+        PostgresJournal(database)
+    assert "right" not in str(refused.value)
+
+
+async def test_a_user_without_rights_is_told_so(server: Server, database: str) -> None:
+    server.ask("DO $$ BEGIN CREATE ROLE guest LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    with pytest.raises(UsageError, match=r"permission denied for database .* Give its user that right"):
+        PostgresJournal(database.replace("//postgres@", "//guest@"), schema="not_mine")
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["refuses", "says nothing"])
+async def test_a_server_that_cannot_be_reached_is_named_with_the_cause(
+    hangs: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("callgate._journal.server._CONNECT_S", 2)  # the least that libpq knows
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"postgresql://ann@127.0.0.1:{listening.getsockname()[1]}/log"
+        if not hangs:
+            listening.close()
+        why = "timeout" if hangs else "refused"
+        with pytest.raises(UsageError, match=rf"cannot be reached: .*{why}.* Check that the server runs and the address is right"):
+            PostgresJournal(url)
+        assert main(["log", "list", "--journal", url]) == 2
+    assert "cannot be reached" in capsys.readouterr().err.replace("\n", " ")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from callgate._paths import refused_paths
 from callgate._sqlite import refuse_scrap
 from callgate.errors import UsageError
 from callgate.tools.resources import meet
@@ -42,13 +43,13 @@ class TableCache:
         import apsw
 
         self.files = tuple(f"{Path(path).absolute()}{end}" for end in ("", "-wal", "-shm", "-journal"))
-        try:
+        with refused_paths(path, "a cache"):
             refuse_scrap(path, "cache", _GIVE)
             Path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
             self._connection = _opened(path)
-        except (OSError, apsw.Error) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"{path} cannot be used as a cache: {why}. {_GIVE} A damaged cache may be deleted.") from error
+        except apsw.Error as error:
+            raise UsageError(f"{path} cannot be used as a cache: {error}. {_GIVE} A damaged cache may be deleted.") from error
 
     def get(self, key: str, now_ns: int) -> bytes | None:
         row = self._connection.execute("SELECT value, expires FROM results WHERE key = ?", (key,)).fetchone()

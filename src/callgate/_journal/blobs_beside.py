@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from callgate._blobs import DirectoryBlobs
-from callgate.errors import JournalFailed
+from callgate._paths import path_error
+from callgate.errors import JournalFailed, UsageError
 
 __all__ = ["BlobsBeside"]
 
@@ -30,11 +31,11 @@ class BlobsBeside:
         """
         try:
             return DirectoryBlobs(self._folder).put(data)
+        except UsageError as error:
+            raise JournalFailed(f"{len(data)} bytes cannot be kept. {error}") from error
         except OSError as error:
-            why = error.strerror or os.strerror(error.errno or 0)
-            raise JournalFailed(
-                f"{len(data)} bytes cannot be kept in {self._folder}: {why}. Check the disk and who may write there."
-            ) from error
+            why = path_error(self._folder, "a folder for large results", error)
+            raise JournalFailed(f"{len(data)} bytes cannot be kept. {why}") from error
 
     def get(self, digest: str) -> bytes | None:
-        return DirectoryBlobs(self._folder).get(digest) if self._folder.is_dir() else None
+        return DirectoryBlobs(self._folder).get(digest) if os.path.isdir(self._folder) else None

@@ -15,6 +15,7 @@ from callgate._journal.letters import ADD_LETTER, FATE
 from callgate._journal.reading import is_url
 from callgate._journal.rows import Value
 from callgate._limits import JOURNAL_WAIT_S
+from callgate._paths import refused_paths
 from callgate.errors import JournalFailed, UsageError
 
 if TYPE_CHECKING:
@@ -91,10 +92,8 @@ def _in_file(path: Path) -> Iterator[Outside]:
 
     SqliteReader(path).close()  # refuses what is no journal, in its own words
     real = path.resolve()
-    try:
+    with refused_paths(path, "a journal to write to"):
         lock = LockFile(real)
-    except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
     try:
         with closing(_store_of(real, lock)) as store:
             lock.end_opening()

@@ -6,9 +6,11 @@ Knows nothing of events. The driver is loaded here and nowhere else, because it 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from callgate.errors import JournalFailed, UsageError
 
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "opening", "speaking", "sql", "storable"]
 
+T = TypeVar("T")
+R = TypeVar("R")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _CONNECT_S: Final = 10
 _STATEMENT_S: Final = 30
+_ANSWER_S: Final = 40
+"""How long the server may say nothing: longer than it lets a statement take."""
 _STILL_S: Final = 10
 """How long an engine that was stopped in the middle of a commit holds up all others."""
 
@@ -52,7 +58,7 @@ class Place:
         """
         psycopg = _driver()
         try:
-            connection = psycopg.connect(
+            connection = _bounded(psycopg).connect(
                 self._url,
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
@@ -69,6 +75,38 @@ class Place:
                 f"{self.name} cannot be reached: {_short(error)}. Check that the server runs and the address is right."
             ) from error
         return connection  # type: ignore[no-any-return]
+
+
+@cache
+def _bounded(psycopg: Any) -> Any:
+    """A kind of connection that does not wait for ever: a server that was stopped keeps its connections and says nothing."""
+
+    class Bounded(psycopg.Connection):  # type: ignore[misc]
+        def wait(self, gen: Any, *words: Any, **more: Any) -> Any:
+            try:
+                return super().wait(_until_answered(gen), *words, **more)
+            except _NoAnswer as error:
+                self.close()
+                raise psycopg.OperationalError(str(error)) from error
+
+    return Bounded
+
+
+class _NoAnswer(Exception):
+    """The server has said nothing for too long."""
+
+
+def _until_answered(gen: Generator[T, T, R]) -> Generator[T, T, R]:
+    """What the driver does step by step, until it ends or too long after it began; it takes a step at least each 100 ms."""
+    until = monotonic() + _ANSWER_S
+    try:
+        state = next(gen)
+        while True:
+            if monotonic() > until:
+                raise _NoAnswer(f"it has not answered for {_ANSWER_S:g} s")
+            state = gen.send((yield state))
+    except StopIteration as ended:
+        return cast(R, ended.value)
 
 
 def _driver() -> Any:
@@ -91,10 +129,24 @@ def _apart(url: str) -> tuple[str, str]:
 @contextmanager
 def opening(place: Place) -> Iterator[None]:
     """What the driver raises while a journal is opened, as what whoever opens it can act on."""
+    psycopg = _driver()
     try:
         yield
-    except _driver().Error as error:
-        raise UsageError(f"{place.name} cannot be used as a journal: {_short(error)}. Check the user's rights, or give another.") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise UsageError(
+            f"{place.name} cannot be used as a journal: {_short(error)}. Give its user that right, or give another."
+        ) from error
+    except psycopg.errors.QueryCanceled as error:
+        raise UsageError(
+            f"{place.name} cannot be used as a journal: it waited {_STATEMENT_S} s for a lock that another engine holds. Let that one"
+            " go on, or end it."
+        ) from error
+    except psycopg.OperationalError as error:
+        raise UsageError(
+            f"{place.name} was lost while it was opened: {_short(error)}. Check that the server runs, then open it again."
+        ) from error
+    except psycopg.Error as error:
+        raise UsageError(f"{place.name} cannot be used as a journal: {_short(error)}. Give another schema, or another database.") from error
 
 
 @contextmanager
@@ -103,6 +155,11 @@ def speaking(place: Place) -> Iterator[None]:
     psycopg = _driver()
     try:
         yield
+    except psycopg.errors.QueryCanceled as error:
+        raise JournalFailed(
+            f"{place.name} could not be written or read within {_STATEMENT_S} s: {_short(error)}. Another engine holds a lock in it."
+            " Nothing more is recorded by this engine; let the other one go on, or end it, then make a new engine."
+        ) from error
     except psycopg.OperationalError as error:
         raise JournalFailed(
             f"The connection to {place.name} is lost: {_short(error)}. Nothing more is recorded by this engine, and whether the last events"

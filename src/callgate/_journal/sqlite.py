@@ -31,6 +31,7 @@ from callgate._journal.tables import LAST_SEQ
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
+from callgate._paths import resolved
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.protocols import JournalStatus
@@ -69,7 +70,7 @@ class SqliteJournal(StoredJournal):
         if synchronous not in ("full", "normal"):
             raise UsageError(f"synchronous={synchronous!r} is none of 'full' and 'normal'. Take 'full' unless you can lose the last calls.")
         refuse_odd_lease(lease_s)
-        self.path = Path(path).resolve()  # two names of one file are one journal
+        self.path = resolved(path, "a journal")  # two names of one file are one journal
         self.strength = "full" if synchronous == "full" else "process"
         self.blobs = BlobsBeside(self.path)
         opened = open_file(self.path, synchronous)

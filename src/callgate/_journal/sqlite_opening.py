@@ -21,6 +21,8 @@ from callgate._journal.sqlite_rows import insert_finding
 from callgate._journal.sqlite_store import held_up
 from callgate._journal.tables import LAST_EVENT, SQLITE, VERSION, migrations
 from callgate._limits import JOURNAL_WAIT_S
+from callgate._paths import refused_paths
+from callgate._sqlite import refused_by_system
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
@@ -52,10 +54,10 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
 
     Raises:
         UsageError: It cannot be used as a journal.
-        OSError: Neither it nor what belongs beside it can be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = LockFile(path)
+    with refused_paths(path, "a journal"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = LockFile(path)
     try:
         refuse_remains(path, was_journal=lock.is_marked)
         if not path.exists():
@@ -116,7 +118,7 @@ class _Opening:
                 raise UsageError(f"{error}. {RESTORE}") from error
             except apsw.Error as error:
                 self._close()
-                raise _unusable(self._path, error) from error
+                raise refused_by_system(self._path) or _unusable(self._path, error) from error
             except BaseException:
                 self._close()
                 raise

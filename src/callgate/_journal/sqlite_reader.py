@@ -6,6 +6,7 @@ What cannot be read as an event is `Unreadable`, so that a damaged file is said 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.tables import VERSION, question
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._sqlite import refuse_scrap
+from callgate._paths import refused_paths, resolved
+from callgate._sqlite import refuse_scrap, refused_by_system
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery, select
@@ -44,17 +46,18 @@ class SqliteReader:
     def __init__(self, path: str | Path) -> None:
         import apsw
 
-        if not Path(path).is_file():
-            raise UsageError(f"There is no journal at {path}. {_GIVE}")
+        real = resolved(path, "a journal")  # what belongs to a journal stands beside the file, and not beside a link to it
+        with refused_paths(path, "a journal"):
+            _check_is_file(path, real)
         refuse_scrap(path, "journal", _GIVE)
-        real = Path(path).resolve()  # what belongs to a journal stands beside the file, and not beside a link to it
         try:
             self._connection, self._version = beside_writers(real)
             if self._version == 0:
                 tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
                 raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
-            raise UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
+            refused = refused_by_system(real, to_read=True)
+            raise refused or UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
         self.blobs = BlobsBeside(real)
         self._path = real
         self._files = JournalFiles(real, self._connection, {})
@@ -97,6 +100,15 @@ class SqliteReader:
             raise Unreadable(f"{error} while it was read, so what was read may not be all of it. Put back what is missing.") from error
         except apsw.Error as error:
             raise Unreadable(f"{self._path} cannot be read further: {error}. Read it again once nobody has it locked.") from error
+
+
+def _check_is_file(path: str | Path, real: Path) -> None:
+    try:
+        found = os.stat(real)
+    except FileNotFoundError:
+        raise UsageError(f"There is no journal at {path}. {_GIVE}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"There is no journal at {path}: it is {'a folder' if stat.S_ISDIR(found.st_mode) else 'no file'}. {_GIVE}")
 
 
 def beside_writers(path: Path) -> tuple[apsw.Connection, int]:

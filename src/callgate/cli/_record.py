@@ -98,15 +98,14 @@ class Record(Struct, frozen=True, kw_only=True):
 
             journal = PostgresJournal(place)
             return cls(journal=journal, blobs=OlderToo(journal.blobs, place), name=without_password(place), path=None)
-        import apsw
-
         path = Path(place)
         try:
             file = SqliteJournal(path)
-            return cls(journal=file, blobs=OlderToo(file.blobs, place), name=str(path), path=path)
-        except (OSError, apsw.Error) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise UsageError(f"The journal {path} cannot be written: {why}. Give another file with --journal, or {MEMORY}.") from error
+        except UsageError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            raise UsageError(f"{error} Give another file with --journal, or {MEMORY}.") from error
+        return cls(journal=file, blobs=OlderToo(file.blobs, place), name=str(path), path=path)
 
     def show_command(self, identity: str) -> str:
         """The command that shows more about a call or a run."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from callgate._paths import refused_paths
 from callgate._sqlite import refuse_scrap
 from callgate.errors import UsageError
 from callgate.memory.words import TOKENIZER
@@ -198,9 +199,10 @@ def _opened(path: str, extension: str) -> apsw.Connection:
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if version < _SAFE_SQLITE or "ENABLE_FTS5" not in apsw.compile_options:
         raise UsageError(f"SQLite {apsw.sqlite_lib_version()} as installed has no safe full-text search. Install a newer apsw.")
-    try:
+    with refused_paths(path, "a memory"):
         refuse_scrap(path, "memory", "Give another file.")
         _make_private(path)
+    try:
         connection = apsw.Connection(path)
         connection.set_busy_timeout(5000)
         _check_kind(connection, path)
@@ -208,10 +210,9 @@ def _opened(path: str, extension: str) -> apsw.Connection:
             connection.execute(f"PRAGMA {pragma}")
         if 0 < _migrate(connection) < _FIRST_THAT_WIPES:
             _rewrite(connection)
-    except (OSError, apsw.Error) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+    except apsw.Error as error:
         raise UsageError(
-            f"{path} cannot be used as a memory: {why}. Give another file. A damaged memory may be deleted: it is made again from the"
+            f"{path} cannot be used as a memory: {error}. Give another file. A damaged memory may be deleted: it is made again from the"
             " journal."
         ) from error
     if extension:

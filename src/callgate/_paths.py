@@ -1,0 +1,103 @@
+"""Paths that cannot be used: what the system says about one, with the cause and what to do, for whoever named it.
+
+Below everything that keeps something in a file. Knows nothing of what is kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from callgate.errors import UsageError
+
+__all__ = ["path_error", "refused_paths", "resolved", "shown"]
+
+_LONGEST: Final = 200
+_SYMLINKS: Final = "its symbolic links lead in a circle"
+_CAUSES: Final = {
+    errno.EROFS: ("its file system is read-only", "Give one that can be written to."),
+    errno.ELOOP: (_SYMLINKS, "Mend the links, or give another path."),
+    errno.ENAMETOOLONG: ("the name is too long for its file system, with what is put behind it", "Give a shorter one."),
+    errno.EISDIR: ("it is a folder", "Give a file in it."),
+    errno.ENOSPC: ("the disk is full", "Make room, or give a path on another disk."),
+    errno.EDQUOT: ("the user's share of the disk is used up", "Make room, or give a path on another disk."),
+    errno.EMFILE: ("this process has too many files open", "Raise its limit (ulimit -n), or find out who leaves them open."),
+}
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path for a message: not longer than anybody reads, and without characters that do something."""
+    text = os.fspath(path)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"
+    return text if text.isprintable() else ascii(text)
+
+
+def resolved(path: str | os.PathLike[str], use: str) -> Path:
+    """The path without symbolic links, so that two names of one file are one.
+
+    Args:
+        use: What it is for, as in "cannot be used as a journal".
+
+    Raises:
+        UsageError: It cannot be a path.
+    """
+    with refused_paths(path, use):
+        return Path(path).resolve()
+
+
+@contextmanager
+def refused_paths(path: str | os.PathLike[str], use: str) -> Iterator[None]:
+    """Raise a `UsageError` for what the system says about a path.
+
+    Args:
+        use: What it is for, as in "cannot be used as a journal".
+    """
+    try:
+        yield
+    except OSError as error:
+        raise path_error(path, use, error) from error
+    except ValueError as error:  # what the system is not even asked
+        if "null" not in str(error):
+            raise
+        raise UsageError(f"{shown(path)} cannot be used as {use}: its name has a NUL character. Give another path.") from error
+    except RuntimeError as error:
+        if "ymlink loop" not in str(error):
+            raise
+        raise path_error(path, use, OSError(errno.ELOOP, "")) from error
+
+
+def path_error(path: str | os.PathLike[str], use: str, error: OSError) -> UsageError:
+    """What an `OSError` about a path means for whoever named the path."""
+    cause, then = _cause(path, error)
+    return UsageError(f"{shown(path)} cannot be used as {use}: {cause}. {then}")
+
+
+def _cause(path: str | os.PathLike[str], error: OSError) -> tuple[str, str]:
+    where = f" ({shown(error.filename)})" if error.filename and os.fspath(error.filename) != os.fspath(path) else ""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{_user()} has no right to it{where}", "Give that user the right, or give another path."
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return f"{shown(_file_among(Path(path)))} is a file and no folder", "Give a path in a folder."
+    if error.errno in _CAUSES:
+        return _CAUSES[error.errno]
+    return f"{error.strerror or error}{where}", "Check the disk, or give another path."
+
+
+def _file_among(path: Path) -> Path:
+    """The parent that is no folder."""
+    for parent in reversed(path.parents):
+        with suppress(OSError):
+            if parent.exists() and not parent.is_dir():
+                return parent
+    return path.parent
+
+
+def _user() -> str:
+    with suppress(KeyError):
+        return f"the user {pwd.getpwuid(os.geteuid()).pw_name}"
+    return f"the user with the number {os.geteuid()}"

@@ -1,0 +1,175 @@
+"""Paths that cannot hold a journal: a typed error with the cause and what to do, in the library and at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from callgate import DirectoryBlobs, SqliteJournal, TableCache, UsageError
+from callgate._journal import open_reader
+from callgate._journal.outside import outside
+from callgate.cli import main
+from callgate.errors import JournalFailed
+from callgate.memory import Memory
+from tests.patience import COMMAND_S
+
+
+def circle(folder: Path) -> str:
+    (folder / "a").symlink_to(folder / "b")
+    (folder / "b").symlink_to(folder / "a")
+    return str(folder / "a" / "journal.db")
+
+
+def under_a_file(folder: Path) -> str:
+    (folder / "file").write_text("x", encoding="ascii")
+    return str(folder / "file" / "sub" / "journal.db")
+
+
+def with_nul(folder: Path) -> str:
+    return f"{folder}/jour\0nal.db"
+
+
+def too_long(folder: Path) -> str:
+    return f"{folder}/{'j' * 300}.db"
+
+
+def only_its_lock_is_too_long(folder: Path) -> str:
+    return f"{folder}/{'j' * 249}.db"
+
+
+def a_folder(folder: Path) -> str:
+    (folder / "sub").mkdir()
+    return str(folder / "sub")
+
+
+BAD: list[tuple[Callable[[Path], str], str]] = [
+    (circle, "its symbolic links lead in a circle"),
+    (under_a_file, "file is a file and no folder. Give a path in a folder"),
+    (with_nul, "its name has a NUL character"),
+    (too_long, "the name is too long"),
+]
+WRITERS_ONLY: list[tuple[Callable[[Path], str], str]] = [
+    (only_its_lock_is_too_long, "the name is too long"),
+    (a_folder, "it is a folder"),
+]
+
+
+@pytest.mark.parametrize(("make", "why"), [*BAD, *WRITERS_ONLY], ids=lambda value: getattr(value, "__name__", ""))
+def test_a_path_that_cannot_hold_a_journal_is_refused_with_the_cause(
+    tmp_path: Path, make: Callable[[Path], str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        SqliteJournal(path)
+    assert why in str(refused.value)
+    assert "cannot be used as a journal" in str(refused.value)
+    assert main(["call", "list_files", "--journal", path]) == 2
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "Traceback" not in said
+    if "\0" not in path:
+        assert why in said
+
+
+@pytest.mark.parametrize(("make", "why"), BAD, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_path_that_cannot_be_a_journal_is_not_read_with_the_cause(
+    tmp_path: Path, make: Callable[[Path], str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        open_reader(path)
+    assert why in str(refused.value)
+    with pytest.raises(UsageError), outside(path):
+        pass
+    for command in (["log", "list"], ["log", "verify"], ["approvals"]):
+        assert main([*command, "--journal", path]) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("make", "why"), BAD, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize("opened", [DirectoryBlobs, TableCache, Memory])
+def test_other_files_of_ours_refuse_such_a_path_with_the_cause(
+    tmp_path: Path, make: Callable[[Path], str], why: str, opened: Callable[[str], object]
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        opened(make(tmp_path))
+    assert why in str(refused.value)
+
+
+async def test_large_results_that_cannot_be_kept_say_why(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "journal.db")
+    (tmp_path / "journal.db.blobs").write_text("in the way", encoding="ascii")
+    with pytest.raises(JournalFailed, match=r"5 bytes cannot be kept\. .* is a file and no folder"):
+        journal.blobs.put(b"large")
+    assert journal.blobs.get("0" * 64) is None
+    await journal.close()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user reaches."""
+    folder = Path(tempfile.mkdtemp(prefix="callgate-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+OPENS = """
+import os, sys
+import apsw
+from callgate import SqliteJournal
+from callgate._journal import open_reader, outside
+from callgate.errors import CallgateError
+if sys.argv[3] != "-":
+    os.setgroups([])
+    os.setgid(int(sys.argv[3]))
+    os.setuid(int(sys.argv[3]))
+try:
+    {"write": SqliteJournal, "read": open_reader}[sys.argv[1]](sys.argv[2])
+except CallgateError as error:
+    print(error)
+"""
+
+
+def said_by(*command: object) -> str:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=COMMAND_S, check=False, cwd="/")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="only root can become somebody else")
+@pytest.mark.parametrize("how", ["write", "read"])
+def test_a_user_without_rights_is_named(open_folder: Path, how: str) -> None:
+    path = open_folder / "journal.db"
+    SqliteJournal(path)
+    path.chmod(0o600)
+    program = f"import sys; sys.path[:] = {sys.path!r}\n{OPENS}"
+    said = said_by(sys.executable, "-c", program, how, path, 65534)
+    assert "has no right to it" in said
+    assert "Give that user the right" in said
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="nobody can make a read-only file system here")
+def test_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+    program = f"import sys; sys.path[:] = {sys.path!r}\n{OPENS}"
+    place = tmp_path / "place"
+    place.mkdir()
+    asyncio.run(SqliteJournal(place / "journal.db").close())
+    bind = f"mount --bind {place} {place} && mount -o remount,ro,bind {place}"
+    try:
+        said_by("unshare", "-m", "sh", "-c", bind)
+    except AssertionError as error:
+        pytest.skip(f"nothing can be mounted here: {error}")
+    inside = ("unshare", "-m", "sh", "-c", f'{bind} && exec "$0" "$@"', sys.executable, "-c", program)
+    for name in ("journal.db", "new.db", "sub/new.db"):
+        assert "its file system is read-only. Give one that can be written to." in said_by(*inside, "write", place / name, "-")
+    assert said_by(*inside, "read", place / "journal.db", "-") == ""
