@@ -129,18 +129,21 @@ def _looking_in_file(path: Path) -> Iterator[Outside]:
 
     from callgate._journal.lockfile import LockLook
     from callgate._journal.sqlite import MachineTime
-    from callgate._journal.sqlite_reader import beside_writers
+    from callgate._journal.sqlite_reader import beside_writers, end_reading
 
+    real = path.resolve()
     try:
-        connection, version = beside_writers(path)
-        with closing(connection):
+        connection, version = beside_writers(real)
+        try:
             if version < _FIRST_WITH_INBOX:
                 raise _old(str(path), version)
 
             def ask(sql: str, values: Sequence[Value]) -> list[tuple[Any, ...]]:
                 return connection.execute(sql, values).fetchall()
 
-            yield Outside(ask, MachineTime(LockLook(path.resolve())), lambda: nullcontext(ask))
+            yield Outside(ask, MachineTime(LockLook(real)), lambda: nullcontext(ask))
+        finally:
+            end_reading(connection, real)
     except apsw.Error as error:
         raise UsageError(f"{path} cannot be read as a journal: {error}.") from error
 

@@ -19,6 +19,7 @@ from callgate._journal.files import FilesDamaged, JournalFiles
 from callgate._journal.lockfile import LockLook, RecordedEnd
 from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
+from callgate._journal.sqlite_store import leave_log
 from callgate._journal.tables import VERSION, question
 from callgate._limits import JOURNAL_WAIT_S
 from callgate._paths import refused_paths, resolved
@@ -30,7 +31,7 @@ from callgate.queries import EventQuery, select
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_writers", "checked", "found", "has_end", "known_version"]
+__all__ = ["FIRST_WITH_FINDING_TABLES", "SqliteReader", "beside_writers", "checked", "end_reading", "found", "has_end", "known_version"]
 
 FIRST_WITH_FINDING_TABLES: Final = 2
 _GIVE: Final = "Give the file that a run wrote, with --journal."
@@ -54,15 +55,20 @@ class SqliteReader:
             self._connection, self._version = beside_writers(real)
             if self._version == 0:
                 tables = self._connection.execute("SELECT count(*) FROM sqlite_master").get
+                end_reading(self._connection, real)
                 raise UsageError(f"{path} is {'a database, but no journal' if tables else 'an empty database, and no journal'}. {_GIVE}")
         except apsw.Error as error:
             refused = refused_by_system(real, to_read=True)
             raise refused or UsageError(f"{path} cannot be read as a journal: {error}. {_GIVE}") from error
         self.blobs = BlobsBeside(real)
         self._path = real
-        self._files = JournalFiles(real, self._connection, {})
-        with self._whole():
-            pass
+        try:
+            self._files = JournalFiles(real, self._connection, {})
+            with self._whole():
+                pass
+        except BaseException:
+            end_reading(self._connection, real)
+            raise
 
     def find(self, query: EventQuery) -> Iterator[Event]:
         with self._whole():
@@ -81,7 +87,7 @@ class SqliteReader:
 
     def close(self) -> None:
         self._files.close()
-        self._connection.close()
+        end_reading(self._connection, self._path)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -115,14 +121,22 @@ def beside_writers(path: Path) -> tuple[apsw.Connection, int]:
     """A connection for reading, and the journal's version."""
     import apsw
 
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)  # so that SQLite takes away what it puts beside the file
     connection.set_busy_timeout(int(JOURNAL_WAIT_S * 1_000))
     try:
+        connection.execute("PRAGMA query_only = ON")
         return connection, known_version(connection, path)
     except (apsw.CantOpenError, apsw.ReadOnlyError):
         connection.close()
-        if Path(f"{path}-wal").exists() or os.access(path.absolute().parent, os.W_OK):
+        if os.access(path.absolute().parent, os.W_OK):
             raise
+        if Path(f"{path}-wal").exists():
+            raise UsageError(
+                f"{path} has a log beside it, {path}-wal, which cannot be read where nothing can be written. Copy both to another folder."
+            ) from None
+    except BaseException:
+        connection.close()
+        raise
     kept = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     return kept, known_version(kept, path)  # on a disk that nobody can write to, there is nobody beside us
 
@@ -130,6 +144,14 @@ def beside_writers(path: Path) -> tuple[apsw.Connection, int]:
 def has_end(connection: apsw.Connection, end: RecordedEnd) -> bool:
     """Whether the journal has an event that it is known to have had."""
     return bool(connection.execute("SELECT hash FROM events WHERE position = ?", (end.position,)).get == end.hash)
+
+
+def end_reading(connection: apsw.Connection, path: Path) -> None:
+    """Close a connection for reading, and leave the files as they were: no empty log, and one of a crash is not brought into the file."""
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        leave_log(connection)
+    connection.close()
 
 
 def found(connection: apsw.Connection, query: EventQuery) -> Iterator[Event]:
