@@ -16,7 +16,7 @@ import msgspec
 
 from callgate._journal import is_url, open_reader
 from callgate._pipeline.record import Reason, clean
-from callgate._printable import one_line, printable
+from callgate._printable import one_line
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import field, grid, output, print_json, say, write_text
