@@ -26,8 +26,9 @@ from callgate.models.dialects import DIALECTS
 from callgate.models.http import Timeouts
 from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
+from callgate.policy.conditions import TESTS
 from callgate.policy.facts import FACTS
-from callgate.policy.rules import _RULE_KEYS, _TESTS
+from callgate.policy.reading import RULE_KEYS
 from callgate.replay.calls import Word
 from callgate.replay.judge import _DIFFERS, Change
 from callgate.stream import PassStatus
@@ -155,9 +156,12 @@ def test_kinds_of_events() -> None:
 def test_facts_conditions_and_keys_of_rules() -> None:
     facts = {name: row[0] for name, row in table("docs/reference/rules.md", "## Facts").items()}
     assert facts.pop("arguments.NAME")
-    assert facts == {name: meaning for name, (_, meaning) in FACTS.items()}
-    assert set(table("docs/reference/rules.md", "## Conditions")) == set(_TESTS)
-    assert set(table("docs/reference/rules.md", "# Rules")) == _RULE_KEYS
+    assert facts == {name: fact.meaning for name, fact in FACTS.items()}
+    assert set(table("docs/reference/rules.md", "## Conditions")) == set(TESTS)
+    assert set(table("docs/reference/rules.md", "# Rules")) == RULE_KEYS
+    judged = [row[0].split()[0] for row in table("docs/reference/rules.md", "## What is judged at most").values()]
+    bounds = (_limits.RULE_PATH_BYTES, _limits.RULE_URL_CHARS, _limits.RULE_COMMAND_CHARS, _limits.RULE_TEXT_CHARS, _limits.RULE_LIST_ITEMS)
+    assert judged == [str(bound) for bound in bounds]
 
 
 def test_attributes_of_tools_and_of_their_context() -> None:

@@ -8,7 +8,17 @@ from msgspec import Meta
 
 from callgate._options import Count, Options, Pause, Seconds, Whole
 
-__all__ = ["JOURNAL_WAIT_S", "LEASE_S", "LOOK_S", "Limits"]
+__all__ = [
+    "JOURNAL_WAIT_S",
+    "LEASE_S",
+    "LOOK_S",
+    "RULE_COMMAND_CHARS",
+    "RULE_LIST_ITEMS",
+    "RULE_PATH_BYTES",
+    "RULE_TEXT_CHARS",
+    "RULE_URL_CHARS",
+    "Limits",
+]
 
 LEASE_S: Final = 15.0
 """How long an engine that shows no sign of life keeps its runs; it shows one every third of that."""
@@ -16,6 +26,14 @@ JOURNAL_WAIT_S: Final = 30.0
 """How long opening, reading or writing a journal waits for other processes that have it locked."""
 LOOK_S: Final = 0.25
 """How often an engine that holds a run looks whether another process wants something of it."""
+RULE_PATH_BYTES: Final = 4_096
+"""A longer path is denied where a rule asks for a fact about it; no file system takes one."""
+RULE_COMMAND_CHARS: Final = 131_072
+"""All words of a command together; the longest word that Linux takes."""
+RULE_URL_CHARS: Final = 8_192
+RULE_TEXT_CHARS: Final = 1_048_576
+"""The text of an argument that a rule asks for, or all texts of a list."""
+RULE_LIST_ITEMS: Final = 10_000
 
 
 class Limits(Options, frozen=True, kw_only=True):

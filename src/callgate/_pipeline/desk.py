@@ -28,7 +28,7 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended
 from callgate.errors import CallNotStarted, DangerousLimitReached
 from callgate.events import Draft
 from callgate.hooks import Hook
-from callgate.protocols import Execution, InstantPolicy, Policy, Verdict
+from callgate.protocols import Execution, InstantPolicy, Policy
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -235,13 +235,13 @@ def _is_instant(policy: Policy) -> TypeGuard[InstantPolicy]:
 
 
 class _Waiting:
-    """A policy that is waited for."""
+    """A policy that is always waited for."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+        self.decide = policy.decide
 
-    async def judge(self, call: ValidatedCall) -> Verdict:
-        return await self._policy.decide(call)
+    def judge(self, call: ValidatedCall) -> None:
+        return None
 
 
 def _tick(scope: Scope) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from types import CoroutineType
 from typing import Any, Protocol
 
 from callgate._json import canonical
@@ -29,9 +28,13 @@ _BY_DEFAULT = Allow(rule="default")
 
 
 class Judge(Protocol):
-    """A policy that answers at once, or when it is waited for."""
+    """A policy that answers at once where it can, and else when it is waited for."""
 
-    def judge(self, call: ValidatedCall) -> Verdict | Coroutine[Any, Any, Verdict]: ...
+    def judge(self, call: ValidatedCall) -> Verdict | None:
+        """The verdict; None: `decide` has to be awaited."""
+        ...
+
+    async def decide(self, call: ValidatedCall) -> Verdict: ...
 
 
 class Gate(Protocol):
@@ -39,7 +42,7 @@ class Gate(Protocol):
 
     policies: tuple[Judge, ...]
     waits: bool
-    """Whether one of them has to be waited for."""
+    """Whether one of them always has to be waited for."""
     rounds: int
     policy_timeout_s: float
     hook_timeout_s: float
@@ -72,12 +75,24 @@ def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> 
         return _rounds(call, hooks, deps, key)
     encoded = canonical(call.arguments)
     verdict: Allow | Ask = _BY_DEFAULT
-    for policy in deps.policies:
-        answer = _together(call, verdict, _asked(policy, call))
+    for asked, policy in enumerate(deps.policies):
+        given = _asked(policy, call)
+        if given is None:
+            return _after_waiting(call, encoded, verdict, asked, deps, key)
+        answer = _together(call, verdict, given)
         if isinstance(answer, ValidatedCall):
             _refuse_changed(call, encoded)
             return _rounds(answer, hooks, deps, key, done=1)
         verdict = answer
+    return _approve(call, encoded, verdict, deps, key)
+
+
+async def _after_waiting(call: ValidatedCall, encoded: bytes, before: Allow | Ask, asked: int, deps: Gate, key: str) -> ApprovedCall:
+    """The gate from policy number `asked` on, which has to be waited for; there are no hooks."""
+    verdict = await _judge(call, deps, before, asked)
+    if isinstance(verdict, ValidatedCall):
+        _refuse_changed(call, encoded)
+        return await _rounds(verdict, (), deps, key, done=1)
     return _approve(call, encoded, verdict, deps, key)
 
 
@@ -101,13 +116,12 @@ async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key:
     )
 
 
-async def _judge(call: ValidatedCall, deps: Gate) -> Allow | Ask | ValidatedCall:
-    """The verdict of all policies together, or the call as one of them changed it."""
-    verdict: Allow | Ask = _BY_DEFAULT
-    for policy in deps.policies:
+async def _judge(call: ValidatedCall, deps: Gate, verdict: Allow | Ask = _BY_DEFAULT, asked: int = 0) -> Allow | Ask | ValidatedCall:
+    """The verdict of all policies together, or the call as one of them changed it; the first `asked` of them gave `verdict`."""
+    for policy in deps.policies[asked:]:
         answer = _asked(policy, call)
-        if type(answer) is CoroutineType:
-            answer = await _answered(call, answer, deps.policy_timeout_s)
+        if answer is None:
+            answer = await _answered(policy, call, deps.policy_timeout_s)
         together = _together(call, verdict, answer)
         if isinstance(together, ValidatedCall):
             return together
@@ -116,7 +130,7 @@ async def _judge(call: ValidatedCall, deps: Gate) -> Allow | Ask | ValidatedCall
 
 
 def _asked(policy: Judge, call: ValidatedCall) -> Any:
-    """What a policy says, or the coroutine that will."""
+    """What a policy says; None where it has to be waited for."""
     try:
         return policy.judge(call)
     except BaseException as error:
@@ -125,11 +139,11 @@ def _asked(policy: Judge, call: ValidatedCall) -> Any:
         raise _failed(call, error) from error
 
 
-async def _answered(call: ValidatedCall, answer: Coroutine[Any, Any, Verdict], timeout_s: float) -> Verdict:
+async def _answered(policy: Judge, call: ValidatedCall, timeout_s: float) -> Verdict:
     """What a policy says in time: its silence is a failure, and that is a deny."""
     try:
         async with asyncio.timeout(timeout_s):
-            return await answer
+            return await policy.decide(call)
     except BaseException as error:
         if not is_own_failure(error):
             raise

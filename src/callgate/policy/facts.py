@@ -1,23 +1,26 @@
 """What rules may know of a call: computed by the engine from the final arguments, each when it is first asked for.
 
 Paths are resolved as the file system would, never compared as the model wrote them. Where several arguments could be the one that a fact
-is about, all of them are judged: a second one beside the first is no way around a rule. A fact that cannot be computed is `Unknown`, and
-a deny rule that asks for it matches. Reads the file system, changes nothing.
+is about, all of them are judged: a second one beside the first is no way around a rule. A fact that cannot be computed is `UNKNOWN`, and
+a deny rule that asks for it matches. A value that is too large to judge raises `TooLarge`, which is a deny. Every fact takes time that
+grows with the size of its value and no faster. Reads the file system, changes nothing.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from callgate._addresses import is_local_name, is_public, scheme_and_host
 from callgate._json import canonical
+from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
 from callgate.route import ValidatedCall
 
-__all__ = ["ARGUMENTS", "FACTS", "MISSING", "UNKNOWN", "Facts"]
+__all__ = ["ARGUMENTS", "FACTS", "MISSING", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
 
 
 class Missing:
@@ -28,6 +31,14 @@ class Unknown:
     """The fact could not be established: only a deny or an ask may follow from it."""
 
 
+class TooLarge(Exception):
+    """The value is too large to be judged, so the call is denied; the message says by how much."""
+
+
+class HasToWait(Exception):
+    """The fact takes the file system or a large value, so it is not computed on the event loop's thread."""
+
+
 MISSING: Final = Missing()
 UNKNOWN: Final = Unknown()
 
@@ -36,29 +47,120 @@ _PATH_ARGUMENTS = ("path", "file", "filename", "file_path", "directory", "dir", 
 _URL_ARGUMENTS = ("url", "uri", "href", "endpoint")
 _COMMAND_ARGUMENTS = ("command", "cmd", "argv")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-_SHELL = frozenset("|&;<>()$`\\\"'\n*?[]{}~!#\r")
+_SHELL = frozenset("|&;<>()$`\\\"'\n*?[]{}~!#\r\0")
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_AT_ONCE = 65_536
+"""Characters of a value, and bytes of a list's texts, that are judged on the event loop's thread."""
+_ITEMS_AT_ONCE = 1_000
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """One fact: what it means, how it is computed, and which values it can have.
+
+    Args:
+        meaning: For the reference.
+        of_call: Computes it from the call, where it is about no argument.
+        of_argument: Computes it from the value of one of `arguments`, on which all of them that are there must agree.
+        kind: Of its values.
+        values: All that it can have, where they are few.
+        lower: Its values have no capitals.
+        reads_files: Whether computing it takes the file system.
+        shown: Whether a reason may name the value; what the model did not write itself is not told to it.
+    """
+
+    meaning: str
+    of_call: Callable[[ValidatedCall], object] | None = None
+    of_argument: Callable[[ValidatedCall, object], object] | None = None
+    arguments: tuple[str, ...] = ()
+    kind: type = str
+    values: tuple[str, ...] = ()
+    lower: bool = False
+    reads_files: bool = False
+    shown: bool = True
 
 
 class Facts:
-    """The facts about one call, by name; see `FACTS`."""
+    """The facts about one call, by name; see `FACTS`.
 
-    __slots__ = ("_call", "_known", "arguments")
+    Args:
+        may_wait: Whether the file system may be read and large values compared here; else asking for such a fact raises `HasToWait`.
+    """
 
-    def __init__(self, call: ValidatedCall) -> None:
+    __slots__ = ("_call", "_known", "_may_wait")
+
+    def __init__(self, call: ValidatedCall, *, may_wait: bool = True) -> None:
         self._call = call
-        self.arguments = call.arguments
+        self._may_wait = may_wait
         self._known: dict[str, object] = {}
 
     def get(self, name: str) -> object:
-        """The fact's value; `MISSING` where the call has none, `UNKNOWN` where it cannot be established."""
+        """The fact's value; `MISSING` where the call has none, `UNKNOWN` where it cannot be established.
+
+        Raises:
+            TooLarge: The value is larger than what is judged.
+            HasToWait: It cannot be computed here.
+        """
         known = self._known
         if name not in known:
-            try:
-                at = name.removeprefix(ARGUMENTS)
-                known[name] = FACTS[name][0](self._call) if at == name else _at(self._call.arguments, at)
-            except Exception:
-                known[name] = UNKNOWN
+            fact = FACTS.get(name)
+            known[name] = self._argument(name.removeprefix(ARGUMENTS)) if fact is None else self._computed(fact)
         return known[name]
+
+    def _argument(self, name: str) -> object:
+        value = _at(self._call.arguments, name)
+        size = _size_of(value, name)
+        if size > _AT_ONCE and not self._may_wait:
+            raise HasToWait
+        return value
+
+    def _computed(self, fact: Fact) -> object:
+        """The fact on which all of its arguments agree, as far as they are there."""
+        if fact.of_call is not None:
+            return fact.of_call(self._call)
+        given = {name: self._call.arguments[name] for name in fact.arguments if name in self._call.arguments}
+        if not given:
+            return MISSING
+        sizes = [_bounded(name, value) for name, value in given.items()]
+        if not self._may_wait and (fact.reads_files or sum(sizes) > _AT_ONCE):
+            raise HasToWait
+        first, *others = [self._of(fact, value) for value in given.values() if value is not None] or [UNKNOWN]
+        return first if all(other == first for other in others) else UNKNOWN
+
+    def _of(self, fact: Fact, value: object) -> object:
+        assert fact.of_argument is not None
+        try:
+            return fact.of_argument(self._call, value)
+        except Exception:
+            return UNKNOWN
+
+
+def _bounded(name: str, value: object) -> int:
+    """The size of what a path, a URL or a command is computed from."""
+    if name in _COMMAND_ARGUMENTS:
+        words = value if isinstance(value, list) else [value]
+        size = len(words) + sum(len(word) for word in words if isinstance(word, str))
+        most, unit = RULE_COMMAND_CHARS, "characters"
+    elif not isinstance(value, str):
+        return 0
+    elif name in _URL_ARGUMENTS:
+        size, most, unit = len(value), RULE_URL_CHARS, "characters"
+    else:
+        size, most, unit = len(value.encode("utf-8", "surrogatepass")), RULE_PATH_BYTES, "bytes"
+    if size > most:
+        raise TooLarge(f"`{name}` has {size:,} {unit}, and rules judge at most {most:,}. Make it shorter")
+    return size
+
+
+def _size_of(value: object, name: str) -> int:
+    """How much there is to compare in an argument."""
+    size = len(value) if isinstance(value, str) else 0
+    if isinstance(value, list):
+        if len(value) > RULE_LIST_ITEMS:
+            raise TooLarge(f"`{name}` has {len(value):,} items, and rules judge at most {RULE_LIST_ITEMS:,}. Send fewer in one call")
+        size = sum(len(item) for item in value if isinstance(item, str)) + (_AT_ONCE if len(value) > _ITEMS_AT_ONCE else 0)
+    if size > RULE_TEXT_CHARS:
+        raise TooLarge(f"`{name}` has {size:,} characters, and rules judge at most {RULE_TEXT_CHARS:,}. Make it shorter")
+    return size
 
 
 def _at(arguments: Mapping[str, object], name: str) -> object:
@@ -82,22 +184,6 @@ def _deep(value: object, name: str) -> object:
         if value is MISSING:
             return MISSING
     return value
-
-
-Judge = Callable[[ValidatedCall, object], object]
-
-
-def _agreed(names: tuple[str, ...], judge: Judge) -> Callable[[ValidatedCall], object]:
-    """The fact on which all of these arguments agree, as far as they are there."""
-
-    def fact(call: ValidatedCall) -> object:
-        given = [call.arguments[name] for name in names if name in call.arguments]
-        if not given:
-            return MISSING
-        first, *others = [judge(call, value) for value in given if value is not None] or [UNKNOWN]
-        return first if all(other == first for other in others) else UNKNOWN
-
-    return fact
 
 
 def _resolved(call: ValidatedCall, path: object) -> tuple[str, str]:
@@ -150,9 +236,9 @@ def _words(value: object) -> list[str]:
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
         return value
     command = _text(value)
-    if _SHELL & set(command) or not command.strip():
+    if not _SHELL.isdisjoint(command):
         raise ValueError("not one simple command of literal words")
-    words = shlex.split(command)
+    words = list(filter(None, command.replace("\t", " ").split(" ")))
     if "=" in words[0]:
         raise ValueError("sets a variable")
     return words
@@ -163,7 +249,11 @@ def _program(call: ValidatedCall, value: object) -> str:
 
 
 def _command(call: ValidatedCall, value: object) -> str:
-    return " ".join(_words(value))
+    """The words with a space between them; one that is not plain is in quotes, so that two commands never read alike."""
+    words = _words(value)
+    if "" not in words and _PLAIN.fullmatch("".join(words)):
+        return " ".join(words)
+    return " ".join(word if _PLAIN.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words)
 
 
 def _size(call: ValidatedCall) -> object:
@@ -171,23 +261,39 @@ def _size(call: ValidatedCall) -> object:
     return len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else content
 
 
-FACTS: Final[dict[str, tuple[Callable[[ValidatedCall], object], str]]] = {
-    "tool": (lambda call: call.tool.name, "the tool's name"),
-    "layer": (lambda call: call.tool.layer, "builtin, capability or mcp"),
-    "effect": (lambda call: call.tool.effect, "none, idempotent or once"),
-    "category": (lambda call: call.tool.category, "safe_chain, terminal, dangerous or async_required"),
-    "principal": (lambda call: call.scope.principal, "who is asking"),
-    "actor": (lambda call: call.scope.actor, "whom the call acts as"),
-    "conversation": (lambda call: call.scope.conversation, "the conversation's id"),
-    "workspace": (lambda call: call.scope.workspace, "the workspace's root folder"),
-    "path": (_agreed(_PATH_ARGUMENTS, _path), "the real path, relative to the workspace; begins with .. outside"),
-    "path.inside": (_agreed(_PATH_ARGUMENTS, _inside), "whether the real path is in the workspace"),
-    "path.bytes": (_agreed(_PATH_ARGUMENTS, _bytes), "the size of the file at the path; 0 where there is none"),
-    "content.bytes": (_size, "the size of the argument `content` in UTF-8"),
-    "url.host": (_agreed(_URL_ARGUMENTS, _host), "the host of the URL, lower-case"),
-    "url.scheme": (_agreed(_URL_ARGUMENTS, _scheme), "the scheme of the URL, lower-case"),
-    "url.private": (_agreed(_URL_ARGUMENTS, _private), "whether the URL's host is a local name or no public address"),
-    "command": (_agreed(_COMMAND_ARGUMENTS, _command), "the command, where it is one simple command of literal words"),
-    "command.program": (_agreed(_COMMAND_ARGUMENTS, _program), "its first word"),
+def _about_path(of_argument: Callable[[ValidatedCall, object], object], meaning: str, kind: type = str, *, shown: bool = False) -> Fact:
+    return Fact(of_argument=of_argument, meaning=meaning, arguments=_PATH_ARGUMENTS, kind=kind, reads_files=True, shown=shown)
+
+
+def _about_url(of_argument: Callable[[ValidatedCall, object], object], meaning: str, kind: type = str) -> Fact:
+    return Fact(of_argument=of_argument, meaning=meaning, arguments=_URL_ARGUMENTS, kind=kind, lower=True)
+
+
+def _about_command(of_argument: Callable[[ValidatedCall, object], object], meaning: str) -> Fact:
+    return Fact(of_argument=of_argument, meaning=meaning, arguments=_COMMAND_ARGUMENTS)
+
+
+FACTS: Final[dict[str, Fact]] = {
+    "tool": Fact(of_call=lambda call: call.tool.name, meaning="the tool's name"),
+    "layer": Fact(of_call=lambda call: call.tool.layer, meaning="builtin, capability or mcp", values=("builtin", "capability", "mcp")),
+    "effect": Fact(of_call=lambda call: call.tool.effect, meaning="none, idempotent or once", values=("none", "idempotent", "once")),
+    "category": Fact(
+        of_call=lambda call: call.tool.category,
+        meaning="safe_chain, terminal, dangerous or async_required",
+        values=("safe_chain", "terminal", "dangerous", "async_required"),
+    ),
+    "principal": Fact(of_call=lambda call: call.scope.principal, meaning="who is asking", shown=False),
+    "actor": Fact(of_call=lambda call: call.scope.actor, meaning="whom the call acts as", shown=False),
+    "conversation": Fact(of_call=lambda call: call.scope.conversation, meaning="the conversation's id", shown=False),
+    "workspace": Fact(of_call=lambda call: call.scope.workspace, meaning="the workspace's root folder", shown=False),
+    "path": _about_path(_path, "the real path, relative to the workspace; begins with .. outside"),
+    "path.inside": _about_path(_inside, "whether the real path is in the workspace", bool, shown=True),
+    "path.bytes": _about_path(_bytes, "the size of the file at the path; 0 where there is none", int),
+    "content.bytes": Fact(of_call=_size, meaning="the size of the argument `content` in UTF-8", kind=int),
+    "url.host": _about_url(_host, "the host of the URL, lower-case"),
+    "url.scheme": _about_url(_scheme, "the scheme of the URL, lower-case"),
+    "url.private": _about_url(_private, "whether the URL's host is a local name or no public address", bool),
+    "command": _about_command(_command, "the command's words, one space between them, where it is one simple command of literal words"),
+    "command.program": _about_command(_program, "its first word"),
 }
-"""Every fact, how it is computed and what it means. `arguments.NAME` reads an argument; dots go deeper."""
+"""Every fact. `arguments.NAME` reads an argument; dots go deeper."""

@@ -53,10 +53,10 @@ class Policy(Protocol):
 
 @runtime_checkable
 class InstantPolicy(Policy, Protocol):
-    """A policy that never waits: it is asked without a clock over it."""
+    """A policy that answers most calls without waiting: those it is asked about without a clock over it."""
 
     never_waits: bool
 
-    def judge(self, call: ValidatedCall) -> Verdict:
-        """What `decide` gives."""
+    def judge(self, call: ValidatedCall) -> Verdict | None:
+        """What `decide` gives; None where that takes waiting, so that `decide` is asked, with a clock over it."""
         ...

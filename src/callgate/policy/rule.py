@@ -1,0 +1,82 @@
+"""One rule, read and checked: which tools it is about, whether it matches a call, and what it says of it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from callgate.policy.conditions import Condition
+from callgate.policy.facts import MISSING, Facts, HasToWait, TooLarge
+from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.tools import BoundTool
+
+__all__ = ["WORDS", "Rule", "Word"]
+
+Word = Literal["allow", "ask", "deny"]
+WORDS: Final[tuple[Word, ...]] = ("deny", "ask", "allow")
+"""The strictest first."""
+_MAX_TOLD = 5
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """One rule of a file."""
+
+    id: str
+    verdict: Word
+    tools: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    reason: str
+    where: str
+    """`file:line` of its header."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.id} ({self.where})"
+
+    def about(self, tool: BoundTool) -> bool:
+        """Whether the rule names this tool: by a pattern of its name, or in full by one of its aliases."""
+        return any(names(pattern, tool) for pattern in self.tools)
+
+    def matches(self, facts: Facts) -> bool:
+        """Whether every condition holds. What cannot be known counts as held for a deny or an ask, and not for an allow.
+
+        Raises:
+            TooLarge: That depends on a value which is too large to be judged.
+            HasToWait: It depends on a fact that `facts` cannot compute where it is.
+        """
+        raised: Exception | None = None
+        allows = self.verdict == "allow"
+        for condition in self.conditions:
+            try:
+                value = facts.get(condition.fact)
+            except (TooLarge, HasToWait) as error:
+                raised = raised or error
+                continue
+            if value is MISSING:
+                return False
+            held = condition.judge(value, every=allows)
+            if held is False or (held is None and allows):
+                return False
+        if raised is not None:
+            raise raised
+        return True
+
+    def says(self, facts: Facts, tool: str) -> Verdict:
+        """The verdict on a call that it matches, with the facts that it follows from."""
+        if self.verdict == "allow":
+            return Allow(rule=self.name)
+        told = "; ".join(condition.told(facts) for condition in self.conditions[:_MAX_TOLD])
+        if self.verdict == "ask":
+            question = self.reason or f"May {tool} run?"
+            return Ask(question=f"{question} ({told})" if told else question, rule=self.name)
+        if self.reason:
+            return Deny(reason=f"{self.reason} ({told})" if told else self.reason, rule=self.name)
+        why = f"{self.name}: {told}" if told else self.name
+        return Deny(reason=f"a rule forbids it ({why}). Do not repeat the call; use another way.", rule=self.name)
+
+
+def names(pattern: str, tool: BoundTool) -> bool:
+    """Whether one entry of a rule's `tool` is about this tool."""
+    return fnmatchcase(tool.name, pattern) or pattern in tool.tool.aliases
