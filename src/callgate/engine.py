@@ -37,7 +37,7 @@ from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
-from callgate._pipeline.options import check_parts, check_settings, hooks_of, policies_of, runners_of, tools_of
+from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
 from callgate._pipeline.parse import parse
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.record import Reason, clean
@@ -80,7 +80,8 @@ class Engine:
 
     Args:
         tools: Registered as built-in.
-        policies: Asked in order, about every call; none: everything validated may run.
+        policies: Asked in order, about every call; none: everything validated may run. Rules that name a tool, an argument or a value
+            that does not exist are refused.
         hooks: The user's code around calls.
         journal: Where everything is recorded; None: in memory.
         blobs: Where large results are kept; None: with the journal, on its server or in the folder `<journal>.blobs`; in memory with one
@@ -126,7 +127,6 @@ class Engine:
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
         ground = self._ground = Ground.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)
-        self.tools = ToolRegistry()
         self.clock, self.limits, self.journal, self.blobs = ground.clock, limits, ground.journal, ground.blobs
         self.bus, self.control, self.conversations = ground.bus, ground.control, ground.conversations
         self.restart = restart
@@ -139,7 +139,8 @@ class Engine:
         self._coerce = coerce
         self._repair = repair
         self._known = KnownRuns(ground)
-        self._desk = Desk(ground, self._known, policies_of(policies), hooks_of(hooks), route=self)
+        asked = policies_of(policies)
+        self._desk = Desk(ground, self._known, asked, hooks_of(hooks), route=self)
         self._endings = Endings(ground, restart)
         self._normaliser = ground.normaliser
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
@@ -157,8 +158,10 @@ class Engine:
         if undo is not None:
             undo.leave_out(_files(self.journal, self.blobs, persistent_cache, memory))
         self._soon = Soon()
-        for one in tools_of(tools):
-            self.register(one)
+        given = tools_of(tools)
+        for one in given:
+            self._check_runner(one)
+        self.tools = ToolRegistry(given, check=partial(check_policies, asked))
         if memory is not None:
             memory.follow(self.journal, self.bus, self.tools, redactor)
 
@@ -361,11 +364,14 @@ class Engine:
         """Add a tool; see `ToolRegistry.register`.
 
         Raises:
-            UsageError: It is incomplete, its name is taken, or its runner could not run it.
+            UsageError: It is incomplete, its name is taken, its runner could not run it, or a rule about it could never match.
         """
+        self._check_runner(tool)
+        self.tools.register(tool, layer=layer)
+
+    def _check_runner(self, tool: Tool) -> None:
         if isinstance(tool, Tool) and tool.runner is not None:
             self._runners.check(tool.runner, tool)
-        self.tools.register(tool, layer=layer)
 
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:
         """Answer the question of a `Suspended` call. If allowed, hand the same call in again: it runs once, with these arguments only.

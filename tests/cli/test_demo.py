@@ -63,7 +63,7 @@ def test_its_record_can_be_looked_into_afterwards(repaired: dict[str, Any], tmp_
     journal = ("--journal", repaired["journal"])
     assert len(shell(tmp_path, "log", "list", "--json", *journal).lines) == len(repaired["calls"])
     assert shell(tmp_path, "log", "verify", *journal).code == 0
-    assert "tests-stay (policy.toml:21)" in shell(tmp_path, "log", "show", "2/5", *journal).out
+    assert "tests-stay (policy.toml:23)" in shell(tmp_path, "log", "show", "2/5", *journal).out
 
 
 def change(path: Path, old: str, new: str) -> None:

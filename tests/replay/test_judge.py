@@ -246,15 +246,19 @@ def test_a_deliberate_turn_is_judged_with_what_it_offered(ledger: Ledger) -> Non
 
 
 WORDS = st.sampled_from(["allow", "ask", "deny"])
-CONDITIONS = ['"arguments.to" = "bob"', '"arguments.cents" = { above = 10 }', 'effect = "none"', "", '"arguments.what" = ["a", "b"]']
-RULE = st.tuples(WORDS, st.sampled_from(["*", "look", "pay", "nobody"]), st.sampled_from(CONDITIONS))
+OF_PAY = ['"arguments.to" = "bob"', '"arguments.cents" = { above = 10 }']
+OF_LOOK = ['"arguments.what" = ["a", "b"]']
+OF_ANY = ['effect = "none"', ""]
+ABOUT = {"*": [*OF_PAY, *OF_LOOK, *OF_ANY], "look": [*OF_LOOK, *OF_ANY], "pay": [*OF_PAY, *OF_ANY], "nobody": OF_ANY}
+RULE = st.tuples(WORDS, st.sampled_from([(name, when) for name, conditions in ABOUT.items() for when in conditions]))
 
 
-def written(default: str, given: list[tuple[str, str, str]]) -> str:
+def written(default: str, given: list[tuple[str, tuple[str, str]]]) -> str:
     """A file of rules."""
     tables = [
-        f'[[rule]]\nid = "r{number}"\nverdict = "{verdict}"\ntool = "{name}"\n' + (f"when = {{ {when} }}\n" if when else "")
-        for number, (verdict, name, when) in enumerate(given)
+        f'[[rule]]\nid = "r{number}"\nverdict = "{verdict}"\ntool = "{name}"\noptional = true\n'
+        + (f"when = {{ {when} }}\n" if when else "")
+        for number, (verdict, (name, when)) in enumerate(given)
     ]
     return f'default = "{default}"\n' + "\n".join(tables)
 

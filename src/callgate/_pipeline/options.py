@@ -5,17 +5,17 @@ Here, because it would otherwise show in the middle of a call, as a failed polic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from callgate._limits import Limits
 from callgate._options import Seconds, check
 from callgate.errors import UsageError
 from callgate.hooks import Hook
-from callgate.protocols import Policy, Runner
-from callgate.tools import Tool
+from callgate.protocols import Policy, Runner, WithTools
+from callgate.tools import BoundTool, Tool
 
-__all__ = ["check_parts", "check_settings", "hooks_of", "policies_of", "runners_of", "tools_of"]
+__all__ = ["check_parts", "check_policies", "check_settings", "hooks_of", "policies_of", "runners_of", "tools_of"]
 
 T = TypeVar("T")
 
@@ -77,6 +77,17 @@ def policies_of(policies: Iterable[Policy]) -> tuple[Policy, ...]:
     for policy in found:
         _check_part("policies", policy, ("decide",))
     return found
+
+
+def check_policies(policies: Iterable[Policy], tools: Sequence[BoundTool]) -> None:
+    """Refuse policies that name what these tools do not have.
+
+    Raises:
+        UsageError: One of them could never mean what it says.
+    """
+    for policy in policies:
+        if isinstance(policy, WithTools):
+            policy.check_tools(tools)
 
 
 def hooks_of(hooks: Iterable[Hook]) -> tuple[Hook, ...]:

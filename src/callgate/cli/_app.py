@@ -44,7 +44,9 @@ app = App(
     help_format="markdown",
 )
 tools_app = App(name="tools", help="What a model could call: the tools, and their schemas.")
+rules_app = App(name="rules", help="Rules: whether a file of them is valid and names what there is.")
 app.command(tools_app)
+app.command(rules_app)
 app.command(log_app)
 app.command(memory_app)
 add_undo(app)
@@ -138,6 +140,19 @@ def tools_show(name: str, /, *, tools: Tools = ("builtin",), json: AsJson = Fals
     from callgate.cli._tools import show_tool
 
     return show_tool(name, tools, as_json=json)
+
+
+@rules_app.command(name="check")
+def rules_check(file: str, /, *, tools: Tools = ("builtin",), json: AsJson = False) -> int:
+    """Check a rule file: that it can be read, and that every tool, argument and value in it exists; 1 if not.
+
+    ```
+    callgate rules check rules.toml --tools builtin --tools crm.py
+    ```
+    """
+    from callgate.cli._rules import check_rules
+
+    return check_rules(file, tools, as_json=json)
 
 
 @app.command

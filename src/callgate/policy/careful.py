@@ -24,6 +24,7 @@ when = { effect = "none" }
 id = "pages"
 verdict = "ask"
 tool = "fetch_url"
+optional = true
 reason = "Ask the network for this address?"
 """
 

@@ -19,7 +19,7 @@ from callgate._printable import printable
 from callgate.errors import UsageError
 from callgate.policy.facts import ARGUMENTS, FACTS, UNKNOWN, Facts
 
-__all__ = ["TESTS", "Condition", "Test", "as_condition", "clip"]
+__all__ = ["TESTS", "Comparison", "Condition", "Test", "as_condition", "clip", "shown"]
 
 _MAX_SHOWN = 80
 
@@ -33,6 +33,10 @@ class Comparison(Struct, frozen=True):
     word: str
     operand: Any
     holds: Test
+
+    def over(self, operand: object) -> Comparison:
+        """The same with one of its operands."""
+        return self if operand is self.operand else Comparison(self.word, operand, TESTS[self.word][1](operand))
 
 
 class Condition(Struct, frozen=True):

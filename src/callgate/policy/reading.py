@@ -9,20 +9,34 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from callgate.errors import UsageError
+from callgate.policy.checking import fact_problem
 from callgate.policy.conditions import as_condition, shown
 from callgate.policy.rule import WORDS, Rule, Word
 
-__all__ = ["RULE_KEYS", "read_rules"]
+__all__ = ["RULE_KEYS", "read_rules", "rules_text"]
 
-RULE_KEYS: Final = frozenset({"id", "verdict", "tool", "when", "reason"})
+RULE_KEYS: Final = frozenset({"id", "verdict", "tool", "when", "reason", "optional"})
 _NAME = r"""(?:rule|"rule"|'rule')"""
 _TEXTS = r'''"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{3,5}|\'\'\'(?:[^']|'{1,2}(?!'))*+'{3,5}|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|\#[^\n]*+'''
 _HEADER: Final = re.compile(rf"(?P<found>^[ \t]*\[\[[ \t]*{_NAME}[ \t]*\]\])|{_TEXTS}", re.MULTILINE | re.DOTALL)
 _WRONG: Final = re.compile(rf"(?P<found>^[ \t]*(?:\[+[ \t]*)?{_NAME}[ \t]*[.=\]])|{_TEXTS}", re.MULTILINE | re.DOTALL)
 """What is sought at the beginning of a line, and what it may not be part of: texts and comments, which are skipped as a whole."""
+
+
+def rules_text(path: str | Path) -> str:
+    """The text of a rule file.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"The rule file {path} cannot be read: {error}.") from error
 
 
 def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:
@@ -82,11 +96,16 @@ def _rule(item: Mapping[str, Any], where: str) -> Rule:
     when = item.get("when", {})
     if not isinstance(when, dict):
         raise UsageError(f"{where}: rule '{name}' has when={shown(when)}; it must be a table of facts.")
-    reason = item.get("reason", "")
+    reason, optional = item.get("reason", ""), item.get("optional", False)
     if not isinstance(reason, str):
         raise UsageError(f"{where}: rule '{name}' has reason={shown(reason)}; it must be text.")
+    if not isinstance(optional, bool):
+        raise UsageError(f"{where}: rule '{name}' has optional={shown(optional)}; it must be true or false.")
     conditions = tuple(as_condition(fact, value, f"{where}: rule '{name}'") for fact, value in when.items())
-    return Rule(id=name, verdict=verdict, tools=patterns, conditions=conditions, reason=reason, where=where)
+    wrong = next(filter(None, map(fact_problem, conditions)), "")
+    if wrong:
+        raise UsageError(f"{where}: rule '{name}' {wrong}")
+    return Rule(id=name, verdict=verdict, tools=patterns, conditions=conditions, reason=reason, where=where, optional=optional)
 
 
 def _refuse_duplicates(rules: tuple[Rule, ...]) -> None:

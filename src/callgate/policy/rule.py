@@ -12,12 +12,13 @@ from callgate.policy.facts import MISSING, Facts, HasToWait, TooLarge
 from callgate.protocols import Allow, Ask, Deny, Verdict
 from callgate.tools import BoundTool
 
-__all__ = ["WORDS", "Rule", "Word"]
+__all__ = ["WORDS", "Rule", "Word", "names"]
 
 Word = Literal["allow", "ask", "deny"]
 WORDS: Final[tuple[Word, ...]] = ("deny", "ask", "allow")
 """The strictest first."""
 _MAX_TOLD = 5
+_WILD = frozenset("*?[")
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -30,6 +31,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     reason: str
     where: str
     """`file:line` of its header."""
+    optional: bool = False
+    """Whether the tools that it names may be absent."""
 
     @property
     def name(self) -> str:
@@ -79,4 +82,6 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 def names(pattern: str, tool: BoundTool) -> bool:
     """Whether one entry of a rule's `tool` is about this tool."""
-    return fnmatchcase(tool.name, pattern) or pattern in tool.tool.aliases
+    if pattern == "*" or pattern == tool.name or pattern in tool.tool.aliases:
+        return True
+    return not _WILD.isdisjoint(pattern) and fnmatchcase(tool.name, pattern)

@@ -17,13 +17,15 @@ large value, is done in a thread, inside the policy's deadline.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from callgate.errors import UsageError
 from callgate.policy.blocking import BlockingPool
+from callgate.policy.checking import problems
 from callgate.policy.facts import Facts, HasToWait, TooLarge
-from callgate.policy.reading import read_rules
+from callgate.policy.reading import read_rules, rules_text
 from callgate.policy.rule import WORDS, Rule, Word
 from callgate.protocols import Allow, Ask, Deny, Verdict
 from callgate.route import ValidatedCall
@@ -54,17 +56,27 @@ class Rules:
         Raises:
             UsageError: It cannot be read, or is not a valid rule file; names the file, the line and what is wrong.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"The rule file {path} cannot be read: {error}.") from error
-        return cls.parse(text, where=str(path))
+        return cls.parse(rules_text(path), where=str(path))
 
     @classmethod
     def parse(cls, text: str, *, where: str = "rules") -> Rules:
         """Read rules from TOML text; `where` names it in decisions and errors."""
         rules, default = read_rules(text, where)
         return cls(rules, default=default, where=where)
+
+    def check_tools(self, tools: Sequence[BoundTool]) -> None:
+        """Refuse rules that can never match, given the tools that there are: names, arguments and values that none of them has.
+
+        Raises:
+            UsageError: Names the first of them, with its place and what to do.
+        """
+        found = self.problems(tools)
+        if found:
+            raise UsageError(f"{found[0]}{f' ({len(found) - 1} more.)' if len(found) > 1 else ''}")
+
+    def problems(self, tools: Sequence[BoundTool]) -> list[str]:
+        """All that `check_tools` refuses, in the order of the rules."""
+        return problems(self.rules, tools)
 
     async def decide(self, call: ValidatedCall) -> Verdict:
         verdict = self.judge(call)

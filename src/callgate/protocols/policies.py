@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from callgate.route import ValidatedCall
+from callgate.tools.registry import BoundTool
 
-__all__ = ["Allow", "Ask", "Deny", "InstantPolicy", "Modify", "Policy", "Verdict"]
+__all__ = ["Allow", "Ask", "Deny", "InstantPolicy", "Modify", "Policy", "Verdict", "WithTools"]
 
 
 class Allow(Struct, frozen=True, kw_only=True):
@@ -59,4 +61,13 @@ class InstantPolicy(Policy, Protocol):
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
         """What `decide` gives; None where that takes waiting, so that `decide` is asked, with a clock over it."""
+        ...
+
+
+@runtime_checkable
+class WithTools(Protocol):
+    """A policy that names tools: asked whether they exist when an engine is made, and again when a tool is registered later."""
+
+    def check_tools(self, tools: Sequence[BoundTool]) -> None:
+        """Raise `UsageError` where the policy cannot mean what it says, given all the tools that there are."""
         ...

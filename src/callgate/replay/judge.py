@@ -19,6 +19,7 @@ from callgate._pipeline.approvals import Question
 from callgate._pipeline.desk import judges
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import HookChain
+from callgate._pipeline.options import check_policies
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
@@ -99,10 +100,12 @@ async def judge_again(
         coerce: As of the engine that the run was made on.
 
     Raises:
-        UsageError: A tool that the run called is not among `tools`, or `limits` are none.
+        UsageError: A tool that the run called is not among `tools`, a rule names what none of them has, or `limits` are none.
     """
     check("judge_again", "limits", limits, Limits | None)
+    tools = tuple(tools)
     registry = tools_of(replay, tools)
+    check_policies(policies or (), tuple(ToolRegistry(tools)))
     bench = _Bench(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
     compared: list[Compared] = []
     first: ReplayedCall | None = None

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -76,23 +76,36 @@ class BoundTool(Struct, frozen=True, kw_only=True):
         return {"type": "function", "function": function}
 
 
-class ToolRegistry:
-    """Tools by name. Not thread-safe; register on the event loop's thread."""
+Check = Callable[[Sequence[BoundTool]], None]
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+
+class ToolRegistry:
+    """Tools by name. Not thread-safe; register on the event loop's thread.
+
+    Args:
+        tools: Registered as built-in.
+        check: Given all tools when these are registered, and again with each that is registered later; what it raises refuses the tool.
+    """
+
+    def __init__(self, tools: Iterable[Tool] = (), *, check: Check | None = None) -> None:
         self._layers: dict[Layer, dict[str, BoundTool]] = {layer: {} for layer in LAYERS}
         self._visible: dict[str, BoundTool] = {}
         self._aliases: dict[str, str] = {}
         self.shadowed: list[str] = []
         """A sentence for each tool that another layer hides."""
+        self._check: Check | None = None
         for tool in tools:
             self.register(tool)
+        if check is not None:
+            check(tuple(self))
+        self._check = check
 
     def register(self, tool: Tool, *, layer: Layer = "builtin") -> BoundTool:
         """Add a tool.
 
         Raises:
-            UsageError: It is incomplete, its schema cannot be used, or its name or an alias is taken in this layer; names both places.
+            UsageError: It is incomplete, its schema cannot be used, its name or an alias is taken in this layer (names both places), or a
+                policy cannot mean what it says of it.
         """
         if not isinstance(tool, Tool):
             raise UsageError(f"{tool!r} is no tool. Put @tool over the function, or give an instance of a Tool.")
@@ -115,7 +128,20 @@ class ToolRegistry:
         names[bound.name] = bound
         self._aliases.update(dict.fromkeys(tool.aliases, bound.name))
         self._rebuild()
+        if self._check is not None:
+            self._keep_checked(bound, self._check)
         return bound
+
+    def _keep_checked(self, bound: BoundTool, check: Check) -> None:
+        """Leave the tool in only where it passes."""
+        try:
+            check(tuple(self))
+        except UsageError:
+            del self._layers[bound.layer][bound.name]
+            for alias in bound.tool.aliases:
+                del self._aliases[alias]
+            self._rebuild()
+            raise
 
     def _check_alias(self, alias: str, bound: BoundTool, tool: Tool) -> None:
         taken = self._visible.get(alias) or self._visible.get(self._aliases.get(alias, ""))

@@ -1,0 +1,36 @@
+"""`callgate rules check`: whether a rule file is valid, and whether what it names exists, before a run needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from callgate._blobs import MemoryBlobs
+from callgate._printable import one_line, printable
+from callgate._specs import load_tools
+from callgate.cli import _exits
+from callgate.cli._consoles import output, print_json, say
+from callgate.errors import UsageError
+from callgate.policy import Rules
+from callgate.policy.reading import rules_text
+from callgate.tools import ToolRegistry
+
+__all__ = ["check_rules"]
+
+
+def check_rules(file: str, specs: Sequence[str], *, as_json: bool) -> int:
+    """Check a rule file against tools; 1 if something in it does not hold."""
+    tools = tuple(ToolRegistry(load_tools(specs, MemoryBlobs())))
+    text = rules_text(file)
+    try:
+        rules = Rules.parse(text, where=file)
+        count, problems = len(rules.rules), rules.problems(tools)
+    except UsageError as error:
+        count, problems = 0, [str(error)]
+    if as_json:
+        print_json({"file": file, "rules": count, "tools": [tool.name for tool in tools], "problems": problems})
+    elif problems:
+        for problem in problems:
+            say(printable(problem), "red")
+    else:
+        output().print(f"{one_line(file)}: {count} rules hold for {len(tools)} tools.", markup=False, highlight=False)
+    return _exits.FAILED if problems else _exits.OK
