@@ -266,9 +266,10 @@ async def test_a_kill_cuts_off_the_request_of_the_built_in_fetch() -> None:
 
 CONTEXT = {
     *("actor", "attempt", "call", "call_id", "call_sync", "conversation", "deadline", "extra", "idempotency_key", "locale", "principal"),
-    *("progress", "provider", "scope", "show_kill_hint", "signal", "suppress_progress_notices", "tool", "uid", "workspace"),
+    *("may_visit", "progress", "provider", "refusal", "scope", "show_kill_hint", "signal", "suppress_progress_notices", "tool", "uid"),
+    "workspace",
 }
-PLUMBING = {"for_thread", "loop", "nested", "report"}
+PLUMBING = {"for_thread", "loop", "nested", "policies", "report"}
 
 
 @pytest.mark.process

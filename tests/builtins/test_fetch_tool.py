@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from callgate import Engine, RawCall, Rules
 from callgate.builtins import fetch_tool
 from callgate.builtins._urls import Target
 from callgate.builtins.fetch import Fetcher
@@ -137,7 +138,7 @@ async def test_a_url_gets_the_answer_of_the_corpus_and_only_checked_addresses_ar
         world = World(row, port)
         hangs = "dns_hang" in row or "drip_bps" in row.get("server", {})
         fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect, deadline_s=0.3 if hangs else PATIENCE_S)
-        result: Any = await fetcher.fetch_url(row["url"])
+        result: Any = await fetcher.fetch_url(context(), row["url"])
         word = "deny" if result.get("success") is False else "allow"
         assert word in row["expect"]["result"], result
         assert all(address.startswith("203.0.113.") for address in world.connected)
@@ -234,7 +235,8 @@ async def test_a_name_is_resolved_once_for_check_and_connection() -> None:
     """The checked address is the one connected to: a second answer of the resolver is never asked for."""
     async with serving(answer(b"page")) as port:
         world = World({"dns_sequence": [["203.0.113.7"], ["127.0.0.1"]]}, port)
-        result: Any = await Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect).fetch_url("http://rebind.test/")
+        fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect)
+        result: Any = await fetcher.fetch_url(context(), "http://rebind.test/")
     assert result["text"] == "page"
     assert world.connected == ["203.0.113.7"]
 
@@ -244,3 +246,31 @@ async def test_an_allowed_place_opens_only_itself() -> None:
         tool = fetch_tool(allow=["127.0.0.1:1"])
         result: Any = await tool.invoke(context(), {"url": f"http://127.0.0.1:{port}/"})  # type: ignore[misc]
     assert "not on the public internet" in result["error"]
+
+
+REDIRECT_RULES = """
+[[rule]]
+id = "elsewhere"
+verdict = "VERDICT"
+tool = "fetch_url"
+when = { "url.host" = "bad.test" }
+"""
+
+
+@pytest.mark.parametrize(("verdict", "told"), [("deny", "elsewhere (rules:2)"), ("ask", "a human has to decide about it first")])
+@pytest.mark.parametrize("hops", [1, 3])
+async def test_a_redirect_is_judged_by_the_rules_like_a_call_with_its_url(verdict: str, told: str, hops: int) -> None:
+    """The first URL is not the one that is fetched: a page that is allowed leads anywhere."""
+    targets = ["http://good.test/next"] * (hops - 1) + ["http://bad.test/page"]
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 302 Found\r\nLocation: {targets.pop(0)}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    async with serving(redirect) as port:
+        world = World({"dns": {"good.test": ["203.0.113.7"], "bad.test": ["203.0.113.9"]}}, port)
+        fetcher = Fetcher(allow=["203.0.113.0/24"], resolve=world.resolve, connect=world.connect)
+        async with Engine([fetcher.tool()], policies=[Rules.parse(REDIRECT_RULES.replace("VERDICT", verdict))]) as engine:
+            outcome = await engine.call(RawCall(name="fetch_url", arguments='{"url": "http://good.test/"}'))
+    assert "redirects to 'http://bad.test/page', which is not fetched" in str(outcome)
+    assert told in str(outcome)
+    assert world.connected == ["203.0.113.7"] * hops

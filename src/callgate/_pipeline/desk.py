@@ -19,6 +19,7 @@ from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.record import Reason, clean
+from callgate._pipeline.rejudge import Rejudge
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.writer import off_loop
@@ -28,7 +29,7 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended
 from callgate.errors import CallNotStarted, DangerousLimitReached
 from callgate.events import Draft
 from callgate.hooks import Hook
-from callgate.protocols import Execution, InstantPolicy, Policy
+from callgate.protocols import Execution, InstantPolicy, PathFilter, PathPolicy, Policy
 from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -190,6 +191,7 @@ class Desk:
             signal=flight.kill,
             report=flight.report,
             nested=flight.nested,
+            policies=Rejudge(approved.call, self) if self.policies else None,
             show_kill_hint=scope.iteration >= self._limits.soft_warn_iteration,
         )
 
@@ -238,7 +240,11 @@ class _Waiting:
     """A policy that is always waited for."""
 
     def __init__(self, policy: Policy) -> None:
+        self._policy = policy
         self.decide = policy.decide
+
+    def path_filter(self, call: ValidatedCall) -> PathFilter | None:
+        return self._policy.path_filter(call) if isinstance(self._policy, PathPolicy) else None
 
     def judge(self, call: ValidatedCall) -> None:
         return None

@@ -22,7 +22,7 @@ from callgate.hooks import Hook
 from callgate.protocols import Allow, Ask, Deny, Modify, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
 
-__all__ = ["Gate", "Judge", "gate"]
+__all__ = ["Gate", "Judge", "gate", "refusal"]
 
 _BY_DEFAULT = Allow(rule="default")
 
@@ -85,6 +85,17 @@ def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> 
             return _rounds(answer, hooks, deps, key, done=1)
         verdict = answer
     return _approve(call, encoded, verdict, deps, key)
+
+
+async def refusal(call: ValidatedCall, deps: Gate) -> str:
+    """Why the policies would not let this call run as it is, without a human; empty where they would."""
+    try:
+        verdict = await _judge(call, deps)
+    except CallDenied as error:
+        return str(error)
+    if isinstance(verdict, ValidatedCall):
+        return "a policy would change its arguments."
+    return f"a human has to decide about it first: {clean(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
 async def _after_waiting(call: ValidatedCall, encoded: bytes, before: Allow | Ask, asked: int, deps: Gate, key: str) -> ApprovedCall:

@@ -17,7 +17,7 @@ from callgate.builtins._failures import Result
 from callgate.builtins._regex import Matcher
 from callgate.builtins._text import PAGE_BYTES, decoded, is_binary, snippet
 
-__all__ = ["MAX_FILE", "Look", "Search", "TextIndex", "finder"]
+__all__ = ["MAX_FILE", "Look", "Search", "TextIndex", "finder", "withheld"]
 
 MAX_FILE = 4_194_304
 """Bytes of a file that is searched."""
@@ -69,15 +69,30 @@ def _literal(text: str, piece: str, ignore_case: bool, most: int) -> list[tuple[
 
 
 class Search:
-    """One search over a workspace."""
+    """One search over a workspace.
 
-    def __init__(self, workspace: Workspace, *, stopped: Callable[[], bool], index: TextIndex | None = None) -> None:
+    Args:
+        stopped: Whether to end early.
+        may_visit: Whether rules let this call read a file, by its path and size.
+        index: Makes it faster; None: every file is read.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        stopped: Callable[[], bool],
+        may_visit: Callable[[str, int], bool] = lambda path, size_bytes: True,
+        index: TextIndex | None = None,
+    ) -> None:
         self._workspace = workspace
         self._stopped = stopped
+        self._may_visit = may_visit
         self._index = index
         self._look: Look | None = None
         self._skipped = 0
         self._searched = 0
+        self._withheld = 0
         self._cut = False
 
     def run(self, pattern: str, path: str, *, glob: str | None, regex: bool, ignore_case: bool, most: int) -> Result:
@@ -96,7 +111,8 @@ class Search:
 
     def counted(self, *, truncated: bool) -> Result:
         """What every answer says: whether there may be more, and how many files were searched or skipped."""
-        return {"truncated": truncated or self._cut, "files_searched": self._searched, "files_skipped": self._skipped}
+        counted: Result = {"truncated": truncated or self._cut, "files_searched": self._searched, "files_skipped": self._skipped}
+        return counted | withheld(self._withheld)
 
     def texts(self, pattern: str | None, path: str, wanted: Callable[[str], bool], stack: ExitStack) -> Iterator[tuple[str, str]]:
         """The files that may have this text, as text, in order of path; what is binary, too large or unreadable is skipped and counted.
@@ -116,6 +132,9 @@ class Search:
                 self._cut = True
                 return
             if not wanted(name):
+                continue
+            if entry is not None and not self._may_visit(name, entry.size or 0):
+                self._withheld += 1
                 continue
             known = self._look.judge(entry) if self._look is not None and entry is not None else "read"
             if known == "skip":
@@ -147,6 +166,11 @@ class Search:
                     self._cut = True
                 elif entry.kind == "file":
                     yield entry.path, entry
+
+
+def withheld(count: int) -> Result:
+    """What an answer says of files that rules keep from the call; nothing where there are none."""
+    return {"files_withheld": count, "note": "Rules keep some files from this call. Do not look for another way to them."} if count else {}
 
 
 def _any(path: str) -> bool:

@@ -17,7 +17,7 @@ from callgate.builtins._http import Connect, Response, connect_tcp, get
 from callgate.builtins._text import decoded, is_binary
 from callgate.builtins._urls import Allowed, Target, parse, redirected
 from callgate.errors import Retryable
-from callgate.tools import Tool, tool
+from callgate.tools import Tool, ToolContext, tool
 
 __all__ = ["Fetcher", "Resolve", "resolve_system"]
 
@@ -65,7 +65,7 @@ class Fetcher:
     def tool(self) -> Tool:
         return tool(category="async_required", effect="none", reads="url:{url}")(self.fetch_url)
 
-    async def fetch_url(self, url: str, max_bytes: int = 1_000_000) -> Result:
+    async def fetch_url(self, context: ToolContext, url: str, max_bytes: int = 1_000_000) -> Result:
         """Get a page or file from the web by its http or https URL. Follows redirects; only public addresses can be reached.
 
         Any status the server answers with is a result. Text comes as it is sent (HTML is not rendered); other content only by its size.
@@ -76,13 +76,13 @@ class Fetcher:
         """
         try:
             async with asyncio.timeout(self._deadline_s):
-                return await self._fetch(url, max(1, min(max_bytes, _MAX_BYTES)))
+                return await self._fetch(context, url, max(1, min(max_bytes, _MAX_BYTES)))
         except TimeoutError:
             return declared(CannotDo(f"The page did not arrive within {self._deadline_s:g} s. Try another source, or later."))
         except CannotDo as error:
             return declared(error)
 
-    async def _fetch(self, url: str, max_bytes: int) -> Result:
+    async def _fetch(self, context: ToolContext, url: str, max_bytes: int) -> Result:
         target = parse(url)
         for hops in range(_MAX_REDIRECTS + 1):
             response = await self._ask(target, max_bytes)
@@ -90,6 +90,9 @@ class Fetcher:
             if response.status not in (301, 302, 303, 307, 308) or not location:
                 return _result(target, response, hops)
             target = redirected(target, location)
+            why = await context.refusal(url=target.url)
+            if why:
+                raise CannotDo(f"The page redirects to {target.url[:200]!a}, which is not fetched: {why}")
         raise CannotDo(f"The URL redirects more than {_MAX_REDIRECTS} times. Use the page's final URL.")
 
     async def _ask(self, target: Target, max_bytes: int) -> Response:

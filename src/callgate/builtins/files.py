@@ -7,10 +7,11 @@ its normalised paths: `./a.txt` and `a.txt` never run beside each other where on
 from __future__ import annotations
 
 from collections.abc import Mapping
+from glob import escape
 
 from callgate._workspace import Workspace, shown
 from callgate.builtins._failures import CannotDo, Result, told
-from callgate.builtins._search import Search, TextIndex
+from callgate.builtins._search import Search, TextIndex, withheld
 from callgate.builtins._text import decoded, is_binary, page
 from callgate.builtins._workspaces import Workspaces, folder_key
 from callgate.calls import Scope
@@ -50,7 +51,9 @@ class FileTools:
         return (f"file:{self._workspaces.of(scope.workspace).normalise(str(arguments.get('path', '.')))}",)
 
     def _folder_key(self, arguments: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
-        return (folder_key(arguments.get("pattern")),)
+        path, pattern = str(arguments.get("path", ".")), arguments.get("pattern")
+        folder = "" if path == "." else self._workspaces.of(scope.workspace).normalise(path)
+        return (folder_key(f"{escape(folder)}/{pattern}" if folder else pattern),)
 
     def _workspace(self, context: ToolContext) -> Workspace:
         return self._workspaces.of(context.workspace)
@@ -135,24 +138,34 @@ class FileTools:
         if workspace.kind(path) == "file":
             raise CannotDo(f"{shown(path)} is a file, not a folder. Read it with read_file.")
         found: list[Result] = []
-        truncated = False
+        truncated, kept_back = False, 0
         with workspace.folder(path):
             for entry in workspace.walk(path, depth=max(1, min(depth, 20)), limit=_LISTED, shallow=True):
                 if entry is None:
                     truncated = True
                     break
+                if not context.may_visit(entry.path, entry.size or 0):
+                    kept_back += 1
+                    continue
                 found.append({"path": entry.path, "kind": entry.kind} | ({} if entry.size is None else {"bytes": entry.size}))
-        return {"path": path, "entries": found, "truncated": truncated}
+        return {"path": path, "entries": found, "truncated": truncated} | withheld(kept_back)
 
     @told
-    def glob_files(self, context: ToolContext, pattern: str) -> Result:
+    def glob_files(self, context: ToolContext, pattern: str, path: str = ".") -> Result:
         """Find files by name. Leaves out what .gitignore names, version control and installed packages.
 
         Args:
-            pattern: Relative to the workspace: `*` and `?` stay within one name, `**` spans folders, as in `src/**/*.py`.
+            pattern: Relative to `path`: `*` and `?` stay within one name, `**` spans folders, as in `src/**/*.py`.
+            path: The folder to search, relative to the workspace.
         """
-        found = self._workspace(context).glob(pattern, limit=_LISTED)
-        return {"pattern": pattern, "paths": [entry.path for entry in found.entries], "truncated": found.truncated}
+        workspace = self._workspace(context)
+        folder = workspace.normalise(path)
+        if folder and pattern.startswith("/"):
+            raise CannotDo(f"{shown(pattern)} does not begin in {shown(path)}. Give a pattern that is relative to `path`.")
+        found = workspace.glob(f"{escape(folder)}/{pattern}" if folder else pattern, limit=_LISTED)
+        paths = [entry.path for entry in found.entries if context.may_visit(entry.path, entry.size or 0)]
+        answer: Result = {"pattern": pattern, "paths": paths, "truncated": found.truncated}
+        return answer | withheld(len(found.entries) - len(paths))
 
     @told
     def grep_files(
@@ -177,7 +190,7 @@ class FileTools:
         """
         if not pattern:
             raise CannotDo("`pattern` is empty. Give the text to find; glob_files finds files by name.")
-        search = Search(self._workspace(context), stopped=lambda: context.signal.aborted, index=self._index)
+        search = Search(self._workspace(context), stopped=lambda: context.signal.aborted, may_visit=context.may_visit, index=self._index)
         return search.run(pattern, path, glob=glob, regex=regex, ignore_case=ignore_case, most=max(1, min(max_matches, 500)))
 
 

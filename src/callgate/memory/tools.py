@@ -72,6 +72,8 @@ class MemoryTools:
         shown: list[Result] = []
         size = 0
         for one in found:
+            if one.passage.path and not context.may_visit(one.passage.path):
+                continue
             item = _shown(one)
             size += len(str(item).encode("utf-8", "replace"))
             if size > PAGE_BYTES:

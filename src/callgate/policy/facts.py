@@ -20,7 +20,7 @@ from callgate._json import canonical
 from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
 from callgate.route import ValidatedCall
 
-__all__ = ["ARGUMENTS", "FACTS", "MISSING", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
+__all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
 
 
 class Missing:
@@ -105,6 +105,12 @@ class Facts:
             fact = FACTS.get(name)
             known[name] = self._argument(name.removeprefix(ARGUMENTS)) if fact is None else self._computed(fact)
         return known[name]
+
+    def at(self, path: str, size_bytes: int) -> Facts:
+        """The facts of the same call, if its path were this file of the workspace, whose real path is known."""
+        facts = Facts(self._call, may_wait=self._may_wait)
+        facts._known = {**self._known, "path": path, "path.inside": True, "path.bytes": size_bytes}
+        return facts
 
     def _argument(self, name: str) -> object:
         value = _at(self._call.arguments, name)
@@ -205,7 +211,7 @@ def _inside(call: ValidatedCall, value: object) -> bool:
 
 def _bytes(call: ValidatedCall, value: object) -> int:
     path, _ = _resolved(call, value)
-    return os.path.getsize(path) if os.path.exists(path) else 0
+    return os.path.getsize(path) if os.path.isfile(path) else 0
 
 
 def _text(value: object) -> str:
@@ -297,3 +303,4 @@ FACTS: Final[dict[str, Fact]] = {
     "command.program": _about_command(_program, "its first word"),
 }
 """Every fact. `arguments.NAME` reads an argument; dots go deeper."""
+PATH_FACTS: Final = frozenset(name for name, fact in FACTS.items() if fact.reads_files)

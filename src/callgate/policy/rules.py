@@ -24,10 +24,11 @@ from pathlib import Path
 from callgate.errors import UsageError
 from callgate.policy.blocking import BlockingPool
 from callgate.policy.checking import problems
-from callgate.policy.facts import Facts, HasToWait, TooLarge
+from callgate.policy.facts import PATH_FACTS, Facts, HasToWait, TooLarge
 from callgate.policy.reading import read_rules, rules_text
 from callgate.policy.rule import WORDS, Rule, Word
-from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.policy.visits import VisitedPaths
+from callgate.protocols import Allow, Ask, Deny, PathFilter, Verdict
 from callgate.route import ValidatedCall
 from callgate.tools import BoundTool
 
@@ -88,6 +89,13 @@ class Rules:
             return self._judge(call, Facts(call, may_wait=False))
         except HasToWait:
             return None
+
+    def path_filter(self, call: ValidatedCall) -> PathFilter | None:
+        """Whether rules that look at paths let this call visit other files than its arguments name; None where there are no such rules."""
+        rules = self._rules_about(call.tool)
+        if not any(condition.fact in PATH_FACTS for rule in rules for condition in rule.conditions):
+            return None
+        return VisitedPaths(rules, self.default, call).allows
 
     def explain(self, call: ValidatedCall) -> list[tuple[Rule, bool]]:
         """Every rule about this tool, and whether it matches this call."""

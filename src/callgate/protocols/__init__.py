@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
 from callgate.protocols.journals import Journal, JournalStatus, Letter, NamesWriters, QueuedJournal, RunWatcher
-from callgate.protocols.policies import Allow, Ask, Deny, InstantPolicy, Modify, Policy, Verdict, WithTools
+from callgate.protocols.policies import Allow, Ask, Deny, InstantPolicy, Modify, PathFilter, PathPolicy, Policy, Verdict, WithTools
 from callgate.protocols.running import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
 from callgate.protocols.stores import BlobStore, CacheStore, HoldsBlobs, OnDisk
 
@@ -32,6 +32,8 @@ __all__ = [
     "Modify",
     "NamesWriters",
     "OnDisk",
+    "PathFilter",
+    "PathPolicy",
     "Policy",
     "QueuedJournal",
     "RestartHandler",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from callgate.route import ValidatedCall
 from callgate.tools.registry import BoundTool
 
-__all__ = ["Allow", "Ask", "Deny", "InstantPolicy", "Modify", "Policy", "Verdict", "WithTools"]
+__all__ = ["Allow", "Ask", "Deny", "InstantPolicy", "Modify", "PathFilter", "PathPolicy", "Policy", "Verdict", "WithTools"]
 
 
 class Allow(Struct, frozen=True, kw_only=True):
@@ -70,4 +70,17 @@ class WithTools(Protocol):
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
         """Raise `UsageError` where the policy cannot mean what it says, given all the tools that there are."""
+        ...
+
+
+PathFilter = Callable[[str, int], bool]
+"""Whether a call may visit a file, by its real path below the workspace and its size; asked in the tool's own thread."""
+
+
+@runtime_checkable
+class PathPolicy(Protocol):
+    """A policy that also judges what a tool comes across: each file that a search reads or a listing names."""
+
+    def path_filter(self, call: ValidatedCall) -> PathFilter | None:
+        """What the policy says of files, given that it let this call run; None: it lets the call visit any."""
         ...

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,6 +23,13 @@ _LOOP_ENDED = "{name} was not called, or its result was lost: the engine's event
 
 CallTool = Callable[[int, str, Mapping[str, object]], Awaitable[ToolResult]]
 Report = Callable[[str, str], None]
+
+
+class Policies(Protocol):
+    """What a running call may ask of the policies that let it run."""
+
+    def may_visit(self, path: str, size_bytes: int) -> bool: ...
+    async def refusal(self, changed: Mapping[str, object]) -> str: ...
 
 
 class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
@@ -43,6 +51,8 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     """Takes progress; use `progress`."""
     nested: CallTool | None = None
     """Takes calls of other tools, with the attempt that makes them; use `call`."""
+    policies: Policies | None = None
+    """The policies that let this call run; use `may_visit` and `refusal`."""
     attempt: int = 1
     """From 1."""
     deadline: float = 0.0
@@ -92,6 +102,25 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     def for_thread(self, report: Report, loop: asyncio.AbstractEventLoop, nested: CallTool | None) -> ToolContext:
         """The same context for a tool that is not on the event loop's thread: `report` takes its progress, `loop` runs nested calls."""
         return replace(self, report=report, loop=loop, nested=nested)
+
+    def may_visit(self, path: str, size_bytes: int = 0) -> bool:
+        """Whether rules about paths let this call read or name a file that it comes across.
+
+        Args:
+            path: The file's real path, relative to the workspace.
+
+        Raises:
+            RuntimeError: Where the tool runs in a process of its own, which knows no rules.
+        """
+        return self.policies is None or self.policies.may_visit(path, size_bytes)
+
+    async def refusal(self, **changed: object) -> str:
+        """Why this call would not have been let through with these arguments in the place of its own; empty: it would.
+
+        Raises:
+            RuntimeError: Where the tool runs in a process of its own, which knows no rules.
+        """
+        return "" if self.policies is None else await self.policies.refusal(changed)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Call another tool by the same route, as part of this call: same scope, deadline and principal, recorded as its child.

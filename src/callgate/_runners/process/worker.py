@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import FrameType
@@ -41,6 +41,19 @@ _LEFTOVER_S = 0.2
 
 class _Stopped(BaseException):
     """Raised in a sync tool when the call has to end, so that its clean-up runs within the grace."""
+
+
+class _NoPolicies:
+    """In the place of the policies, which are the engine's: asking is a mistake, and never an allow."""
+
+    def __init__(self, tool: str) -> None:
+        self._why = f"{tool} runs in its own process, where no rules are known; run it inline or in a thread"
+
+    def may_visit(self, path: str, size_bytes: int) -> bool:
+        raise RuntimeError(self._why)
+
+    async def refusal(self, changed: Mapping[str, object]) -> str:
+        raise RuntimeError(self._why)
 
 
 class _Channel:
@@ -129,6 +142,7 @@ class _Running:
             idempotency_key=call.key,
             signal=self.stop.signal,
             report=self._report,
+            policies=_NoPolicies(call.tool),
             attempt=call.attempt,
             deadline=call.deadline,
             show_kill_hint=call.show_kill_hint,
