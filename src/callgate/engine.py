@@ -40,7 +40,7 @@ from callgate._pipeline.life import Life
 from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
 from callgate._pipeline.parse import parse
 from callgate._pipeline.pump import Soon
-from callgate._pipeline.record import Reason, clean
+from callgate._pipeline.record import Reason
 from callgate._pipeline.repeats import earlier_result, taking_on
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import SyncDoor
@@ -131,6 +131,7 @@ class Engine:
         self.bus, self.control, self.conversations = ground.bus, ground.control, ground.conversations
         self.restart = restart
         self.redactor = redactor
+        self._log = ground.writer.log
         self.run = run or f"engine-{self.clock.new_id()}"
         self.activity_since_wake = 0
         """Successful calls since the host last set this to 0."""
@@ -214,13 +215,13 @@ class Engine:
             flight.received()
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
             for note in parsed.notes:
-                log.warning("Tool call %s: %s", name, note.text)
+                self._log.warning("Tool call %s: %s", name, note.text)
             if flight.stopped or self.control.stops:
                 self._check_stop(flight)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
             if log.isEnabledFor(logging.INFO):
-                log.info("Tool call: %s %s", name, clean(flight.raw.reasoning))
+                self._log.info("Tool call: %s %s", name, flight.raw.reasoning)
             return validate(resolved, flight.scope, coerce=self._coerce)
         except (Exception, SystemExit) as error:
             return self._endings.ended(flight, error, name)
@@ -450,7 +451,7 @@ class Engine:
                 async with asyncio.timeout(_MEMORY_END_S):
                     await self._memory.close()
             except Exception as error:
-                log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
+                self._log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
         self._ground.offload.close()
         try:
             self._cache.close()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 
 from callgate._clock import Clock
 from callgate._pipeline.flight import Flight
-from callgate._redact import Redactor
+from callgate._redact import RedactedLog, Redactor
 from callgate._signals import settled
 from callgate.errors import CallNotStarted
 from callgate.protocols import CacheStore
@@ -29,7 +28,6 @@ from callgate.tools.resources import ANYTHING, Touched, meet
 
 __all__ = ["Cache", "cache_key"]
 
-log = logging.getLogger("callgate")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Checked).decode
 _OWN_ENDS = frozenset({"killed", "not_started"})
@@ -86,6 +84,7 @@ class Cache:
         """Whether the persistent store has forgotten all that it was told to forget."""
         self._clock = clock
         self._redactor = redactor
+        self._log = RedactedLog(redactor)
         self._flights: dict[str, _Shared] = {}
         self._waiting: dict[Flight, _Shared] = {}
         self._writing: list[frozenset[str]] = []
@@ -176,7 +175,7 @@ class Cache:
             kept = store.get(key, self._clock.wall_ns())
             return None if kept is None else _decode(kept)
         except Exception as error:
-            log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
+            self._log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
             return None
 
     def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, value: bytes, reads: frozenset[str]) -> None:
@@ -187,7 +186,7 @@ class Cache:
                 value = self._redactor.redact(value)
             store.put(key, value, expires_ns=expires, reads=reads)
         except Exception as error:
-            log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
+            self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
     def begin_writing(self, touched: Touched | None) -> frozenset[str]:
         """Forget what was read from resources that a call writes from now on, and return these, for `end_writing`.
@@ -220,7 +219,7 @@ class Cache:
             except Exception as error:
                 self._trusted = False
                 why = f"{type(error).__name__}: {error}"
-                log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
+                self._log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)
 
     def close(self) -> None:
         self._memory.close()

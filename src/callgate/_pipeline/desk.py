@@ -6,7 +6,6 @@ One per engine. Holds no order: which stage comes when is the engine's.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Protocol, TypeGuard
@@ -34,8 +33,6 @@ from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
 __all__ = ["Desk", "judges"]
-
-log = logging.getLogger("callgate")
 
 
 class Route(Protocol):
@@ -151,7 +148,7 @@ class Desk:
         return question.answered_at
 
     def hook_failed(self, hook: Hook, why: str) -> None:
-        log.warning("The hook %r failed: %s", hook.title, why)
+        self._writer.log.warning("The hook %r failed: %s", hook.title, why)
         self._writer.write(Draft(kind="hook.failed", run="hooks", body=Reason(reason=why, details={"hook": clean(hook.title)})))
 
     async def read(self, value: object) -> Execution:
@@ -220,7 +217,7 @@ class Desk:
 
     def late(self, uid: str, execution: Execution) -> None:
         """An answer came after its call had ended: recorded, never used."""
-        log.warning("A late answer of %s was discarded", uid)
+        self._writer.log.warning("A late answer of %s was discarded", uid)
         body = Reason(reason="the call had ended before its tool answered", status=execution.status)
         self._writer.write(Draft(kind="call.late", run=uid.rsplit("/", 2)[0], body=body, call=uid))
 

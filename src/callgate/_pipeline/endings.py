@@ -6,7 +6,6 @@ Each call ends here exactly once. Decides nothing: what the error says is what h
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -24,8 +23,6 @@ from callgate.protocols import RestartHandler
 from callgate.route import ApprovedCall
 
 __all__ = ["Endings"]
-
-log = logging.getLogger("callgate")
 
 
 class Endings:
@@ -57,8 +54,7 @@ class Endings:
         self._control.count(flight.scope.conversation, success=success)
         if success and flight.scope.conversation:
             flight.remember(body)
-        if log.isEnabledFor(logging.INFO):
-            log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)
+        self._writer.log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
@@ -77,7 +73,7 @@ class Endings:
         try:
             await self._writer.durable(flight.last)
         except RecordFailed as error:
-            log.error("The end of the call %s is not on record: %s", flight.uid, error)
+            self._writer.log.error("The end of the call %s is not on record: %s", flight.uid, error)
             return self._unrecorded_end(flight, outcome, error)
         return outcome
 
@@ -124,7 +120,7 @@ class Endings:
 
     def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
         """The outcome of a call whose run cannot be written to: it never came onto the record, and nothing happened."""
-        log.error("The call %s was not run: %s", clean(raw.name), error)
+        self._writer.log.error("The call %s was not run: %s", clean(raw.name), error)
         told = RecordFailed(f"It was not run: {error}", code=error.code)
         return Answered(_marked(self._normaliser.refusal(raw, "", clean(raw.name or ""), told)))
 
@@ -155,7 +151,7 @@ class Endings:
 
     def _fault(self, flight: Flight, error: BaseException, name: str, *, harmless: bool) -> Answered:
         """Something broke that is not the tool's: the call ends all the same, and one that ran is not told as if it had not."""
-        log.error("The call %s of %s ran into a fault", flight.uid, name, exc_info=error)
+        self._writer.log.error("The call %s of %s ran into a fault", flight.uid, name, error=error)
         code = error.code if isinstance(error, CallgateError) else "internal_error"
         if not flight.started:
             return self._refused(
@@ -184,13 +180,13 @@ class Endings:
                 flight.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
             flight.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must hear of it all the same
-            log.error("%s", unwritable)
+            self._writer.log.error("%s", unwritable)
             if not flight.started:
                 result = _marked(self.result_of(flight, unwritable, name, None))
             elif recorded:
                 result = _marked(result, unwritable)
         self._control.count(flight.scope.conversation, success=False)
-        log.info("Function call refused: %s (%s)", name, result.code)
+        self._writer.log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
@@ -201,7 +197,7 @@ class Endings:
             self._asked(flight, asked, question, name)
         except RecordFailed as unwritable:  # a question that is not on record does not outlive this engine
             return self._refused(flight, unwritable, name)
-        return Suspended(asked.approval_id, asked.expires_at, question.question, flight.uid)
+        return Suspended(asked.approval_id, asked.expires_at, self._writer.told(question.question), flight.uid)
 
     @staticmethod
     def _asked(flight: Flight, asked: Question, question: ApprovalNeeded, name: str) -> None:
@@ -211,13 +207,13 @@ class Endings:
 
     def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
         reason = clean(str(end))
-        log.warning("Tool call aborted: %s", reason)
+        self._writer.log.warning("Tool call aborted: %s", reason)
         try:
             flight.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))
         except RecordFailed as unwritable:  # the message ends all the same
-            log.error("%s", unwritable)
-            return Aborted(end.status, _with(reason, unwritable), recorded=False)
-        return Aborted(end.status, reason)
+            self._writer.log.error("%s", unwritable)
+            return Aborted(end.status, self._writer.told(_with(reason, unwritable)), recorded=False)
+        return Aborted(end.status, self._writer.told(reason))
 
     async def _restarts(self, result: ToolResult) -> bool:
         """Whether the host consumed the result. Its handler's error and its silence leave the result where it is: nothing is lost."""
@@ -231,7 +227,7 @@ class Endings:
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            log.error("The restart handler failed on %s; its result goes to the model", result.uid, exc_info=error)
+            self._writer.log.error("The restart handler failed on %s; its result goes to the model", result.uid, error=error)
             return False
 
 

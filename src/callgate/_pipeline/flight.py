@@ -175,7 +175,8 @@ class Flight(Struct, kw_only=True, eq=False):
         """Show a piece of the tool's output to whoever listens."""
         self._progressed += 1
         if self.writer.bus.busy:
-            self.writer.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=text, stream=stream))
+            told = self.writer.told
+            self.writer.bus.publish("call.progress", Progress(call=self.uid, seq=self._progressed, text=told(text), stream=told(stream)))
 
     async def nested(self, attempt: int, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """A tool's call of another tool.

@@ -6,7 +6,6 @@ journal refuses. Beside `known_runs`, which has what is in a run. Knows no route
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -22,7 +21,6 @@ from callgate.protocols import Letter
 
 __all__ = ["Holding"]
 
-log = logging.getLogger("callgate")
 _MOST_LOST = 1_000
 
 
@@ -62,6 +60,7 @@ class Holding:
         questions: Questions,
     ) -> None:
         self._journal = writer.journal
+        self._log = writer.log
         self._control = control
         self._own = own
         self._running = running
@@ -103,7 +102,7 @@ class Holding:
 
     def lost(self, run: str, why: str) -> None:
         """Somebody else has the run now."""
-        log.error("%s", why)
+        self._log.error("%s", why)
         self._lost[run] = why
         while len(self._lost) > _MOST_LOST:
             del self._lost[next(iter(self._lost))]

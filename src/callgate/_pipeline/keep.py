@@ -7,7 +7,6 @@ once that code has ended, however it ended. Keeping that fails never fails the c
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -21,7 +20,6 @@ from callgate.tools.resources import Touched
 
 __all__ = ["kept"]
 
-log = logging.getLogger("callgate")
 _SCHEME = "file:"
 T = TypeVar("T")
 
@@ -55,7 +53,7 @@ async def _tried(flight: Flight, tool: str, when: str, act: Callable[[], T]) -> 
         return await in_thread(act)
     except Exception as error:
         why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {clean(error)}"
-        log.error("Undo: %s", why)
+        flight.writer.log.error("Undo: %s", why)
         flight.write("files.not_kept", Reason(reason=why))
         return None
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._limits import Limits
 from callgate._pipeline.excerpt import excerpt
-from callgate._redact import Redactor
+from callgate._redact import RedactedLog, Redactor
 from callgate._signals import is_own_failure
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
@@ -46,6 +46,7 @@ class Normaliser:
         self._recorded_bytes = limits.result_inline_bytes + limits.content_bytes
         self._blobs = blobs
         self._redactor = redactor
+        self._log = RedactedLog(redactor)
 
     def result(self, call: ValidatedCall, rule: str, checked: Checked) -> ToolResult:
         """The call's result, as everybody will see it."""
@@ -125,7 +126,7 @@ class Normaliser:
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            log.error("The whole result of %s could not be stored", uid, exc_info=error)
+            self._log.error("The whole result of %s could not be stored", uid, error=error)
             return None, _NOT_KEPT.format(size=len(whole))
         return blob, _how_to_read(len(whole), blob)
 
@@ -208,8 +209,8 @@ def _in_unicode(checked: Checked) -> Checked:
 
 
 def _withheld(raw: RawCall, uid: str, checked: Checked, error: BaseException) -> ToolResult:
-    """Where the redactor fails, nothing is shown that a secret could be in."""
-    log.error("The redactor failed on the result of %s; it is withheld", uid, exc_info=error)
+    """Where the redactor fails, nothing is shown that a secret could be in, nor is what the failure says."""
+    log.error("The redactor failed on the result of %s (%s); it is withheld", uid, type(error).__name__)
     ran = checked.attempts > 0 or checked.status == "ok"
     told = "The call ran, but its result" if ran else "The call did not run, and the reason"
     reason = f"{told} is withheld: secrets could not be taken out of it. Do not repeat the call; tell the operator."

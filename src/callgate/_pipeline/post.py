@@ -6,7 +6,6 @@ when somebody begins. Beside the desk, which knows what was asked. Knows no rout
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -21,7 +20,6 @@ from callgate.protocols import Letter
 
 __all__ = ["KnowsRuns", "Post", "Questions"]
 
-log = logging.getLogger("callgate")
 _ANSWERS = ("approve", "deny")
 _ENDS = {"stop": "stopped", "kill": "killed"}
 
@@ -103,7 +101,7 @@ class Post:
         except UsageError as refused:
             self._record("inbox.refused", letter, str(refused))
         except RecordFailed as error:
-            log.error("%s", error)
+            self._writer.log.error("%s", error)
 
     def _answer(self, letter: Letter, said: str) -> None:
         if letter.target.rsplit("/", 2)[0] != letter.run:

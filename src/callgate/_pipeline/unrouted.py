@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -22,7 +21,6 @@ from callgate.events import Draft
 
 __all__ = ["Unrouted"]
 
-log = logging.getLogger("callgate")
 _TOGETHER = 64
 """Calls that are refused before the event loop comes round."""
 
@@ -58,7 +56,7 @@ class Unrouted:
             outcomes.append(self._endings.unrouted(raw, scope, error))
             if number % _TOGETHER == 0:
                 await asyncio.sleep(0)
-        log.warning("%s. The %d above it were refused", why, len(raws))
+        self._writer.log.warning("%s. The %d above it were refused", why, len(raws))
         self._note(scope.run, "emission.limited", Reason(reason=why, details={"limit": most, "refused": len(raws)}))
         return outcomes
 
@@ -84,7 +82,7 @@ class Unrouted:
         try:
             self._writer.write(Draft(kind=kind, run=run, body=body))
         except RecordFailed as error:  # each call meets the same fault on its own way, and says so
-            log.error("%s", error)
+            self._writer.log.error("%s", error)
 
     async def told(self, ends: Sequence[tuple[Flight, Outcome]]) -> list[Outcome]:
         """See `Endings.told`."""

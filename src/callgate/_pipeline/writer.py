@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from callgate._in_thread import in_thread
 from callgate._pipeline.record import ScopeFacts
-from callgate._redact import Redactor
+from callgate._redact import RedactedLog, Redactor, redacted_text
 from callgate._signals import is_own_failure
 from callgate.calls import Scope
 from callgate.errors import LeaseLost, RecordFailed
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class Writer:
     """One engine's pen: redacts, appends, and tells the bus."""
 
-    __slots__ = ("_facts", "_queue", "_scope", "bus", "identity", "journal", "redactor")
+    __slots__ = ("_facts", "_queue", "_scope", "bus", "identity", "journal", "log", "redactor")
 
     def __init__(self, journal: Journal, bus: Bus, redactor: Redactor | None) -> None:
         self.journal = journal
@@ -37,6 +37,7 @@ class Writer:
         self._queue = journal if isinstance(journal, QueuedJournal) else None
         self.bus = bus
         self.redactor = redactor
+        self.log = RedactedLog(redactor)
         self._scope = Scope()
         self._facts = ScopeFacts(self._scope)
 
@@ -77,6 +78,10 @@ class Writer:
         if self._queue is not None:
             with suppress(Exception):  # whoever writes next meets the same fault, and says so
                 await self._queue.room()
+
+    def told(self, text: str) -> str:
+        """The text as it may be shown: without what is secret."""
+        return redacted_text(text, self.redactor)
 
     async def durable(self, position: int) -> None:
         """Wait until the event survives what the journal promises.

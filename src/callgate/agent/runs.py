@@ -7,7 +7,6 @@ of a model become a status.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from msgspec.structs import replace
 from callgate._conversations import Conversations, Place
 from callgate._json import decode
 from callgate._pipeline.writer import off_loop
+from callgate._redact import RedactedLog, redacted_text
 from callgate._runners.failure import describe
 from callgate._signals import is_own_failure
 from callgate.agent.deadline import in_time
@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
 
 __all__ = ["Runs", "Wish"]
 
-log = logging.getLogger("callgate")
 _MOST_CONVERSATIONS = 1_000
 
 
@@ -61,6 +60,10 @@ class Runs(Parts):
     """The runs of one agent; `Agent` makes what is declared here."""
 
     _histories: OrderedDict[str, History]
+
+    @property
+    def _log(self) -> RedactedLog:
+        return RedactedLog(self.engine.redactor)
 
     @property
     def conversations(self) -> Conversations:
@@ -141,8 +144,8 @@ class Runs(Parts):
         if start.on_event is not None:
             try:
                 start.on_event(RunEnded(result))
-            except (Exception, asyncio.CancelledError):
-                log.exception("The listener failed at the end of the run, which is as it was")
+            except (Exception, asyncio.CancelledError) as error:
+                self._log.error("The listener failed at the end of the run, which is as it was", error=error)
         return result
 
     async def _result(self, start: Start, record: RunRecord) -> RunResult:
@@ -155,8 +158,8 @@ class Runs(Parts):
                 ending = await self._work(turn, goes_on)
                 return await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
-            log.exception("The run failed")
-            return turn.result(Ending("error", _said(error)))
+            self._log.error("The run failed", error=error)
+            return turn.result(Ending("error", redacted_text(_said(error), self.engine.redactor)))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise
@@ -215,7 +218,7 @@ class Runs(Parts):
             record.ended(result)
             await self.engine.runs.durable(record.last)
         except RecordFailed as error:
-            log.error("The end of run %s is not on record: %s", result.run, error)
+            self._log.error("The end of run %s is not on record: %s", result.run, error)
             history.recorded = 0
             why = f"the end of this run is not on record: {error}"
             return replace(result, reason=f"{result.reason} ({why})" if result.reason else why)
