@@ -1,4 +1,6 @@
-"""What SQLite writes over without asking: a file too small for a database is an empty one to it, whoever's it is.
+"""Files of databases: made so that nobody else reads them, and never of somebody's file that SQLite would write over without asking.
+
+A file too small for a database is an empty one to SQLite, whoever's it is.
 
 Below everything that keeps a database. Opens nothing: to close a second opening of a database would let go of its locks.
 """
@@ -7,13 +9,17 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from callgate._paths import path_error
 from callgate.errors import UsageError
 
-__all__ = ["refuse_scrap", "refused_by_system"]
+__all__ = ["OWN_FOLDER", "make_folder", "make_private", "refuse_scrap", "refused_by_system"]
+
+OWN_FOLDER: Final = ".callgate"
+"""The folder in which the command line keeps what is its own; no file tool reaches into a folder of this name."""
 
 _SMALLEST: Final = 512
 """Bytes of the smallest database."""
@@ -51,3 +57,30 @@ def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None
             number = errno.EROFS if not to_read and os.statvfs(one).f_flag & os.ST_RDONLY else errno.EACCES
             return path_error(path, "a journal", OSError(number, "", str(one)))
     return None
+
+
+def make_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the folder of a database where it is missing; one that is callgate's own is left out of version control.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    path = Path(folder)
+    own = path.name == OWN_FOLDER
+    path.mkdir(mode=0o700 if own else 0o777, parents=True, exist_ok=True)
+    if own:
+        with suppress(OSError):  # it is there, or whoever else's folder this is keeps it as it likes
+            fd = os.open(path / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(fd, "wb") as file:
+                file.write(b"*\n")
+
+
+def make_private(path: str | os.PathLike[str]) -> None:
+    """Make an empty file where there is none, for its owner alone; what SQLite puts beside it has the same mode.
+
+    One that is there is not opened: its locks would be let go of.
+    """
+    if os.fspath(path) == ":memory:":
+        return
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

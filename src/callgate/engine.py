@@ -141,7 +141,8 @@ class Engine:
         self._repair = repair
         self._known = KnownRuns(ground)
         asked = policies_of(policies)
-        self._desk = Desk(ground, self._known, asked, hooks_of(hooks), route=self)
+        own = _files(self.journal, self.blobs, persistent_cache, memory)
+        self._desk = Desk(ground, self._known, asked, hooks_of(hooks), self, tuple(own))
         self._endings = Endings(ground, restart)
         self._normaliser = ground.normaliser
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
@@ -157,7 +158,7 @@ class Engine:
         self._door = SyncDoor()
         self._memory = memory
         if undo is not None:
-            undo.leave_out(_files(self.journal, self.blobs, persistent_cache, memory))
+            undo.leave_out(own)
         self._soon = Soon()
         given = tools_of(tools)
         for one in given:

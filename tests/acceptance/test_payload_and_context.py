@@ -266,7 +266,19 @@ async def test_a_kill_cuts_off_the_request_of_the_built_in_fetch() -> None:
 
 CONTEXT = {
     *("actor", "attempt", "call", "call_id", "call_sync", "conversation", "deadline", "extra", "idempotency_key", "locale", "principal"),
-    *("may_visit", "progress", "provider", "refusal", "scope", "show_kill_hint", "signal", "suppress_progress_notices", "tool", "uid"),
+    *(
+        "may_visit",
+        "own_files",
+        "progress",
+        "provider",
+        "refusal",
+        "scope",
+        "show_kill_hint",
+        "signal",
+        "suppress_progress_notices",
+        "tool",
+        "uid",
+    ),
     "workspace",
 }
 PLUMBING = {"for_thread", "loop", "nested", "policies", "report"}

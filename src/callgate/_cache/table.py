@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from callgate._paths import refused_paths
-from callgate._sqlite import refuse_scrap
+from callgate._sqlite import make_folder, make_private, refuse_scrap
 from callgate.errors import UsageError
 from callgate.tools.resources import meet
 
@@ -45,7 +45,8 @@ class TableCache:
         self.files = tuple(f"{Path(path).absolute()}{end}" for end in ("", "-wal", "-shm", "-journal"))
         with refused_paths(path, "a cache"):
             refuse_scrap(path, "cache", _GIVE)
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            make_folder(Path(path).parent)
+            make_private(path)
         try:
             self._connection = _opened(path)
         except apsw.Error as error:

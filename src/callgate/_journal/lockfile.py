@@ -76,7 +76,7 @@ class LockFile:
         until = monotonic() + JOURNAL_WAIT_S
         while True:
             self._made = not self.path.exists()
-            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0)
+            self._file = os.fdopen(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
             try:
                 self._share(journal)
                 self._begin_opening(journal, until)

@@ -22,7 +22,7 @@ from callgate._journal.sqlite_store import held_up
 from callgate._journal.tables import LAST_EVENT, SQLITE, VERSION, migrations
 from callgate._limits import JOURNAL_WAIT_S
 from callgate._paths import refused_paths
-from callgate._sqlite import refused_by_system
+from callgate._sqlite import make_folder, make_private, refused_by_system
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
@@ -56,12 +56,14 @@ def open_file(path: Path, synchronous: str) -> OpenedFile:
         UsageError: It cannot be used as a journal.
     """
     with refused_paths(path, "a journal"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         lock = LockFile(path)
     try:
         refuse_remains(path, was_journal=lock.is_marked)
         if not path.exists():
             lock.forget()
+            with refused_paths(path, "a journal"):
+                make_private(path)
         opened = _Opening(path, synchronous, lock).wait()
     except BaseException:
         lock.take_back()

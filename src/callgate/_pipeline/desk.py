@@ -45,7 +45,15 @@ class Route(Protocol):
 class Desk:
     """The engine's side of what `gate`, `run` and the hooks need."""
 
-    def __init__(self, ground: Ground, known: KnownRuns, policies: Iterable[Policy], hooks: Iterable[Hook], route: Route) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        known: KnownRuns,
+        policies: Iterable[Policy],
+        hooks: Iterable[Hook],
+        route: Route,
+        own_files: tuple[str, ...] = (),
+    ) -> None:
         limits = ground.limits
         self._known = known
         self.settle = known.settle
@@ -61,6 +69,7 @@ class Desk:
         self._normaliser = ground.normaliser
         self._reader = ground.reader
         self._route = route
+        self._own_files = own_files
         self._chains: dict[str, HookChain] = {}
         self._all_slots = Slots(limits.parallel_calls)
         self._slots: dict[str, Slots] = {}
@@ -188,6 +197,7 @@ class Desk:
             signal=flight.kill,
             report=flight.report,
             nested=flight.nested,
+            own_files=self._own_files,
             policies=Rejudge(approved.call, self) if self.policies else None,
             show_kill_hint=scope.iteration >= self._limits.soft_warn_iteration,
         )

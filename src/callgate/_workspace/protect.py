@@ -9,7 +9,10 @@ from __future__ import annotations
 import unicodedata
 from fnmatch import fnmatchcase
 
-__all__ = ["PROTECTED", "is_protected"]
+__all__ = ["OWN_FOLDER", "PROTECTED", "is_own", "is_protected"]
+
+OWN_FOLDER = ".callgate"
+"""The folder of callgate's own record."""
 
 PROTECTED: frozenset[str] = frozenset(
     {
@@ -57,6 +60,11 @@ _IGNORABLE = frozenset({"Cf", "Cc", "Mn", "Cn"})
 def is_protected(path: str) -> bool:
     """Whether any name in `path` is one that makes other programs run code or holds secrets."""
     return any(_matches(_fold(name)) for name in path.replace("\\", "/").split("/"))
+
+
+def is_own(path: str) -> bool:
+    """Whether any name in `path` is the folder of callgate's own record, which no tool may use."""
+    return "callgate" in path.casefold() and any(_fold(name) == OWN_FOLDER for name in path.replace("\\", "/").split("/"))
 
 
 def _matches(name: str) -> bool:

@@ -31,6 +31,7 @@ Rule = Literal[
     "permission",
     "device",
     "not_found",
+    "own",
 ]
 
 _TEXTS: dict[Rule, str] = {
@@ -48,6 +49,7 @@ _TEXTS: dict[Rule, str] = {
     "too_large": "is too large",
     "permission": "may not be used: the operating system refused it (permission). Use another path",
     "device": "could not be used: the file system failed",
+    "own": "belongs to callgate, which keeps its record there. No tool may use it. Work with the other files",
     "not_found": "does not exist in the workspace. Paths are taken literally and case matters; list_files or glob_files shows what exists",
 }
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from callgate._workspace import beneath, paths
+from callgate._workspace.own import OwnFiles
+from callgate._workspace.protect import is_own
 from callgate._workspace.refusals import PathNotFound, PathRefused, Rule, from_os_error
 
 __all__ = ["Root", "Spot", "told"]
@@ -24,7 +26,7 @@ Spot = tuple[int, str, Callable[[], None]]
 class Root:
     """A folder held open."""
 
-    def __init__(self, root: str, opener: beneath.Opener) -> None:
+    def __init__(self, root: str, opener: beneath.Opener, own: tuple[str, ...] = ()) -> None:
         self._fd = -1
         given = os.path.abspath(root)
         try:
@@ -34,6 +36,7 @@ class Root:
         self.path = os.path.realpath(given)
         self._roots = (given, self.path)
         self._opener = opener
+        self._own = OwnFiles(self.path, own)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -47,14 +50,24 @@ class Root:
         """Whether the folder is gone for good; one that was only renamed is still this root."""
         return os.fstat(self._fd).st_nlink == 0
 
+    def is_own(self, path: str) -> bool:
+        """Whether this name below the root, as a walk found it, is callgate's own."""
+        return self._own.has(path)
+
     def real_name(self, path: str) -> str:
         rest = self.rest(path)
         with told(path):
             return beneath.real_name(self._fd, rest)
 
     def open(self, rest: str, flags: int) -> int:
-        """Open text that `rest` or a walk gave; raises OSError."""
-        return self._opener(self._fd, rest, flags, 0)
+        """Open text that `rest` or a walk gave; raises OSError, or PathRefused where it leads to callgate's own files."""
+        fd = self._opener(self._fd, rest, flags, 0)
+        try:
+            self._own.refuse(rest, fd, lambda: os.path.join(self.path, beneath.real_name(self._fd, rest)))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     def rest(self, path: str) -> str:
         """The text of `path` below the root, checked as text."""
@@ -64,6 +77,8 @@ class Root:
         rest = paths.below(path, self._roots)
         if rest is None:
             raise PathRefused(path, "outside")
+        if is_own(rest):
+            raise PathRefused(path, "own")
         return rest
 
     def take(self, path: str, flags: int, otherwise: Rule | None = None) -> int:
@@ -105,6 +120,7 @@ class Root:
                     if make and paths.reads_as_dotdot(name) and not _exists(name, folder):
                         raise PathRefused(path, "name")
                     target = _link(name, folder) if follow else None
+                    self._own.refuse_name(path, folder, name, lambda: os.path.join(self.path, beneath.real_name(self._fd, parent)))  # noqa: B023
                     if target is None:
                         yield folder, name, lambda: self._check_still(path, parent, folder)  # noqa: B023
                         return

@@ -39,13 +39,16 @@ class Workspace:
         root: An existing folder. Opened now; a folder that takes its name later is not this workspace.
         sync: Whether writes survive a power cut once they return.
         opener: How paths are opened beneath the root; the strongest this system has, unless said otherwise.
+        own: Files of callgate itself, absolute, which are out of reach; those in a folder `.callgate` always are.
 
     Every method takes paths relative to the root, or absolute ones that begin with it, and raises `PathRefused` or `PathNotFound`
     (a `PathRefused`). Safe to use from several threads.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, sync: bool = True, opener: beneath.Opener | None = None) -> None:
-        self._beneath = Root(os.fspath(root), opener or beneath.best_opener())
+    def __init__(
+        self, root: str | os.PathLike[str], *, sync: bool = True, opener: beneath.Opener | None = None, own: tuple[str, ...] = ()
+    ) -> None:
+        self._beneath = Root(os.fspath(root), opener or beneath.best_opener(), own)
         self._sync = sync
         self.editing = threading.RLock()
         """Held by whoever reads a file in order to write it, so that no edit is lost between threads."""
@@ -141,12 +144,12 @@ class Workspace:
         """The names in a folder. Links are listed as links."""
         with self._beneath.opened(path, beneath.DIRECTORY, "not_directory") as fd:
             found, cut = entries(fd, self.normalise(path))
-        return Listing(entries=tuple(found), truncated=cut)
+        return Listing(entries=tuple(entry for entry in found if not self._beneath.is_own(entry.path)), truncated=cut)
 
     def walk(
         self, path: str = ".", *, depth: int = 64, limit: int = MAX_VISITED, everything: bool = False, shallow: bool = False
     ) -> Iterator[Entry | None]:
-        """Every entry below a folder, in order; ends with None where there was more than `limit`.
+        """Every entry below a folder but callgate's own, in order; ends with None where there was more than `limit`.
 
         Args:
             depth: 1 for the folder's own entries.
@@ -156,8 +159,11 @@ class Workspace:
         ignore = self._ignore()
         start = self.normalise(path)
 
+        def own(entry: Entry) -> bool:
+            return self._beneath.is_own(entry.path)
+
         def passed(entry: Entry) -> bool:
-            return ignore.one(entry.path, directory=entry.kind == "directory")
+            return own(entry) or ignore.one(entry.path, directory=entry.kind == "directory")
 
         with told(path):
             yield from walk(
@@ -165,7 +171,7 @@ class Workspace:
                 start,
                 depth=depth,
                 most=limit,
-                passes_over=(lambda _: False) if everything or shallow else passed,
+                passes_over=own if everything or shallow else passed,
                 descends=(lambda entry: not passed(entry)) if shallow else lambda _: True,
             )
 

@@ -21,11 +21,14 @@ class Workspaces:
     """
 
     def __init__(self) -> None:
-        self._held: OrderedDict[str, Workspace] = OrderedDict()
+        self._held: OrderedDict[tuple[str, tuple[str, ...]], Workspace] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, root: str) -> Workspace:
+    def of(self, root: str, own: tuple[str, ...] = ()) -> Workspace:
         """The workspace at this root.
+
+        Args:
+            own: Files of the engine, which are out of reach.
 
         Raises:
             CannotDo: The scope names none.
@@ -35,10 +38,10 @@ class Workspaces:
                 "This run has no workspace, so there are no files to use. Go on without files, or say that a workspace is needed."
             )
         with self._lock:
-            found = self._held.get(root)
+            found = self._held.get((root, own))
             if found is None or found.deleted:
-                found = self._held[root] = Workspace(root)
-            self._held.move_to_end(root)
+                found = self._held[root, own] = Workspace(root, own=own)
+            self._held.move_to_end((root, own))
             if len(self._held) > _HELD:
                 self._held.popitem(last=False)  # closes when its last call is over
             return found

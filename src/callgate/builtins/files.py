@@ -56,7 +56,7 @@ class FileTools:
         return (folder_key(f"{escape(folder)}/{pattern}" if folder else pattern),)
 
     def _workspace(self, context: ToolContext) -> Workspace:
-        return self._workspaces.of(context.workspace)
+        return self._workspaces.of(context.workspace, context.own_files)
 
     @told
     def read_file(self, context: ToolContext, path: str, offset: int = 0, limit: int = 1000) -> Result:

@@ -65,7 +65,10 @@ class SymbolTools:
         if not sys.executable:
             raise CannotDo("Sources cannot be parsed here. Search for the text of the definition (grep_files).")
         files = Search(
-            self._workspaces.of(context.workspace), stopped=lambda: context.signal.aborted, may_visit=context.may_visit, index=self._index
+            self._workspaces.of(context.workspace, context.own_files),
+            stopped=lambda: context.signal.aborted,
+            may_visit=context.may_visit,
+            index=self._index,
         )
         most = max(1, min(max_symbols, 200))
         return SymbolSearch(files).run(name, path, match=match, ignore_case=ignore_case, most=most)

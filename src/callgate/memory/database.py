@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from callgate._paths import refused_paths
-from callgate._sqlite import refuse_scrap
+from callgate._sqlite import make_folder, make_private, refuse_scrap
 from callgate.errors import UsageError
 from callgate.memory.words import TOKENIZER
 
@@ -201,7 +201,9 @@ def _opened(path: str, extension: str) -> apsw.Connection:
         raise UsageError(f"SQLite {apsw.sqlite_lib_version()} as installed has no safe full-text search. Install a newer apsw.")
     with refused_paths(path, "a memory"):
         refuse_scrap(path, "memory", "Give another file.")
-        _make_private(path)
+        if path != ":memory:":
+            make_folder(os.path.dirname(os.path.abspath(path)))
+            make_private(path)
     try:
         connection = apsw.Connection(path)
         connection.set_busy_timeout(5000)
@@ -230,14 +232,6 @@ def _extend(connection: apsw.Connection, extension: str) -> None:
     except apsw.Error as error:
         connection.close()
         raise UsageError(f"SQLite cannot load {extension}: {error}. Install it again, or do without an embedder.") from error
-
-
-def _make_private(path: str) -> None:
-    """It holds what files and calls held: nobody else reads it. One that is there is not opened: its locks would be let go of."""
-    if path != ":memory:":
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _check_kind(connection: apsw.Connection, path: str) -> None:

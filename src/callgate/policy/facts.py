@@ -18,6 +18,7 @@ from msgspec import Struct
 from callgate._addresses import is_local_name, is_public, scheme_and_host
 from callgate._json import canonical
 from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
+from callgate._workspace.protect import OWN_FOLDER, is_own
 from callgate.route import ValidatedCall
 
 __all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
@@ -109,7 +110,7 @@ class Facts:
     def at(self, path: str, size_bytes: int) -> Facts:
         """The facts of the same call, if its path were this file of the workspace, whose real path is known."""
         facts = Facts(self._call, may_wait=self._may_wait)
-        facts._known = {**self._known, "path": path, "path.inside": True, "path.bytes": size_bytes}
+        facts._known = {**self._known, "path": path, "path.inside": True, "path.bytes": size_bytes, "own_files": False}
         return facts
 
     def _argument(self, name: str) -> object:
@@ -262,6 +263,14 @@ def _command(call: ValidatedCall, value: object) -> str:
     return " ".join(word if _PLAIN.fullmatch(word) else "'" + word.replace("'", "'\"'\"'") + "'" for word in words)
 
 
+def _own_files(call: ValidatedCall, value: object) -> bool:
+    """Whether a path leads into callgate's own folder, or a word of a command has its name in it."""
+    texts = value if isinstance(value, list) else [value]
+    if any(OWN_FOLDER in _text(text).casefold() for text in texts):
+        return True
+    return isinstance(value, str) and bool(call.scope.workspace) and "\0" not in value and is_own(_path(call, value))
+
+
 def _size(call: ValidatedCall) -> object:
     content = call.arguments.get("content", MISSING)
     return len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else content
@@ -295,6 +304,13 @@ FACTS: Final[dict[str, Fact]] = {
     "path": _about_path(_path, "the real path, relative to the workspace; begins with .. outside"),
     "path.inside": _about_path(_inside, "whether the real path is in the workspace", bool, shown=True),
     "path.bytes": _about_path(_bytes, "the size of the file at the path; 0 where there is none", int),
+    "own_files": Fact(
+        of_argument=_own_files,
+        meaning="whether a path leads into callgate's own folder, or a command names it",
+        arguments=(*_PATH_ARGUMENTS, *_COMMAND_ARGUMENTS),
+        kind=bool,
+        reads_files=True,
+    ),
     "content.bytes": Fact(of_call=_size, meaning="the size of the argument `content` in UTF-8", kind=int),
     "url.host": _about_url(_host, "the host of the URL, lower-case"),
     "url.scheme": _about_url(_scheme, "the scheme of the URL, lower-case"),

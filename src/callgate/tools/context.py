@@ -53,6 +53,8 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     """Takes calls of other tools, with the attempt that makes them; use `call`."""
     policies: Policies | None = None
     """The policies that let this call run; use `may_visit` and `refusal`."""
+    own_files: tuple[str, ...] = ()
+    """The engine's own files and folders, absolute: its record and what belongs to it, which no tool may use."""
     attempt: int = 1
     """From 1."""
     deadline: float = 0.0
