@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine
+from callgate import Engine, Limits
 from callgate.agent import Agent, Budget, RunResult, Settings
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
@@ -181,3 +181,15 @@ async def test_a_call_behind_a_result_that_the_model_repeats_is_a_call() -> None
     text = f"<tool_response>\n{ASKED}\n</tool_response>\nSo I look again.\n{ASKED}"
     result, _, board = await run(letters(text), says("Done."))
     assert (result.text, board.done) == ("Done.", ["look a"])
+
+
+async def test_a_text_with_more_calls_than_the_limit_fails() -> None:
+    """The same bound as on calls of a model's own."""
+    engine = Engine(limits=Limits(calls_per_message=3))
+    board, script = Board(), Writer(letters(f"{ASKED}\n" * 5))
+    for tool in board.tools():
+        engine.tools.register(tool)
+    async with engine, Agent(script, engine) as agent:
+        result = await agent.run("Do it.")
+    assert (result.status, board.done) == ("failed", [])
+    assert "too_many_calls" in result.reason

@@ -143,3 +143,20 @@ def test_what_is_longer_than_a_call_may_be_is_text() -> None:
             len(part.text) for part in reader.feed(text[start : start + 10_000]) if isinstance(part, Shown)
         )
         assert held <= 1_100_000
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["\n[", '<tool_call>{"name": "search", "arguments": [' + "{}," * 20_000, "</tool_call> <tool_call>a<arg_key>b</arg_key><arg_value>"],
+)
+def test_a_large_piece_is_read_in_steps_of_bounded_work(piece: str) -> None:
+    """So that an event loop gets the turn in between; what is read is the same."""
+    text, reader = (piece * (60_000 // len(piece) + 1))[:60_000], TextReader(TOOLS)
+    parts: list[Part] = []
+    for steps in (reader.feeding(text), reader.closing()):
+        before = reader.work
+        for step in steps:
+            assert reader.work - before < 32_768 + 2 * len(text)
+            before = reader.work
+            parts += step
+    assert gather(parts) == read_text(text, TOOLS)

@@ -94,7 +94,7 @@ class Parts:
         return TurnParts(
             model=self.model,
             engine=self.engine,
-            request=replace(self._request, tools=tools),
+            request=replace(self._request, tools=tools, calls_per_message=self.engine.limits.calls_per_message),
             history=start.history,
             scope=scope,
             context=StreamingContext(scope.conversation, reply_to=start.place.reply_to, extra=scope.extra),

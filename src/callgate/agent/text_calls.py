@@ -8,18 +8,20 @@ also where the model writes one itself: a call behind `[TOOL RESULT`, or inside 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from callgate.agent.bios import teaching
 from callgate.agent.formats import fallback
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
-from callgate.models.dialects import Found, Shown, TextReader, Thought
+from callgate.models.dialects import Found, Part, Shown, TextReader, Thought
 from callgate.models.events import WELL, CallOpened, Fault, Finished, ModelEvent, ReasoningDelta, TextDelta, Usage
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.assembly import Assembly
 from callgate.models.wire.decoder import new_call_id
+from callgate.models.wire.failures import MessageTooLarge
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
 
@@ -62,14 +64,20 @@ class TextCalls:
         tools = {spec.name: spec.schema for spec in request.tools}
         asked = _taught(request) if self._teach else request
         events = self._model.stream(asked, context)
-        reading = _Reading(TextReader(tools, dialect=self._dialect), self._new_id, hold=not self._teach)
+        out = Assembly("text", WireNames(), self._new_id, request.calls_per_message)
+        reading = _Reading(TextReader(tools, dialect=self._dialect), out, hold=not self._teach)
         try:
             async for event in events:
                 if not tools:
                     yield event
                     continue
-                for told in reading.take(event):
-                    yield told
+                for step in reading.take(event):
+                    for told in step:
+                        yield told
+                    if reading.is_busy:
+                        await asyncio.sleep(0)
+                if reading.over:
+                    return
         finally:
             close = getattr(events, "aclose", None)
             if close is not None:
@@ -79,9 +87,13 @@ class TextCalls:
 class _Reading:
     """One answer while it is read for calls."""
 
-    def __init__(self, reader: TextReader, new_id: Callable[[], str], *, hold: bool) -> None:
+    def __init__(self, reader: TextReader, out: Assembly, *, hold: bool) -> None:
         self._reader = reader
-        self._out = Assembly("text", WireNames(), new_id)
+        self._out = out
+        self.is_busy = False
+        """Whether a step was ended although there is more to read: the event loop should have the turn."""
+        self.over = False
+        """Whether the message was ended here, before the model ended it."""
         self._hold = hold
         self._found: list[Found] = []
         """Calls in the text that wait for the end of the message: one with calls of its own has no others."""
@@ -93,13 +105,25 @@ class _Reading:
         self._quoting = ""
         """What ends the result that the model repeats, or makes up; empty while it does not."""
 
-    def take(self, event: ModelEvent) -> list[ModelEvent]:
+    def take(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
+        """What an event comes to, in steps of bounded work."""
         if self._native:
-            return [event]
+            yield [event]
+            return
+        try:
+            yield from self._read(event)
+        except MessageTooLarge as error:
+            self.over = True
+            self._out.fault(error.code, str(error))
+            self._out.finish(well=False)
+            yield self._told()
+
+    def _read(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
         match event:
             case TextDelta(text=text):
                 self._heard = True
-                self._tell(self._reader.feed(text))
+                yield from self._steps(self._reader.feeding(text))
+                return
             case ReasoningDelta(text=text):
                 self._out.reasoning(text)
             case Usage():
@@ -107,25 +131,35 @@ class _Reading:
             case Fault(code=code, message=message, retryable=retryable):
                 self._out.fault(code, message, retryable=retryable)
             case CallOpened():
-                return self._give_way(event)
+                yield from self._give_way(event)
+                return
             case Finished():
-                return self._finish(event)
-        return self._told()
+                yield from self._finish(event)
+                return
+        yield self._told()
 
-    def _give_way(self, event: ModelEvent) -> list[ModelEvent]:
+    def _steps(self, read: Iterator[list[Part]]) -> Iterator[list[ModelEvent]]:
+        for pieces in read:
+            self._tell(pieces)
+            self.is_busy = self._reader.is_busy
+            yield self._told()
+        self.is_busy = False
+
+    def _give_way(self, event: CallOpened | Finished) -> Iterator[list[ModelEvent]]:
         """The message has calls of its own: what was held as text is text."""
         self._native = True
-        self._tell(self._reader.close(cut=True))
+        yield from self._steps(self._reader.closing(cut=True))
         for found in self._found:
             self._out.text(found.source)
-        return [*self._told(), event]
+        yield [*self._told(), event]
 
-    def _finish(self, event: Finished) -> list[ModelEvent]:
+    def _finish(self, event: Finished) -> Iterator[list[ModelEvent]]:
         if any(True for _ in event.message.calls):
-            return self._give_way(event)
+            yield from self._give_way(event)
+            return
         if not self._heard:
-            self._tell(self._reader.feed(event.message.text))
-        self._tell(self._reader.close(cut=event.reason not in WELL))
+            yield from self._steps(self._reader.feeding(event.message.text))
+        yield from self._steps(self._reader.closing(cut=event.reason not in WELL))
         for found in self._found:
             self._call(found)
         self._out.model = event.model
@@ -136,9 +170,9 @@ class _Reading:
         end = told[-1]
         assert isinstance(end, Finished)
         message = _as_read(end.message, event.message)
-        return [*told[:-1], replace(end, message=message, usage=event.usage or end.usage, fault=event.fault)]
+        yield [*told[:-1], replace(end, message=message, usage=event.usage or end.usage, fault=event.fault)]
 
-    def _tell(self, pieces: list[Shown | Thought | Found]) -> None:
+    def _tell(self, pieces: Sequence[Part]) -> None:
         for piece in pieces:
             if isinstance(piece, Shown):
                 self._look(piece.text)

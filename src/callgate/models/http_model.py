@@ -104,7 +104,12 @@ class HttpModel:
                 for event in self._given_up(ended, outgoing, self._decoder()):
                     yield event
                 return
-            decoder = self._codec.decoder(content_type=answer.content_type, streamed=request.stream, names=names)
+            decoder = self._codec.decoder(
+                content_type=answer.content_type,
+                streamed=request.stream,
+                names=names,
+                calls_per_message=request.calls_per_message,
+            )
             decoder.message.server = self._server
             try:
                 while data := await answer.read():

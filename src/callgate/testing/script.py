@@ -8,6 +8,7 @@ One script is played by a `ScriptedModel` inside the program and by a `ScriptedS
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
@@ -105,7 +106,7 @@ def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
         items: The turn.
         whole: False where it breaks off after these items.
     """
-    message = Assembly("scripted", WireNames(), str)
+    message = Assembly("scripted", WireNames(), str, calls_per_message=sys.maxsize)
     steps: list[Step] = []
     for item in items:
         if isinstance(item, (Pause, Beat, Raise)):

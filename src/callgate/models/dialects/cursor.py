@@ -53,6 +53,10 @@ class Cursor:
         self.base = 0
         self.version = 0
         """Changes with `text`: a position in it means something for one version only."""
+        self.pause_at = 0
+        """How much work may be done before whoever drives the reading gets the turn."""
+        self.paused = False
+        """Whether the last yield was such a pause: there is more to read than was read."""
         self._arrived: list[str] = []
         self._taken: list[str] = []
         self._mark = 0
@@ -106,6 +110,12 @@ class Cursor:
         self._arrived.clear()
         return True
 
+    def pause(self) -> Wait[None]:
+        """Give whoever drives the reading the turn, if much was read since."""
+        if self.work >= self.pause_at:
+            self.paused = True
+            yield
+
     def _bounded(self) -> None:
         if self.offset - self._start > MAX_CANDIDATE:
             raise NoCall
@@ -117,6 +127,8 @@ class Cursor:
 
     def at(self, literal: str) -> Wait[bool]:
         """Whether `literal` comes next."""
+        if self.work >= self.pause_at:
+            yield from self.pause()
         while True:
             self.work += 1
             if self.text.startswith(literal, self.pos):
@@ -232,6 +244,8 @@ class Cursor:
         closers: list[str] = []
         pattern = _MARK_OR_END if ends else _MARK
         while True:
+            if self.work >= self.pause_at:
+                yield from self.pause()
             found = pattern.search(self.text, self.pos)
             mark = found.group() if found else ""
             stop = len(self.text) if found is None else found.start() if mark == "<" else found.end()

@@ -10,7 +10,7 @@ Feed it what a model wrote, and nothing else: text from a tool's result that com
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -26,6 +26,10 @@ from callgate.models.dialects.shape import Dialect
 __all__ = ["TextReader", "read_text"]
 
 _INFO = re.compile(r"[^\s`]*")
+_STEP = 32_768
+"""Characters that are looked at in one step: a few milliseconds, or some tens where the text is made to be slow."""
+_SHOWN = 8_192
+"""Characters that are let through at once."""
 _UNWRAPS = frozenset(WRAPPERS.values())
 
 
@@ -56,6 +60,7 @@ class TextReader:
         self._vain = 0
         self._search = MarkSearch(self._cursor, self._marks, self._flow)
         self._mentions = Mentions(self._cursor, self._marks, self._flow, self._tools)
+        self._busy = False
         self._run = self._read()
 
     @property
@@ -63,11 +68,20 @@ class TextReader:
         """Characters looked at so far."""
         return self._cursor.work
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the last step ended although there is more to read."""
+        return self._busy
+
     def feed(self, text: str) -> list[Part]:
         """Take in the next piece of the message; what is certain by now comes back."""
-        self._cursor.arrive(text)
-        next(self._run, None)
-        return self._flow.taken()
+        return [part for parts in self.feeding(text) for part in parts]
+
+    def feeding(self, text: str) -> Iterator[list[Part]]:
+        """The same in steps of bounded work, for callers that share their thread. Read them all before the next piece."""
+        for start in range(0, len(text), _STEP):
+            self._cursor.arrive(text[start : start + _STEP])
+            yield from self._steps(more=start + _STEP < len(text))
 
     def close(self, *, cut: bool = False) -> list[Part]:
         """End the message, and get the rest of it.
@@ -75,13 +89,28 @@ class TextReader:
         Args:
             cut: It did not end well (a limit, a lost connection): what is not complete in itself is no call.
         """
+        return [part for parts in self.closing(cut=cut) for part in parts]
+
+    def closing(self, *, cut: bool = False) -> Iterator[list[Part]]:
+        """The same in steps of bounded work."""
         self._cursor.cut, self._cursor.final = cut, True
-        next(self._run, None)
+        yield from self._steps()
         self._flow.release(as_thoughts=cut)
-        return self._flow.taken()
+        yield self._flow.taken()
+
+    def _steps(self, *, more: bool = False) -> Iterator[list[Part]]:
+        """Read until more text is needed, of which there may be `more`."""
+        cursor = self._cursor
+        cursor.paused = True
+        while cursor.paused:
+            cursor.paused, cursor.pause_at = False, cursor.work + _STEP
+            next(self._run, None)
+            self._busy = cursor.paused or more
+            yield self._flow.taken()
 
     def _read(self) -> Generator[None, None, None]:
         while True:
+            yield from self._cursor.pause()
             if self._flow.empty and (yield from self._calls("")):
                 continue
             literal = yield from self._text()
@@ -90,7 +119,7 @@ class TextReader:
             mention = 0 if self._fence is not None else (yield from self._mentions.size(literal))
             if not mention and self._may_stand(literal) and (yield from self._mark(literal)):
                 continue
-            self._show(self._cursor.pos + (mention or 1), word=mention > 0)
+            yield from self._show(self._cursor.pos + (mention or 1), word=mention > 0)
 
     # --- text
 
@@ -103,16 +132,21 @@ class TextReader:
             sure = cursor.ended or (found is not None and found[0] + self._marks.longest <= len(cursor.text))
             held = len(cursor.text) if sure else self._search.unfinished()
             if found is not None and found[0] <= held:
-                self._show(found[0])
+                yield from self._show(found[0])
                 return found[1]
-            self._show(held)
+            yield from self._show(held)
             cursor.begin()
             if not (yield from cursor.more()) and cursor.pos >= len(cursor.text):
                 return None
 
-    def _show(self, end: int, *, word: bool = False) -> None:
+    def _show(self, end: int, *, word: bool = False) -> Wait[None]:
         """Let text through, up to `end`; as one word where it is a call that is spoken of."""
         cursor = self._cursor
+        while not word and end - cursor.pos > _SHOWN:
+            self._flow.text(cursor.text[cursor.pos : cursor.pos + _SHOWN])
+            cursor.pos += _SHOWN
+            cursor.work += _SHOWN
+            yield from cursor.pause()
         self._flow.text(cursor.text[cursor.pos : end], word=word)
         cursor.pos = end
 
@@ -212,7 +246,7 @@ class TextReader:
         self._fence = info if self._fence is None else None
         size = cursor.offset - start
         cursor.rewind()
-        self._show(cursor.pos + size)
+        yield from self._show(cursor.pos + size)
         self._flow.leave_code()
 
     def _skip(self, literal: str, *, silent: bool = False) -> None:
@@ -230,7 +264,7 @@ class TextReader:
                 return True
             cut_off = cut_off or self._cut_off()
         if cut_off:
-            self._show(len(self._cursor.text))
+            yield from self._show(len(self._cursor.text))
         return cut_off
 
     def _cut_off(self) -> bool:
@@ -266,7 +300,7 @@ class TextReader:
             self._vain += cursor.offset - start
             cursor.rewind()
             if count and self._cut_off():
-                self._show(len(cursor.text))
+                yield from self._show(len(cursor.text))
             return count > 0
         if not count:
             self._flow.mark()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from callgate._limits import Limits
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, ToolCall
 from callgate.models.events import (
@@ -25,12 +26,18 @@ from callgate.models.events import (
     TextDelta,
     Usage,
 )
-from callgate.models.wire.fields import json_of
+from callgate.models.wire.duplicates import CompleteCalls
+from callgate.models.wire.failures import MessageTooLarge
 from callgate.models.wire.halves import Halves, joined
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.open_call import OpenCall
 
 __all__ = ["Assembly"]
+
+_PARTS = 250_000
+"""The parts that one message may have: far above any real one, so that small parts cannot fill the memory."""
+_NAME_CHARS = 4_096
+"""How long a call's name may grow that comes in pieces."""
 
 
 class Assembly:
@@ -40,9 +47,10 @@ class Assembly:
         api: The provider API, for the history.
         names: Gives tools their own names back.
         new_id: Makes an id for a call that has none.
+        calls_per_message: How many calls the message may have.
     """
 
-    def __init__(self, api: str, names: WireNames, new_id: Callable[[], str]) -> None:
+    def __init__(self, api: str, names: WireNames, new_id: Callable[[], str], calls_per_message: int = Limits().calls_per_message) -> None:
         self.events: list[ModelEvent] = []
         self.calls: list[OpenCall] = []
         self.reason: FinishReason | None = None
@@ -52,7 +60,17 @@ class Assembly:
         self._api = api
         self._names = names
         self._new_id = new_id
+        self._calls_per_message = calls_per_message
         self._parts: list[_Words | OpenCall | Native] = []
+        self._kinds: set[type[Text] | type[Reasoning]] = set()
+        """Of the texts among the parts."""
+        self._complete = CompleteCalls()
+        self._open: dict[int, OpenCall] = {}
+        """The calls that are neither sealed nor cut by a fault, by their positions."""
+        self._faulted: dict[int, OpenCall] = {}
+        """Those that a fault has cut."""
+        self._followed: dict[int, OpenCall] = {}
+        """Those that may be sealed once another call follows: complete without having proved it, or free text."""
         self._usage: Usage | None = None
         self._fault: Fault | None = None
         self.kindly_read = False
@@ -68,7 +86,7 @@ class Assembly:
 
     def tells(self, kind: type) -> bool:
         """Whether anything of this kind has come."""
-        return bool(self.calls) if kind is ToolCall else any(isinstance(part, _Words) and part.kind is kind for part in self._parts)
+        return bool(self.calls) if kind is ToolCall else kind in self._kinds
 
     # What decoders tell
 
@@ -83,12 +101,14 @@ class Assembly:
 
     def recall(self) -> None:
         """All text so far turns out to have been a thought: in the message it is one, whatever was shown meanwhile."""
+        if Text in self._kinds:
+            self._kinds = {Reasoning}
         for part in self._parts:
             if isinstance(part, _Words):
                 part.kind = Reasoning
 
-    def reasoning(self, text: str = "", *, opaque: Mapping[str, object] | None = None, fresh: bool = False) -> None:
-        """Take a piece of reasoning.
+    def reasoning(self, text: str = "", *, opaque: Mapping[str, object] | None = None, fresh: bool = False) -> dict[str, object]:
+        """Take a piece of reasoning; returns what is sent back with its part, which may still be filled.
 
         Args:
             text: The piece.
@@ -102,20 +122,43 @@ class Assembly:
             words.pieces.append(text)
             if shown := self._halves.shown("reasoning", text) if self.kindly_read else text:
                 self.events.append(ReasoningDelta(shown))
+        return words.opaque
 
     def open(self, call_id: str, name: str, *, custom: bool = False) -> OpenCall:
-        """Begin a call; an empty `call_id` is made up."""
+        """Begin a call; an empty `call_id` is made up.
+
+        Raises:
+            MessageTooLarge: The message has as many calls as it may have.
+        """
         self._tell_halves()
+        if len(self.calls) >= self._calls_per_message:
+            text = f"The answer has more than {self._calls_per_message} calls; nothing more of it is read. Raise Limits.calls_per_message."
+            raise MessageTooLarge(text, "too_many_calls")
         call = OpenCall(len(self.calls), call_id or self._new_id(), name, custom=custom, made_id=not call_id)
+        self._add(call)
         self.calls.append(call)
-        self._parts.append(call)
+        self._open[call.position] = call
+        if custom:
+            self._followed[call.position] = call
+        if call_id:
+            self._complete.identified(call)
         self.events.append(CallOpened(call.position, call.id, self._names.original(name)))
         return call
 
     def has(self, call_id: str, name: str, arguments: str) -> bool:
         """Whether this very call has come before, whole and under its id: servers send some twice."""
-        same = [call for call in self.calls if call_id and (call.id, call.name) == (call_id, name)]
-        return any(call.complete and json_of(call.arguments) == json_of(arguments) for call in same)
+        return self._complete.has(call_id, name, arguments)
+
+    def call_with(self, call_id: str) -> OpenCall | None:
+        """The first call to which the server gave this id."""
+        return self._complete.with_id(call_id)
+
+    def identified(self, call: OpenCall, call_id: str) -> None:
+        """Take the id of a call that began without one."""
+        call.id, call.made_id = call_id, False
+        self._complete.identified(call)
+        if call.complete:
+            self._complete.completed(call)
 
     def arguments(self, call: OpenCall, text: str) -> None:
         """Take the next piece of a call's arguments; seals it at its own end."""
@@ -125,31 +168,37 @@ class Assembly:
             self._reopen(call)
         if "{" in text and call.holds_a_place and text.lstrip().startswith("{"):
             call.restart()
-        call.pieces.append(text)
+        call.append(text)
         if not self.kindly_read:
             self.events.append(ArgumentsDelta(call.position, text))
         elif shown := self._halves.shown(call.position, text):
             self.events.append(ArgumentsDelta(call.position, shown))
-        if "}" in text and call.name and not call.sealed and not call.cut and call.ends():
-            self._seal(call, "sealed")
+        if "}" in text and call.complete:
+            self._completed(call)
 
     def named(self, call: OpenCall, name: str) -> None:
         """Take a call's name, or more of it; it may come after the arguments, which are of no use before."""
+        if call.name and len(call.name) + len(name) > _NAME_CHARS:
+            raise MessageTooLarge(f"The name of a call is longer than {_NAME_CHARS} characters; nothing more of the answer is read.")
         call.name += name
-        if not call.custom and call.arguments.strip() != "{}":
-            self.seal(call)
+        if call.complete:
+            self._complete.completed(call)
+            if not call.holds_a_place:
+                self.seal(call)
 
     def whole_arguments(self, call: OpenCall, text: str) -> None:
         """The provider says what the arguments are as a whole; pieces that came before were the same, or a preview of it."""
-        before = call.arguments
-        if text == before:
+        if call.says(text):
             return
-        if text.startswith(before):
+        if call.may_begin(text) and text.startswith(before := call.arguments):
             self.arguments(call, text[len(before) :])
-        else:
-            if call.sealed:
-                self._reopen(call)
-            call.replace(text)
+            return
+        if call.sealed:
+            self._reopen(call)
+        call.replace(text)
+        if call.complete:
+            self._complete.completed(call)
+            self._followed[call.position] = call
 
     def seal(self, call: OpenCall) -> None:
         """The provider says that the call is over. True only if what it wrote is whole: a cut message says the same."""
@@ -158,13 +207,16 @@ class Assembly:
 
     def seal_followed(self) -> None:
         """In an answer that came as one body, only its last call can be one that a limit cut."""
-        for call in self.calls[:-1]:
-            self.seal(call)
+        last = self.calls[-1] if self.calls else None
+        for _, call in sorted(self._followed.items()):
+            if call is not last:
+                self.seal(call)
+                self._followed.pop(call.position, None)
 
     def native(self, kind: str, call_id: str, item: Mapping[str, object]) -> None:
         """Something that the provider did itself."""
         self._tell_halves()
-        self._parts.append(Native(kind=kind, id=call_id, item=item))
+        self._add(Native(kind=kind, id=call_id, item=item))
 
     def usage(self, usage: Usage) -> None:
         self._usage = usage
@@ -175,8 +227,10 @@ class Assembly:
 
         Calls that are open may have lost a piece with it, and their brackets may match all the same: nothing seals them any more.
         """
-        for call in self.calls:
-            call.cut = call.cut or not call.sealed
+        for call in self._open.values():
+            call.cut = True
+        self._faulted |= self._open
+        self._open.clear()
         fault = Fault(code=code or "error", message=message, retryable=retryable)
         self._fault = self._fault or fault
         self.reason = "error"
@@ -214,6 +268,19 @@ class Assembly:
 
     # Inside
 
+    def _add(self, part: _Words | OpenCall | Native) -> None:
+        if len(self._parts) >= _PARTS:
+            raise MessageTooLarge(f"The answer has more than {_PARTS} parts; nothing more of it is read.")
+        self._parts.append(part)
+
+    def _completed(self, call: OpenCall) -> None:
+        """The arguments of a call are one whole object now; seal it where that proves them final."""
+        self._complete.completed(call)
+        if not call.sealed and call.name and not call.cut and call.ends():
+            self._seal(call, "sealed")
+        elif not call.sealed:
+            self._followed[call.position] = call
+
     def _with_calls(self, reason: FinishReason) -> FinishReason:
         return "tool_calls" if reason == "stop" and self.calls else reason
 
@@ -222,7 +289,8 @@ class Assembly:
         if not isinstance(last, _Words) or last.kind is not kind or fresh:
             self._tell_halves()
             last = _Words(kind)
-            self._parts.append(last)
+            self._kinds.add(kind)
+            self._add(last)
         return last
 
     def _tell_halves(self) -> None:
@@ -235,16 +303,20 @@ class Assembly:
 
     def _seal(self, call: OpenCall, closed: Literal["sealed", "finished", "cut"]) -> None:
         call.sealed = True
+        for calls in (self._open, self._faulted, self._followed):
+            calls.pop(call.position, None)
         self.events.append(CallSealed(call.position, self._called(call), closed))
 
     def _reopen(self, call: OpenCall) -> None:
         call.sealed, call.reopened = False, True
+        self._open[call.position] = call
+        if call.custom:
+            self._followed[call.position] = call
         self.events.append(CallReopened(call.position))
 
     def _seal_rest(self, closed: Literal["finished", "cut"]) -> None:
-        for call in self.calls:
-            if not call.sealed:
-                self._seal(call, "cut" if call.cut else closed)
+        for _, call in sorted((self._open | self._faulted).items()):
+            self._seal(call, "cut" if call.cut else closed)
 
     def _made(self) -> list[Text | Reasoning | ToolCall | Native]:
         return [self._called(part) if isinstance(part, OpenCall) else _part(part) for part in self._parts]

@@ -15,10 +15,11 @@ from math import isfinite
 
 import msgspec
 
+from callgate._limits import Limits
 from callgate.models.events import ModelEvent
 from callgate.models.wire.assembly import Assembly
 from callgate.models.wire.eventstream import EventStream
-from callgate.models.wire.failures import Failure, passes
+from callgate.models.wire.failures import Failure, MessageTooLarge, passes
 from callgate.models.wire.frames import Frames, FramesBroken, JsonLines, ServerSentEvents, WholeBody
 from callgate.models.wire.names import WireNames
 
@@ -45,6 +46,7 @@ class Decoder(ABC):
         streamed: Whether a stream was asked for.
         names: Gives tools their own names back.
         new_id: Makes ids for calls without one.
+        calls_per_message: How many calls the message may have.
     """
 
     api: str
@@ -56,8 +58,9 @@ class Decoder(ABC):
         streamed: bool = True,
         names: WireNames | None = None,
         new_id: Callable[[], str] = new_call_id,
+        calls_per_message: int = Limits().calls_per_message,
     ) -> None:
-        self.message = Assembly(self.api, names or WireNames(), new_id)
+        self.message = Assembly(self.api, names or WireNames(), new_id, calls_per_message)
         self._content_type = content_type
         self._streamed = streamed
         self._head = b""
@@ -70,7 +73,7 @@ class Decoder(ABC):
         if not self._over:
             try:
                 self._take(data)
-            except FramesBroken as error:
+            except (FramesBroken, MessageTooLarge) as error:
                 self._broken(error)
         return self._told()
 
@@ -90,8 +93,10 @@ class Decoder(ABC):
             try:
                 if not broken:
                     self._rest()
-            except FramesBroken as error:
+            except (FramesBroken, MessageTooLarge) as error:
                 self._broken(error)
+        if not self.message.finished:
+            self.put_together()
         self.message.finish(well=self._ended_well)
         return self._told()
 
@@ -113,6 +118,9 @@ class Decoder(ABC):
         """The server says that it failed."""
         code, message = failure
         self.message.fault(code, message, retryable=passes(code))
+
+    def put_together(self) -> None:  # noqa: B027  most APIs have nothing of the kind
+        """The body has ended: join what came in pieces and is no part of a call or a text."""
 
     def ended(self) -> None:
         """The API's own last frame has come: nothing that follows counts."""
@@ -230,7 +238,7 @@ class Decoder(ABC):
     def _shapeless(self, error: Exception) -> None:
         self.message.fault("bad_frame", f"A frame of the answer has a shape that {self.api} does not have ({error!r}).")
 
-    def _broken(self, error: FramesBroken) -> None:
+    def _broken(self, error: FramesBroken | MessageTooLarge) -> None:
         self._over = True
         self.message.fault(error.code, str(error))
 

@@ -9,10 +9,19 @@ from collections.abc import Mapping
 
 from callgate.models.wire.fields import object_of, text_of
 
-__all__ = ["Failure", "failure_in", "failure_of", "passes", "told"]
+__all__ = ["Failure", "MessageTooLarge", "failure_in", "failure_of", "passes", "told"]
 
 Failure = tuple[str, str]
 """Code and message, in the server's words."""
+
+
+class MessageTooLarge(Exception):
+    """The message has more of something than a message may have: it ends with a fault, and nothing more of it is read."""
+
+    def __init__(self, message: str, code: str = "too_large") -> None:
+        super().__init__(message)
+        self.code = code
+
 
 _PASSING = frozenset(
     {

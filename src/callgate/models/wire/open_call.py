@@ -1,18 +1,42 @@
-"""One call while it is written: its pieces, and where they come to an end. Knows no message and no event."""
+"""One call while it is written: its pieces, and where they come to an end. Knows no message and no event.
+
+Nothing here costs more than what has come since it was last asked: a server may repeat itself with every piece.
+"""
 
 from __future__ import annotations
 
+import msgspec
+
+from callgate._json import canonical
 from callgate.messages import ToolCall
 from callgate.models.wire.extent import Extent
 from callgate.models.wire.halves import joined
 
-__all__ = ["OpenCall"]
+__all__ = ["OpenCall", "canonical_form"]
 
 
 class OpenCall:
     """One call while it is written."""
 
-    __slots__ = ("_extent", "_looked", "custom", "cut", "id", "made_id", "name", "opaque", "pieces", "position", "reopened", "sealed")
+    __slots__ = (
+        "_begin",
+        "_came",
+        "_complete",
+        "_extent",
+        "_form",
+        "_looked",
+        "_pieces",
+        "custom",
+        "cut",
+        "id",
+        "made_id",
+        "name",
+        "opaque",
+        "position",
+        "reopened",
+        "sealed",
+        "size",
+    )
 
     def __init__(self, position: int, call_id: str, name: str, *, custom: bool, made_id: bool) -> None:
         self.position = position
@@ -26,51 +50,75 @@ class OpenCall:
         self.sealed = False
         self.reopened = False
         """Its own end has proved nothing once; only the message's end counts now."""
-        self.pieces: list[str] = []
-        """The arguments as far as they have come."""
-        self._looked = 0
-        self._extent = Extent()
-
-    @property
-    def arguments(self) -> str:
-        if self._looked < len(self.pieces):
-            self._look()
-        if len(self.pieces) > 1:
-            self.pieces, self._looked = [joined(self.pieces)], 1
-        return self.pieces[0] if self.pieces else ""
-
-    def ends(self) -> bool:
-        """Whether the arguments have come to their own end with the last piece, which has a closing brace."""
-        return not self.custom and not self.reopened and self._look()
-
-    @property
-    def holds_a_place(self) -> bool:
-        """Whether an empty object is all that has come: where another object follows, it stood for that one."""
-        return not self.custom and len(self.pieces) == 1 and self.pieces[0].strip() == "{}"
+        self.restart()
 
     def restart(self) -> None:
         """What came before was no part of the arguments."""
-        self.pieces, self._looked, self._extent = [], 0, Extent()
+        self.size = 0
+        """Of the arguments as far as they have come, in characters."""
+        self._pieces: list[str] = []
+        self._looked = 0
+        """How many of the pieces the extent has read."""
+        self._extent = Extent()
+        self._complete = False
+        self._came = 0
+        self._begin = ""
+        """The first three characters that are not white space around the arguments."""
+        self._form: bytes | None = None
 
-    def replace(self, text: str) -> None:
-        """The provider gave the arguments whole: what came before was a preview."""
-        self.restart()
-        self.pieces.append(text)
-        if "}" in text:
-            self.ends()
+    def append(self, text: str) -> None:
+        """Take the next piece of the arguments."""
+        self._pieces.append(text)
+        self.size += len(text)
+        self._came += 1
+        self._form = self._form if text.isspace() else None
+        if len(self._begin) < 3:
+            self._begin = (self._begin + text).strip()[:3]
+
+    @property
+    def arguments(self) -> str:
+        """The pieces as one text. Costs their whole size whenever a piece has come since."""
+        if len(self._pieces) > 1:
+            _ = self.complete
+            self._pieces, self._looked = [joined(self._pieces)], 1
+        return self._pieces[0] if self._pieces else ""
 
     @property
     def complete(self) -> bool:
         """Whether the arguments are one whole JSON object by their brackets."""
-        return not self.custom and Extent().ends_in(self.arguments)
+        for place in range(self._looked, len(self._pieces)):
+            self._complete = self._extent.ends_in(self._pieces[place])
+        self._looked = len(self._pieces)
+        return self._complete and not self.custom
 
-    def _look(self) -> bool:
-        """Read what has come since the last look, and keep it as one piece."""
-        alone = len(self.pieces) == 1
-        fresh = joined(self.pieces[self._looked :])
-        self.pieces[self._looked :] = [fresh]
-        self._looked = len(self.pieces)
-        return self._extent.ends_in(fresh) and not (alone and fresh.strip() == "{}")
+    def ends(self) -> bool:
+        """Whether the arguments have come to their own end. An empty object that came in one piece may only hold their place."""
+        return not self.reopened and self.complete and not (self._came == 1 and self._begin == "{}")
+
+    @property
+    def holds_a_place(self) -> bool:
+        """Whether an empty object is all that has come: where another object follows, it stood for that one."""
+        return not self.custom and self._begin == "{}"
+
+    def replace(self, text: str) -> None:
+        """The provider gave the arguments whole: what came before was a preview."""
+        self.restart()
+        self.append(text)
+
+    def may_begin(self, text: str) -> bool:
+        """Whether `text` is long enough to begin with the arguments so far, of which each half of a character counts as one."""
+        return self.size <= 2 * len(text)
+
+    def says(self, text: str) -> bool:
+        """Whether the arguments so far are this very text."""
+        return self.may_begin(text) and self.arguments == text
+
+    @property
+    def form(self) -> bytes:
+        """What arguments have in common that say the same in other white space or another order."""
+        if self._form is None:
+            self._form = canonical_form(self.arguments)
+        return self._form
 
     def call(self, name: str, arguments: str) -> ToolCall:
         return ToolCall(
@@ -81,3 +129,19 @@ class OpenCall:
             made_id=self.made_id,
             opaque=self.opaque or None,
         )
+
+
+def canonical_form(arguments: str) -> bytes:
+    """The same bytes for texts that are the same JSON value, 1 and 1.0 among them; the text itself where it is none."""
+    try:
+        return canonical(_decode(arguments))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return arguments.encode("utf-8", "surrogatepass")
+
+
+def _plain_number(text: str) -> int | float:
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+_decode = msgspec.json.Decoder(float_hook=_plain_number).decode

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from callgate._limits import Limits
 from callgate.messages import Message
 
 __all__ = ["HttpRequest", "ModelRequest", "ToolSpec"]
@@ -37,6 +38,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     output_schema: Mapping[str, object] | None = None
     """JSON Schema of the answer, where the provider can be held to one."""
+    calls_per_message: int = Limits().calls_per_message
+    """An answer with more calls fails."""
     extra: Mapping[str, object] = {}
     """Merged into the body last: whatever the provider takes that has no field here."""
 

@@ -36,7 +36,7 @@ _decode = msgspec.json.Decoder().decode
 class _Block:
     """One content block while it is written."""
 
-    __slots__ = ("call", "given", "native", "pieces", "settled")
+    __slots__ = ("call", "given", "grown", "native", "pieces", "settled", "stopped")
 
     def __init__(self, given: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
@@ -44,6 +44,11 @@ class _Block:
         self.given = given
         """The input that the block began with; pieces that follow are instead of it."""
         self.pieces: list[str] = []
+        """The input of a native tool, as far as it is written."""
+        self.stopped = 0
+        """How many of them had come when the block was stopped."""
+        self.grown: dict[str, list[str]] = {}
+        """The fields of a native block whose texts came in pieces."""
         self.settled = False
         """The call got what the block began with; pieces may follow all the same, where blocks grow side by side."""
 
@@ -57,6 +62,7 @@ class AnthropicDecoder(Decoder):
         super().__init__(**settings)  # type: ignore[arg-type]
         self._blocks: dict[object, _Block] = {}
         self._last: _Block | None = None
+        self._native: list[_Block] = []
         self._usage: dict[str, object] = {}
 
     def read(self, event: str, value: Mapping[str, object]) -> None:
@@ -125,6 +131,7 @@ class AnthropicDecoder(Decoder):
             opened.call.opaque |= _echoed(block)
         else:
             opened.native = dict(block)
+            self._native.append(opened)
             self.message.native(kind, text_of(block.get("id") or block.get("tool_use_id")), opened.native)
         self._blocks[index] = self._last = opened
 
@@ -141,7 +148,7 @@ class AnthropicDecoder(Decoder):
         elif "signature" in delta:
             self.message.reasoning(opaque={"signature": delta["signature"]})
         elif block and block.native is not None:
-            _grow(block.native, delta)
+            _grow(block.native, block.grown, delta)
 
     def _piece(self, block: _Block | None, text: str) -> None:
         if block and block.call:
@@ -155,15 +162,22 @@ class AnthropicDecoder(Decoder):
             self.message.fault("bad_frame", "Arguments came that belong to no call.")
 
     def _stop(self, block: _Block | None) -> None:
-        if block and block.call and block.call.arguments:
+        if block and block.call and block.call.size:
             self.message.seal(block.call)
-        elif block and block.native is not None and block.pieces:
-            block.native["input"] = _input("".join(block.pieces), block.given)
+        elif block:
+            block.stopped = len(block.pieces)
+
+    def put_together(self) -> None:
+        for block in self._native:
+            assert block.native is not None
+            if block.stopped:
+                block.native["input"] = _input("".join(block.pieces[: block.stopped]), block.given)
+            block.native.update({key: "".join(pieces) for key, pieces in block.grown.items()})
 
     def _settle(self, *, whole: bool) -> None:
         """Give the last call the input that it began with, if no other came: what comes after it says whether that is whole."""
         call = self._last.call if self._last else None
-        if call is None or call.sealed or call.arguments:
+        if call is None or call.sealed or call.size:
             return
         assert self._last is not None
         call.cut = call.cut or not whole
@@ -215,9 +229,14 @@ def _input(text: str, given: object) -> object:
         return given
 
 
-def _grow(item: dict[str, object], delta: Mapping[str, object]) -> None:
-    """Add a piece to a block of a kind that is not known here."""
+def _grow(item: dict[str, object], grown: dict[str, list[str]], delta: Mapping[str, object]) -> None:
+    """Add a piece to a block of a kind that is not known here; what texts come to is in `grown`."""
     for key, value in delta.items():
         before = item.get(key)
-        if key != "type":
-            item[key] = before + value if isinstance(before, str) and isinstance(value, str) else value
+        if key == "type":
+            continue
+        if isinstance(before, str) and isinstance(value, str):
+            grown.setdefault(key, [before]).append(value)
+        else:
+            item[key] = value
+            grown.pop(key, None)

@@ -38,15 +38,21 @@ _PASSING = ("throttling", "internalserver", "serviceunavailable", "modeltimeout"
 class _Block:
     """One content block while it is written."""
 
-    __slots__ = ("call", "input", "native", "reasoned", "signature")
+    __slots__ = ("call", "native", "pieces", "reasoned", "results", "signature", "stopped", "thought")
 
     def __init__(self, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
         self.native = native
-        self.input = ""
-        """Of a native tool, as far as it is written."""
+        self.pieces: list[str] = []
+        """The input of a native tool, as far as it is written."""
+        self.stopped = 0
+        """How many of them had come when the block was stopped."""
+        self.results: list[Mapping[str, object]] = []
+        """The content of a native tool's result."""
         self.reasoned = False
-        self.signature = ""
+        self.signature: list[str] = []
+        self.thought: dict[str, object] = {}
+        """What goes back with the part that the signature belongs to."""
 
 
 class BedrockConverseDecoder(Decoder):
@@ -57,6 +63,8 @@ class BedrockConverseDecoder(Decoder):
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._blocks: dict[int, _Block] = {}
+        self._in_pieces: list[_Block] = []
+        """The blocks of which something is put together at the end."""
         self._last = 0
 
     def framing(self, content_type: str, *, streamed: bool) -> Frames:
@@ -109,6 +117,7 @@ class BedrockConverseDecoder(Decoder):
             self.message.arguments(block.call, arguments_of(tool.get("input")))
         elif tool or result:
             block.native = {**tool, **result}
+            block.results = list(items_of(result.get("content")))
             self._native("toolUse" if tool else "toolResult", block.native)
 
     def _delta(self, index: int, delta: Mapping[str, object]) -> None:
@@ -117,32 +126,46 @@ class BedrockConverseDecoder(Decoder):
         if "toolUse" in delta:
             self._input(block, arguments_of(object_of(delta["toolUse"]).get("input")))
         if "toolResult" in delta and block.native is not None:
-            block.native["content"] = [*items_of(block.native.get("content")), *items_of(delta["toolResult"])]
+            block.results.extend(items_of(delta["toolResult"]))
+            block.native["content"] = block.results
         if "reasoningContent" in delta:
             self._reasoning(block, object_of(delta["reasoningContent"]))
 
     def _input(self, block: _Block, text: str) -> None:
         if block.native is not None:
-            block.input += text
+            if not block.pieces:
+                self._in_pieces.append(block)
+            block.pieces.append(text)
         elif block.call is not None:
             self.message.arguments(block.call, text)
         else:
             raise ValueError("arguments of a call that was never started")
 
     def _reasoning(self, block: _Block, piece: Mapping[str, object]) -> None:
-        block.signature += text_of(piece.get("signature"))
-        opaque: dict[str, object] = {"signature": block.signature} if block.signature else {}
+        signature = text_of(piece.get("signature"))
+        opaque: dict[str, object] = {"signature": signature} if signature else {}
         if "redactedContent" in piece:
             opaque["redactedContent"] = piece["redactedContent"]
-        self.message.reasoning(text_of(piece.get("text")), opaque=opaque, fresh=not block.reasoned)
+        thought = self.message.reasoning(text_of(piece.get("text")), opaque=opaque, fresh=not block.reasoned)
         block.reasoned = True
+        if signature:
+            if not block.signature:
+                self._in_pieces.append(block)
+            block.signature.append(signature)
+            block.thought = thought
 
     def _stop(self, index: int) -> None:
         block = self._blocks.get(index, _Block())
         if block.call is not None:
             self.message.seal(block.call)
-        if block.native is not None and block.input:
-            block.native["input"] = json_of(block.input)
+        block.stopped = len(block.pieces)
+
+    def put_together(self) -> None:
+        for block in self._in_pieces:
+            if block.native is not None and block.stopped:
+                block.native["input"] = json_of("".join(block.pieces[: block.stopped]))
+            if block.signature:
+                block.thought["signature"] = "".join(block.signature)
 
     # One body
 

@@ -58,6 +58,10 @@ class BedrockInvokeDecoder(Decoder):
         else:
             report_failure(self.message, text_of(value.get("__type")).rpartition("#")[2], value)
 
+    def put_together(self) -> None:
+        if self._maker is not None:
+            self._maker.put_together()
+
     def _reader(self, value: Mapping[str, object]) -> Decoder | None:
         """Who reads this answer; None while nothing tells the maker."""
         if self._maker is None and (kind := _maker_of(value)) is not None:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from callgate.models.events import FinishReason, Usage
 from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.failures import failure_in, told
-from callgate.models.wire.fields import arguments_of, count_of, items_of, json_of, object_of, text_of
+from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.frames import Frames, JsonLines
-from callgate.models.wire.open_call import OpenCall
+from callgate.models.wire.open_call import OpenCall, canonical_form
 from callgate.models.wire.reasons import reason_of
 
 __all__ = ["CohereChatDecoder"]
@@ -162,7 +162,7 @@ class CohereChatDecoder(Decoder):
         if not piece:
             return
         call = self._by_index.get(piece.get("index"))
-        if call is None or (piece.get("name") and call.arguments):
+        if call is None or (piece.get("name") and call.size):
             call = self._by_index[piece.get("index")] = self.message.open("", text_of(piece.get("name")))
         self.message.arguments(call, arguments_of(piece.get("parameters")))
 
@@ -178,7 +178,7 @@ class CohereChatDecoder(Decoder):
 
     def _agree(self, call: OpenCall, arguments: str) -> None:
         """The same arguments in other white space are left as they came."""
-        if json_of(call.arguments) != json_of(arguments):
+        if call.form != canonical_form(arguments):
             self.message.whole_arguments(call, arguments)
         self.message.seal(call)
 

@@ -44,7 +44,7 @@ class Calls:
         call = self._call_of(item, name, arguments, begun)
         if call is None and not (name or arguments or item.get("id")):
             return  # a place that is kept for a call
-        if call is not None and name and call.complete and call.arguments == arguments:
+        if call is not None and name and call.complete and call.says(arguments):
             return  # the whole call once more
         if call is None:
             call = self._message.open(text_of(item.get("id")), name, custom=isinstance(custom, dict))
@@ -68,25 +68,25 @@ class Calls:
         if name and known.position >= begun and not (call_id == known.id and name == known.name):
             return None  # the items of one list are calls of their own
         if call_id and not known.made_id and call_id != known.id:
-            same = next((call for call in calls if call.id == call_id), None)
+            same = self._message.call_with(call_id)
             unnamed = known if index is not None and not known.complete else None  # some give every piece a new id
             if not name:
                 return same or unnamed
             return next((call for call in (same, unnamed) if call is not None and _goes_on(call, name, arguments)), None)
-        if name and arguments and known.complete and not (call_id and call_id == known.id and arguments == known.arguments):
+        if name and arguments and known.complete and not (call_id and call_id == known.id and known.says(arguments)):
             return None  # a whole call under a number that is already taken
         if name and known.name != name:
-            if known.name and known.arguments:
+            if known.name and known.size:
                 return None
             self._message.named(known, name)
         if call_id and known.made_id:
-            known.id, known.made_id = call_id, False
+            self._message.identified(known, call_id)
         return known
 
 
 def _goes_on(call: OpenCall, name: str, arguments: str) -> bool:
     """Whether a piece that says the name again is more of the call's arguments, since they are not whole and it begins none."""
-    open_json = bool(call.arguments) and not call.custom and not call.complete
+    open_json = call.size > 0 and not call.custom and not call.complete
     return open_json and call.name == name and not arguments.lstrip().startswith("{")
 
 

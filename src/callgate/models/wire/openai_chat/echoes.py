@@ -5,11 +5,11 @@ They come whole or in pieces; a piece belongs to the item of its kind and number
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from callgate.models.wire.fields import items_of
 
-__all__ = ["ECHOED", "grow"]
+__all__ = ["ECHOED", "Echo"]
 
 ECHOED = ("reasoning_details", "thinking_blocks", "reasoning_opaque")
 """The fields: of OpenRouter, of LiteLLM, of GitHub's Copilot."""
@@ -18,32 +18,54 @@ _ENDS = ("signature", "data")
 """What an item ends with."""
 
 
-def grow(echo: dict[str, object], delta: Mapping[str, object]) -> bool:
-    """Add what a delta has of these fields; tells whether there was anything."""
-    found = [key for key in ECHOED if delta.get(key)]
-    for key in found:
-        value = delta[key]
-        if isinstance(value, list):
-            kept = echo.setdefault(key, [])
-            if isinstance(kept, list):
-                _add(kept, items_of(value))
-        else:
-            echo[key] = value
-    return bool(found)
+class Echo:
+    """These fields of one message."""
 
+    def __init__(self) -> None:
+        self.fields: dict[str, object] = {}
+        """The fields as they go back; texts in pieces only once they are put together."""
+        self._items: dict[str, list[dict[str, object]]] = {}
+        self._pieces: dict[str, dict[str, list[str]]] = {}
+        """By field: the texts of its last item that came in more than one piece."""
 
-def _add(kept: list[dict[str, object]], items: Sequence[Mapping[str, object]]) -> None:
-    for item in items:
-        last = kept[-1] if kept else None
+    def grow(self, delta: Mapping[str, object]) -> bool:
+        """Add what a delta has of these fields; tells whether there was anything."""
+        found = [field for field in ECHOED if delta.get(field)]
+        for field in found:
+            value = delta[field]
+            if not isinstance(value, list):
+                self.fields[field] = value
+                continue
+            if field not in self.fields:
+                self.fields[field] = self._items[field] = []
+            for item in items_of(value) if self.fields[field] is self._items.get(field) else ():
+                self._add(field, item)
+        return bool(found)
+
+    def put_together(self) -> None:
+        """Join the texts that came in pieces."""
+        for field in list(self._pieces):
+            self._join(field)
+
+    def _add(self, field: str, item: Mapping[str, object]) -> None:
+        items = self._items[field]
+        last = items[-1] if items else None
         if last is None or not _goes_on(last, item):
-            kept.append(dict(item))
-            continue
+            self._join(field)
+            items.append(dict(item))
+            return
+        pieces = self._pieces.setdefault(field, {})
         for key, value in item.items():
             before = last.get(key)
-            if key in _GROW and isinstance(before, str) and isinstance(value, str):
-                last[key] = before + value
+            if key in _GROW and isinstance(value, str) and isinstance(before, str) and before:
+                pieces.setdefault(key, [before]).append(value)
             elif value is not None:
                 last[key] = value
+                pieces.pop(key, None)
+
+    def _join(self, field: str) -> None:
+        for key, pieces in self._pieces.pop(field, {}).items():
+            self._items[field][-1][key] = "".join(pieces)
 
 
 def _goes_on(last: Mapping[str, object], item: Mapping[str, object]) -> bool:

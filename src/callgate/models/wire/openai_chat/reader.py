@@ -15,7 +15,7 @@ from callgate.models.wire.failures import failure_in, failure_of
 from callgate.models.wire.fields import arguments_of, items_of, object_of, text_of
 from callgate.models.wire.open_call import OpenCall
 from callgate.models.wire.openai_chat.calls import Calls
-from callgate.models.wire.openai_chat.echoes import ECHOED, grow
+from callgate.models.wire.openai_chat.echoes import ECHOED, Echo
 from callgate.models.wire.openai_chat.usage import usage_of
 from callgate.models.wire.reasons import reason_of
 
@@ -41,7 +41,7 @@ class OpenAIChatDecoder(Decoder):
         self._legacy: OpenCall | None = None
         self._choice_read: object = None
         self._in_pieces = False
-        self._echo: dict[str, object] = {}
+        self._echo = Echo()
 
     def read(self, event: str, value: Mapping[str, object]) -> None:
         choices = value.get("choices")
@@ -67,6 +67,9 @@ class OpenAIChatDecoder(Decoder):
         self.read("", value)
         if not value.get("choices") and self.message.reason is None:
             self.failed(failure_in(value, "The answer has no choices."))
+
+    def put_together(self) -> None:
+        self._echo.put_together()
 
     def _take_choice(self, choice: Mapping[str, object]) -> None:
         number = choice.get("index") or 0
@@ -127,9 +130,9 @@ class OpenAIChatDecoder(Decoder):
             if isinstance(thought, str) and thought:
                 self.message.reasoning(thought, opaque={"key": key})
                 break
-        fresh = not self._echo
-        if grow(self._echo, delta) and fresh:
-            self.message.reasoning(opaque={"echo": self._echo, "server": self.message.server})
+        fresh = not self._echo.fields
+        if self._echo.grow(delta) and fresh:
+            self.message.reasoning(opaque={"echo": self._echo.fields, "server": self.message.server})
 
     def _parts(self, content: object) -> None:
         for text in content if isinstance(content, list) else ():

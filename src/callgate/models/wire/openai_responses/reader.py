@@ -13,7 +13,7 @@ from callgate.models.wire.decoder import Decoder
 from callgate.models.wire.failures import failure_in, failure_of, told
 from callgate.models.wire.fields import arguments_of, count_of, items_of, object_of, text_of
 from callgate.models.wire.open_call import OpenCall
-from callgate.models.wire.openai_responses.items import Items, OutputItem
+from callgate.models.wire.openai_responses.items import CALL, Items, OutputItem, Told
 
 __all__ = ["OpenAIResponsesDecoder"]
 
@@ -21,7 +21,6 @@ _INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "max_t
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"})
 _UNFINISHED = frozenset({"incomplete", "failed"})
 """An item that is still `in_progress` when it is done is one of a server that forgets to say otherwise: the response tells."""
-_CALLS = ("function_call", "custom_tool_call")
 _ERRORS = frozenset({"error", "response.error"})
 
 
@@ -87,7 +86,7 @@ class OpenAIResponsesDecoder(Decoder):
 
     def _added(self, item: Mapping[str, object], index: object) -> OutputItem:
         begun = self._items.begin(item, index)
-        if begun.kind in _CALLS:
+        if begun.group == CALL:
             begun.call = self.message.open(begun.call_id or begun.id, begun.name, custom=begun.kind == "custom_tool_call")
             begun.call.opaque |= _echoed(item)
         elif begun.kind == "reasoning":
@@ -107,7 +106,7 @@ class OpenAIResponsesDecoder(Decoder):
             self._finish(item, self._items.of_item(item, index) or self._added(item, index))
 
     def _finish(self, item: Mapping[str, object], begun: OutputItem) -> None:
-        begun.done = True
+        self._items.finished(begun)
         if begun.call is not None:
             self._finish_call(item, begun.call, begun.given)
         elif begun.kind == "message":
@@ -129,13 +128,13 @@ class OpenAIResponsesDecoder(Decoder):
         if status in _UNFINISHED and not call.sealed:
             call.cut = True
         whole = arguments_of(item.get("input") if call.custom else item.get("arguments"))
-        if whole or not call.arguments:
+        if whole or not call.size:
             self.message.whole_arguments(call, whole or arguments_of(given))
         if status != "in_progress" and (not call.custom or status == "completed"):
             self.message.seal(call)
 
     def _piece(self, value: Mapping[str, object], text: str, *, whole: bool = False) -> None:
-        found = self._items.of_event(value, *_CALLS)
+        found = self._items.of_event(value, CALL)
         if found is None or found.call is None:
             self._lost = True
         elif not whole:
@@ -159,13 +158,12 @@ class OpenAIResponsesDecoder(Decoder):
     def _tell(self, item: OutputItem, place: object, text: str, *, whole: bool = False) -> None:
         """Tell of a piece of text, or of as much of the whole text as was not told before."""
         new = bool(item.said) and place not in item.said
-        told = item.said.setdefault(place, [])
+        told = item.said.setdefault(place, Told())
         if whole:
-            before = "".join(told)
-            text = text[len(before) :] if text.startswith(before) else ""
+            text = told.rest_of(text)
         if not text:
             return
-        told.append(text)
+        told.add(text)
         if item.kind == "reasoning":
             self.message.reasoning(f"\n\n{text}" if new else text)
         else:
@@ -199,10 +197,10 @@ class OpenAIResponsesDecoder(Decoder):
 
     def _end_items(self, *, well: bool) -> None:
         """Items that were begun and never done: what they began with is all there was, if the response is whole."""
-        for item in self._items.all:
-            if item.call is not None and not item.done:
+        for item in self._items.begun_since():
+            if item.call is not None:
                 self._finish_call({"status": "" if well else "incomplete"}, item.call, item.given)
-            elif well and not item.done and item.kind != "reasoning":
+            elif well and item.kind != "reasoning":
                 self._finish(item.begun, item)
         if self._lost and not self.message.calls:
             self.message.fault("bad_frame", "Arguments came that belong to no call.")
