@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 
 import pytest
@@ -12,7 +13,7 @@ from callgate.models._refusals import Hidden
 from callgate.models.http import Outgoing, Timeouts, Transport
 from callgate.models.model import StreamingContext
 from callgate.testing import End, Raw, Reply, ScriptedServer
-from tests.models.asking import REQUEST, ask, at
+from tests.models.asking import REQUEST, abortable, ask, at
 from tests.models.reading import finished, text_of
 
 
@@ -68,4 +69,60 @@ async def test_what_is_packed_is_unpacked_in_pieces_of_a_bounded_size() -> None:
             await answer.close()
         await transport.close()
     assert sum(sizes) == 3_000_000
-    assert max(sizes) < 1_000_000
+    assert max(sizes) <= 65_536
+
+
+class Turns:
+    """Counts the turns that others get while something is read."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def take(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
+BOMB = gzip.compress(b": nothing at all\n" * 600_000)
+
+
+async def test_others_get_the_turn_while_a_packed_body_is_unpacked() -> None:
+    """Ten megabytes behind thirty kilobytes: counted in turns, one for each piece."""
+    turns = Turns()
+    async with ScriptedServer([Reply(turn=[Raw(BOMB), End("cut")], headers={"content-encoding": "gzip"})]) as server:
+        of, taking = at(server), asyncio.ensure_future(turns.take())
+        await ask(of, replace(REQUEST, stream=False))
+        taking.cancel()
+        await of.close()
+    assert turns.count > 600_000 * 17 // 65_536
+
+
+async def test_a_pass_is_aborted_in_the_middle_of_a_packed_body() -> None:
+    """No deadline and no kill waits until a bomb has gone off."""
+    controller, context = abortable()
+    beats: list[int] = []
+
+    def beat() -> None:
+        beats.append(1)
+        if len(beats) == 5:
+            asyncio.get_running_loop().call_soon(controller.abort, "enough")
+
+    context.on_progress = beat
+    async with ScriptedServer([Reply(turn=[Raw(BOMB), End("cut")], headers={"content-encoding": "gzip"})]) as server:
+        events = await ask(of := at(server), replace(REQUEST, stream=False), context)
+        await of.close()
+    assert finished(events).reason == "cut"
+    assert len(beats) < 10
+
+
+@pytest.mark.parametrize("lost", [1, 8, 20], ids=["a byte", "the checksum", "data"])
+async def test_a_packed_body_that_is_cut_is_not_taken_for_whole(lost: int) -> None:
+    packed = gzip.compress(HELLO)[:-lost]
+    async with ScriptedServer([Reply(turn=[Raw(packed)], headers={"content-encoding": "gzip"})]) as server:
+        of = at(server)
+        events = [event async for event in of.stream(replace(REQUEST, stream=False), StreamingContext())]
+        await of.close()
+    fault = finished(events).fault
+    assert fault is not None
+    assert fault.message.endswith("(its packed data ends before its end).")

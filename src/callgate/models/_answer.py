@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from callgate.errors import UsageError
 from callgate.models._deadlines import Interrupted, Watch
-from callgate.models._unpacking import unpacked
+from callgate.models._unpacking import in_pieces, unpacked
 
 if TYPE_CHECKING:
     import httpx2
@@ -56,7 +56,7 @@ class Answer:
         self._watch = watch
         encoding = response.headers.get("content-encoding", "").strip().lower()
         self._raw: AsyncGenerator[bytes, None] = response.aiter_raw()
-        self._chunks = unpacked(self._raw) if encoding == "gzip" else self._raw
+        self._chunks = unpacked(self._raw) if encoding == "gzip" else in_pieces(self._raw)
         self._next = self._chunks.__anext__
         if encoding not in ("", "identity", "gzip"):
             self._stop(f"its encoding is '{encoding[:80]}', and only gzip was asked for")

@@ -18,6 +18,7 @@ from callgate.models._answer import Answer, cause_in_words, causes_of, httpx
 from callgate.models._deadlines import Deadline, Interrupted, Timeouts, Watch
 from callgate.models._refusals import Hidden
 from callgate.models._retrying import Retries, asked_wait_s, is_passing
+from callgate.models._reuse import check_before_reuse
 
 if TYPE_CHECKING:
     import httpx2
@@ -180,6 +181,7 @@ class Transport:
         if self._client is None:
             limits = httpx().Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
             self._client = httpx().AsyncClient(limits=limits)
+            check_before_reuse(self._client)
         return self._client
 
     def _unreachable(self, request: Outgoing, error: Exception) -> ModelUnreachable:
