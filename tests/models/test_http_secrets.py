@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 
 import pytest
+from msgspec.structs import replace
 
 from callgate.errors import ModelUnreachable
-from callgate.testing import Fail, Reply, ScriptedServer
-from tests.models.asking import KEY, NO_WAIT, ONCE, ask, at
+from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
+from callgate.models._refusals import Hidden
+from callgate.testing import End, Fail, Raw, Reply, ScriptedServer
+from tests.models.asking import KEY, NO_WAIT, ONCE, REQUEST, ask, at
 from tests.models.reading import finished
 
 
@@ -47,3 +51,45 @@ async def test_a_redirect_is_not_followed() -> None:
     fault = finished(events).fault
     assert fault is not None
     assert "redirect" in fault.message
+
+
+def replies(padding: str) -> list[Reply]:
+    """Answers that repeat the key, each behind so much of something else that it may stand across a cut."""
+    text = f"{padding}{KEY}"
+    return [
+        Reply(turn=Fail("refused", text), status=401),
+        Reply(turn=[Raw(text.encode())], status=500),
+        Reply(turn=[Raw(json.dumps({"odd": text}).encode())], status=400),
+        Reply(turn=Fail(), status=307, headers={"location": f"http://127.0.0.1/{text}"}),
+        Reply(turn=[Raw(f"data: {{{text}\n\n".encode()), End("cut")]),
+        Reply(turn=[Raw(text.encode())], headers={"content-type": f"text/{text}"}),
+        Reply(turn=[Raw(b"x")], headers={"content-encoding": text}),
+        Reply(turn=[End(text)]),  # type: ignore[arg-type]
+    ]
+
+
+@pytest.mark.parametrize("limit", [60, 80, 120, 200, 300, 500, 2_000])
+async def test_a_key_is_not_shown_in_part_where_a_text_is_cut(limit: int) -> None:
+    """It slides across every cut: redacted after it, all but its last characters were shown."""
+    for kept in (0, 5, len(KEY) - 1, len(KEY)):
+        for place in range(len(replies(""))):
+            async with ScriptedServer(lambda _, kept=kept, place=place: replies("p" * (limit - kept))[place]) as server:  # type: ignore[misc]
+                for request in (REQUEST, replace(REQUEST, stream=False)):
+                    events = await ask(of := at(server, retries=ONCE), request)
+                    await of.close()
+                    fault = finished(events).fault
+                    assert fault is None or KEY[:8] not in fault.message + fault.code, (kept, place)
+
+
+@pytest.mark.parametrize("kept", range(1, len(KEY)))
+def test_a_key_across_the_cut_of_a_quotation_is_redacted(kept: int) -> None:
+    hidden = Hidden([KEY])
+    assert KEY[:4] not in hidden.cut("p" * (100 - kept) + KEY, 100)
+
+
+@pytest.mark.parametrize("url", [f"http://user:{KEY}@127.0.0.1:1/v1", f"http://127.0.0.1:1/v1?key={KEY}"])
+def test_credentials_in_the_url_of_an_embeddings_endpoint_are_not_shown(url: str) -> None:
+    with EmbeddingsEndpoint(url, "m", 3) as embedder, pytest.raises(EmbedderFailed) as caught:
+        embedder(["x"])
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    assert "http://127.0.0.1:1/v1" in str(caught.value)

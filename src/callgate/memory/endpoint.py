@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from callgate.errors import UsageError
 from callgate.memory.embedding import EmbedderFailed
-from callgate.models._refusals import Hidden
+from callgate.models._refusals import Hidden, secrets_in_url, shown_url
 
 if TYPE_CHECKING:
     import httpx2
@@ -66,7 +66,8 @@ class EmbeddingsEndpoint:
         self.dimension = dimension
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._headers = {**({"authorization": f"Bearer {api_key}"} if api_key else {}), **(headers or {})}
-        self._hidden = Hidden.of_headers(self._headers, (api_key,))
+        self._shown = shown_url(self._url)
+        self._hidden = Hidden.of_headers(self._headers, (api_key, *secrets_in_url(base_url)))
         self._shorten = shorten
         self._timeout_s = timeout_s
         self._client: httpx2.Client | None = None
@@ -82,9 +83,9 @@ class EmbeddingsEndpoint:
         try:
             found = {item.index: item.embedding for item in _decode(answer).data}
         except msgspec.DecodeError as error:
-            raise EmbedderFailed(f"{self._url} answered something else than embeddings: {error}.") from error
+            raise EmbedderFailed(f"{self._shown} answered something else than embeddings: {error}.") from error
         if sorted(found) != list(range(len(texts))):
-            raise EmbedderFailed(f"{self._url} gave {len(found)} vectors for {len(texts)} texts.")
+            raise EmbedderFailed(f"{self._shown} gave {len(found)} vectors for {len(texts)} texts.")
         return [found[index] for index in range(len(texts))]
 
     def close(self) -> None:
@@ -108,10 +109,10 @@ class EmbeddingsEndpoint:
                 answer = _read(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = self._hidden.redact(str(error) or type(error).__name__)
-            raise EmbedderFailed(f"{self._url} could not be asked: {said}. Check the address and whether it is up.") from None
+            raise EmbedderFailed(f"{self._shown} could not be asked: {said}. Check the address and whether it is up.") from None
         if not response.is_success:
-            said = self._hidden.redact(answer.decode("utf-8", "replace"))[:_SAID_CHARS]
-            raise EmbedderFailed(f"{self._url} refused with status {response.status_code}: {said}")
+            said = self._hidden.cut(answer.decode("utf-8", "replace"), _SAID_CHARS)
+            raise EmbedderFailed(f"{self._shown} refused with status {response.status_code}: {said}")
         return answer
 
 
@@ -121,7 +122,9 @@ def _read(response: httpx2.Response) -> bytes:
     for piece in response.iter_bytes():
         size += len(piece)
         if size > _BODY_BYTES:
-            raise EmbedderFailed(f"{response.url} answered with more than {_BODY_BYTES:,} bytes. Ask for fewer texts at once.")
+            raise EmbedderFailed(
+                f"{shown_url(str(response.url))} answered with more than {_BODY_BYTES:,} bytes. Ask for fewer texts at once."
+            )
         pieces.append(piece)
     return b"".join(pieces)
 

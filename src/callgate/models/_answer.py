@@ -59,7 +59,7 @@ class Answer:
         self._chunks = unpacked(self._raw) if encoding == "gzip" else in_pieces(self._raw)
         self._next = self._chunks.__anext__
         if encoding not in ("", "identity", "gzip"):
-            self._stop(f"its encoding is '{encoding[:80]}', and only gzip was asked for")
+            self._stop(f"its encoding is '{encoding}', and only gzip was asked for")
 
     async def begin(self) -> None:
         """Wait for the first bytes; they are kept for `read`.
@@ -129,9 +129,9 @@ class Answer:
 
 
 def cause_in_words(error: BaseException) -> str:
-    """The innermost error that says something."""
+    """The innermost error that says something. Not cut: what must not be shown of it is to be removed first."""
     said = [str(cause) for cause in causes_of(error) if str(cause)]
-    return (said[-1] if said else type(error).__name__)[:500]
+    return said[-1] if said else type(error).__name__
 
 
 def causes_of(error: BaseException | None) -> list[BaseException]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 
 import msgspec
 
-__all__ = ["Hidden", "is_page", "may_pass", "no_answer", "refusal"]
+__all__ = ["NOTHING", "Hidden", "is_page", "may_pass", "no_answer", "refusal", "secrets_in_url", "shown_url"]
 
 _SHOWN = 2_000
 _SECRET_NAMES = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
@@ -54,11 +55,36 @@ class Hidden:
             text = text.replace(value, "***")
         return text
 
+    def cut(self, text: str, chars: int) -> str:
+        """The first characters of a text. Redacted before it is cut, since half of a value would not be found any more."""
+        return self.redact(text)[:chars]
+
     def __repr__(self) -> str:
         return f"<{len(self._values)} hidden values>"
 
 
-def refusal(provider: str, status: int, body: bytes, *, key_name: str = "", location: str = "") -> tuple[str, str]:
+NOTHING = Hidden()
+
+
+def shown_url(url: str) -> str:
+    """A URL as it may be shown: without user, password, query and fragment."""
+    scheme, separator, rest = url.partition("://")
+    place = rest.partition("#")[0].partition("?")[0]
+    host, slash, path = place.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def secrets_in_url(url: str) -> list[str]:
+    """The user's part and the query's values of a URL, as written and decoded: libraries repeat URLs in their errors."""
+    place, _, query = url.partition("://")[2].partition("#")[0].partition("?")
+    user = place.partition("/")[0].rpartition("@")[0]
+    found = [user, user.partition(":")[2], *(pair.partition("=")[2] for pair in query.split("&"))]
+    return [value for written in found for value in (written, unquote(written))]
+
+
+def refusal(
+    provider: str, status: int, body: bytes, *, key_name: str = "", location: str = "", hidden: Hidden = NOTHING
+) -> tuple[str, str]:
     """Code and message of a refused request.
 
     Args:
@@ -67,14 +93,15 @@ def refusal(provider: str, status: int, body: bytes, *, key_name: str = "", loca
         body: What came with it, perhaps cut.
         key_name: The environment variable of the key, for the next step.
         location: Where a redirect points.
+        hidden: What must not be shown.
     """
-    code, said = _said(body)
+    code, said = _said(body, hidden)
     if 300 <= status < 400:
-        where = f" to {location[:300]}" if location else ""
+        where = f" to {hidden.cut(shown_url(location), 300)}" if location else ""
         said = f"a redirect{where}, which is not followed: the key would go along. Set base_url to the address it ends at"
     hint = _HINTS.get(status, "").format(key=f" in {key_name}" if key_name else "")
-    text = f"{provider} answered {status}: {said[:_SHOWN].rstrip('. ') or 'without a word'}. {hint}"
-    return code or f"http_{status}", text.rstrip()
+    text = f"{provider} answered {status}: {hidden.cut(said, _SHOWN).rstrip('. ') or 'without a word'}. {hint}"
+    return hidden.redact(code) or f"http_{status}", text.rstrip()
 
 
 def may_pass(code: str) -> bool:
@@ -87,12 +114,13 @@ def is_page(first: bytes) -> bool:
     return first.startswith(b"<")
 
 
-def no_answer(provider: str, base_url: str, api: str, status: int, content_type: str, first: bytes) -> str:
+def no_answer(provider: str, base_url: str, api: str, status: int, content_type: str, first: bytes, hidden: Hidden = NOTHING) -> str:
     """What to say of a successful answer that is none of the API; empty where it may be one.
 
     Args:
         base_url: Where it was asked, without what must not be shown.
         first: How the body begins, without white space.
+        hidden: What must not be shown.
     """
     if is_page(first):
         what = "a page for people"
@@ -101,26 +129,27 @@ def no_answer(provider: str, base_url: str, api: str, status: int, content_type:
     elif first.startswith(_ANSWERS):
         return ""
     else:
-        what = f"text that is none of its API's, {first[:_GLIMPSE].decode('utf-8', 'replace')!r}"
+        what = f"text that is none of its API's, {hidden.cut(first.decode('utf-8', 'replace'), _GLIMPSE)!r}"
+    kind = hidden.cut(content_type, 80) or "no content type"
     version = " It should end in '/v1'." if api.startswith("openai.") and not _VERSION.search(base_url) else ""
     return (
-        f"{provider} at {base_url} answered {status} ({content_type[:80] or 'no content type'}) with {what}, not with an answer of its API."
+        f"{provider} at {base_url} answered {status} ({kind}) with {what}, not with an answer of its API."
         f" Is base_url right?{version} If it is, see what answers there: a proxy or a page to log in at may stand in between."
     )
 
 
-def _said(body: bytes) -> tuple[str, str]:
+def _said(body: bytes, hidden: Hidden) -> tuple[str, str]:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "", " ".join(_TAG.sub(" ", body[: 4 * _SHOWN].decode("utf-8", "replace")).split())
+        return "", " ".join(_TAG.sub(" ", hidden.cut(body.decode("utf-8", "replace"), 4 * _SHOWN)).split())
     value = value[0] if isinstance(value, list) and value else value
     error = (value.get("error") or _first(value.get("errors")) or value) if isinstance(value, dict) else value
     if not isinstance(error, dict):
-        return "", error if isinstance(error, str) else body[:_SHOWN].decode("utf-8", "replace")
+        return "", error if isinstance(error, str) else body.decode("utf-8", "replace")
     code = next((word for key in ("code", "type", "status") if isinstance(word := error.get(key), str) and word), "")
     said = next((word for key in _MESSAGES if (word := error.get(key))), None)
-    whole = body[:_SHOWN].decode("utf-8", "replace")
+    whole = body.decode("utf-8", "replace")
     return code, _with_cause(said, error.get("metadata")) if isinstance(said, str) else whole
 
 

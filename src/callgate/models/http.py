@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Outgoing", "Refused", "Retries", "Timeouts", "Transport"]
 
 _ERROR_BYTES = 65_536
+_CAUSE_CHARS = 500
 _KEEP_ALIVE_S = 30.0
 _NAMES: dict[Deadline, str] = {"connect": "connect_s", "headers": "headers_s", "idle": "idle_s", "total": "total_s"}
 
@@ -185,7 +186,7 @@ class Transport:
         return self._client
 
     def _unreachable(self, request: Outgoing, error: Exception) -> ModelUnreachable:
-        said = request.hidden.redact(cause_in_words(error))
+        said = request.hidden.cut(cause_in_words(error), _CAUSE_CHARS)
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes_of(error)):
             text = f"{self._provider} at {request.shown} has no certificate that can be trusted ({said}). Check the address and the proxy."
             return ModelUnreachable(text, provider=self._provider, retryable=False)

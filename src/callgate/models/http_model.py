@@ -109,6 +109,7 @@ class HttpModel:
                 streamed=request.stream,
                 names=names,
                 calls_per_message=request.calls_per_message,
+                redact=self._hidden.redact,
             )
             decoder.message.server = self._server
             try:
@@ -158,19 +159,21 @@ class HttpModel:
             refused.body,
             key_name=self._key_name,
             location=refused.headers.get("location", ""),
+            hidden=self._hidden,
         )
         decoder = self._decoder()
-        decoder.message.fault(self._hidden.redact(code), self._hidden.redact(text), retryable=refused.passing or may_pass(code))
+        decoder.message.fault(code, text, retryable=refused.passing or may_pass(code))
         return decoder.close()
 
     def _end(self, decoder: Decoder, answer: Answer, outgoing: Outgoing) -> list[ModelEvent]:
         """What the end of the body tells."""
         broken = answer.broken
         if answer.unreadable:
-            decoder.message.fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({answer.unreadable}).")
+            why = self._hidden.cut(answer.unreadable, 500)
+            decoder.message.fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({why}).")
         elif is_page(answer.first) or not (answer.broken or decoder.done or not decoder.message.bare):
             address = outgoing.shown + urlsplit(self._base_url).path
-            text = no_answer(self.provider, address, self._codec.api, answer.status, answer.content_type, answer.first)
+            text = no_answer(self.provider, address, self._codec.api, answer.status, answer.content_type, answer.first, self._hidden)
             if text:
                 decoder.message.fault("no_answer", text)
                 broken = True

@@ -21,7 +21,7 @@ class Codec(Struct, frozen=True, kw_only=True):
 
     api: str
     decoder: Callable[..., Decoder]
-    """Takes `content_type`, `streamed`, `names`, `new_id` and `calls_per_message`, as `Decoder` does."""
+    """Takes `content_type`, `streamed`, `names`, `new_id`, `calls_per_message` and `redact`, as `Decoder` does."""
     encode: Callable[[ModelRequest, WireNames, Mapping[str, object]], HttpRequest]
     """Write a request. Tool names go through the `WireNames`; the mapping holds the provider's quirks."""
     result_item: Callable[[ToolMessage, WireNames], dict[str, object]]

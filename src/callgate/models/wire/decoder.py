@@ -47,6 +47,7 @@ class Decoder(ABC):
         names: Gives tools their own names back.
         new_id: Makes ids for calls without one.
         calls_per_message: How many calls the message may have.
+        redact: Removes what must not be shown; asked before a frame is quoted in part.
     """
 
     api: str
@@ -59,8 +60,10 @@ class Decoder(ABC):
         names: WireNames | None = None,
         new_id: Callable[[], str] = new_call_id,
         calls_per_message: int = Limits().calls_per_message,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self.message = Assembly(self.api, names or WireNames(), new_id, calls_per_message)
+        self.redact = redact
         self._content_type = content_type
         self._streamed = streamed
         self._head = b""
@@ -193,7 +196,7 @@ class Decoder(ABC):
             return None
         value = self._json(text) if text else None
         if value is _UNREADABLE:
-            self.message.fault("bad_frame", f"A frame of the answer is no JSON: {text[:200]!r}")
+            self.message.fault("bad_frame", f"A frame of the answer is no JSON: {self.redact(text.decode('utf-8', 'replace'))[:200]!r}")
         return value
 
     def _whole(self, body: bytes) -> None:
@@ -221,9 +224,11 @@ class Decoder(ABC):
         for value in values:
             self._guarded(lambda value=value: self.read("", value))  # type: ignore[misc]
         if rest.startswith("<"):
-            self.message.fault("bad_frame", f"The answer is a web page and no JSON: {rest[:120]!r}. Check the URL that was asked.")
+            self.message.fault(
+                "bad_frame", f"The answer is a web page and no JSON: {self.redact(rest)[:120]!r}. Check the URL that was asked."
+            )
         elif rest:
-            self.message.fault("bad_frame", f"The answer is no JSON: {rest[:200]!r}")
+            self.message.fault("bad_frame", f"The answer is no JSON: {self.redact(rest)[:200]!r}")
 
     def _json(self, text: bytes) -> object:
         self.message.kindly_read = True

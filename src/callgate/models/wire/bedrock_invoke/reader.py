@@ -65,7 +65,7 @@ class BedrockInvokeDecoder(Decoder):
     def _reader(self, value: Mapping[str, object]) -> Decoder | None:
         """Who reads this answer; None while nothing tells the maker."""
         if self._maker is None and (kind := _maker_of(value)) is not None:
-            self._maker = kind()
+            self._maker = kind(redact=self.redact)
             self._maker.message = self.message
         return self._maker
 

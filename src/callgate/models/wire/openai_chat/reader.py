@@ -160,4 +160,4 @@ class OpenAIChatDecoder(Decoder):
         reason = reason_of(said)
         self.message.ends(reason, said)
         if reason == "error":
-            self.message.fault(said.lower(), f"The server ended its answer with '{said[:200]}'.", retryable=True)
+            self.message.fault(said.lower(), f"The server ended its answer with '{self.redact(said)[:200]}'.", retryable=True)
