@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-__all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "linked", "settled"]
+__all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
 
 log = logging.getLogger("callgate")
 
@@ -21,13 +21,27 @@ Interruption = Literal["stop", "kill", "follow_up", "time"]
 
 
 class AbortSignal:
-    """Fires at most once, with a reason. Hand it on to whatever should stop when the call is killed."""
+    """Fires at most once, with a reason. Hand it on to whatever should stop when the call is killed.
 
-    __slots__ = ("_listeners", "reason")
+    Args:
+        parent: This signal fires when `parent` does, for as long as anybody has it, and may be fired alone. `parent` knows of it only
+            while somebody listens.
+    """
 
-    def __init__(self) -> None:
-        self._listeners: dict[object, Callable[[], None]] = {}
-        self.reason: str | None = None
+    __slots__ = ("_listeners", "_parent", "_reason")
+
+    def __init__(self, parent: AbortSignal | None = None) -> None:
+        self._parent = parent
+        self._listeners: dict[object, tuple[Callable[[], None], Callable[[], object] | None]] = {}
+        """Each with what takes it off the parent."""
+        self._reason: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it has fired; None: it has not."""
+        if self._reason is None and self._parent is not None:
+            return self._parent.reason
+        return self._reason
 
     @property
     def aborted(self) -> bool:
@@ -39,8 +53,9 @@ class AbortSignal:
             listener()
             return lambda: None
         place = object()
-        self._listeners[place] = listener
-        return partial(self._listeners.pop, place, None)
+        remove = None if self._parent is None else self._parent.on_abort(partial(self._tell, place))
+        self._listeners[place] = listener, remove
+        return partial(self._remove, place)
 
     async def wait(self) -> str:
         """Wait until the signal fires and return its reason."""
@@ -56,15 +71,26 @@ class AbortSignal:
         """Fire, unless it has. For the engine and the controller."""
         if self.reason is not None:
             return
-        self.reason = reason.encode("utf-8", "backslashreplace").decode()
+        self._reason = reason.encode("utf-8", "backslashreplace").decode()
         while self._listeners:
-            listener = self._listeners.pop(next(iter(self._listeners)))
-            try:
-                listener()
-            except BaseException as error:  # a listener of a tool's own, or one whose event loop is gone: the others hear all the same
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-                log.error("A listener of an abort signal failed: %s: %s", type(error).__name__, error)
+            self._tell(next(iter(self._listeners)))
+
+    def _tell(self, place: object) -> None:
+        listener = self._remove(place)
+        if listener is None:
+            return
+        try:
+            listener()
+        except BaseException as error:  # a listener of a tool's own, or one whose event loop is gone: the others hear all the same
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            log.error("A listener of an abort signal failed: %s: %s", type(error).__name__, error)
+
+    def _remove(self, place: object) -> Callable[[], None] | None:
+        listener, remove = self._listeners.pop(place, (None, None))
+        if remove is not None:
+            remove()
+        return listener
 
 
 class AbortController:
@@ -104,12 +130,6 @@ async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: flo
         remove()
         future.remove_done_callback(wake)
     return future.done()
-
-
-def linked(signal: AbortSignal) -> tuple[AbortSignal, Callable[[], object]]:
-    """A signal of its own that fires when `signal` does, and may be fired alone; and what takes it off again."""
-    own = AbortSignal()
-    return own, signal.on_abort(lambda: own.fire(signal.reason or ""))
 
 
 class Control:

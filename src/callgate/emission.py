@@ -24,7 +24,7 @@ from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump, Soon
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
-from callgate._signals import AbortController, AbortSignal, settled
+from callgate._signals import AbortSignal, settled
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope
 from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall
@@ -139,8 +139,7 @@ class Emission:
         self._most = most
         self._surplus: list[RawCall] = []
         """The calls above that number."""
-        kill = self._kill = AbortController()
-        self._unlink = signal.on_abort(lambda: kill.abort(signal.reason or "killed"))
+        self._kill = AbortSignal(signal)
         self._slots: list[_Slot] = []
         self._plan: Plan | None = None
         """Made for the second call: the first waits for none."""
@@ -166,7 +165,7 @@ class Emission:
         if index >= self._most and isinstance(raw, RawCall):
             self._surplus.append(raw)
             return index
-        flight = self._route.admit(raw, self._scope, self._kill.signal, cause=self.cause, unfinished=unfinished)
+        flight = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
         slot = _Slot(flight, index, refusal)
         self._slots.append(slot)
         if flight.raw.id:
@@ -198,8 +197,6 @@ class Emission:
         except asyncio.CancelledError:
             await self._end_all("the caller was cancelled")
             raise
-        finally:
-            self._unlink()
 
     async def _prepare_rest(self) -> None:
         for number, slot in enumerate(self._slots, 1):
@@ -233,14 +230,12 @@ class Emission:
 
     def end(self, reason: str) -> None:
         """End every call, now: what has not begun will not, what runs is killed. The outcomes can still be had from `seal`."""
-        self._kill.abort(reason)
-        self._unlink()
+        self._kill.fire(reason)
         self._end_rest(reason, [slot for slot in self._slots if not slot.entered])
 
     def __del__(self) -> None:
         if getattr(self, "_over", True) or not self._slots:
             return
-        self._unlink()
         self._unrouted.forgotten([slot.flight for slot in self._slots], "its message was dropped by the host")
         what = f"A message of {len(self._slots)} calls was neither sealed nor discarded; {_FORGOTTEN}"
         warnings.warn(what, ResourceWarning, stacklevel=2, source=self)
@@ -281,7 +276,7 @@ class Emission:
     async def _run(self, slot: _Slot) -> None:
         try:
             for index in slot.waits:
-                await self._slots[index].end(self._kill.signal)
+                await self._slots[index].end(self._kill)
             if self._route.crowded:
                 await self._route.room()
             if slot.outcome is None and not self._stopped and slot.call is not None:
@@ -303,7 +298,7 @@ class Emission:
             return
         slot.flight.duplicate = True
         if call.tool.effect == "none":
-            await first.end(self._kill.signal)
+            await first.end(self._kill)
             slot.flight.first = first.outcome.result if isinstance(first.outcome, Answered) else None
 
     def _clear_to_start(self, slot: _Slot, approved: ApprovedCall) -> Awaitable[None] | None:
@@ -318,8 +313,8 @@ class Emission:
             slot.footprint = _footprint(approved.call)
             self._changed.append(slot)
         if self._changed:
-            while not self._kill.signal.aborted and (other := self._in_the_way(slot)) is not None:
-                await other.end(self._kill.signal)
+            while not self._kill.aborted and (other := self._in_the_way(slot)) is not None:
+                await other.end(self._kill)
         slot.running = True
 
     def _in_the_way(self, slot: _Slot) -> _Slot | None:

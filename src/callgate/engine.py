@@ -50,7 +50,7 @@ from callgate._pipeline.validate import validate
 from callgate._redact import Redactor
 from callgate._runners import Runners
 from callgate._runners.offload import LARGE_BYTES
-from callgate._signals import AbortSignal, linked
+from callgate._signals import AbortSignal
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
@@ -185,19 +185,15 @@ class Engine:
                 return self._endings.unrecorded(raw, error)
         if self._survives and self._ground.writer.crowded:
             await self._ground.writer.room()
-        kill, unlink = signal or self.control.signal(scope.conversation), None
+        kill = signal or self.control.signal(scope.conversation)
         if self._survives:  # another engine may take this call's run over, and end it alone
-            kill, unlink = linked(kill)
-        try:
-            flight = self._entrance.admit(raw, scope, kill)
-            call = self.prepare(flight)
-            outcome = await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
-            if self._survives:
-                (outcome,) = await self._endings.told([(flight, outcome)])
-            return outcome
-        finally:
-            if unlink is not None:
-                unlink()
+            kill = AbortSignal(kill)
+        flight = self._entrance.admit(raw, scope, kill)
+        call = self.prepare(flight)
+        outcome = await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+        if self._survives:
+            (outcome,) = await self._endings.told([(flight, outcome)])
+        return outcome
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
