@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, Verified, tool
+from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, Tool, ToolContext, Verified, tool
 from callgate.errors import UsageError
 from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
@@ -289,6 +290,61 @@ async def test_a_tool_that_can_verify_decides(happened: bool | None, effects: in
     assert len(ledger.lines()) == effects
     if happened:
         assert again.text == "paid before"
+
+
+class Pay(Tool):
+    """A payment that never answers, of an author who says something odd when asked what became of it."""
+
+    name = "pay"
+    description = "Pay somebody."
+    parameters = {"type": "object", "properties": {"to": {"type": "string"}}}
+    category = "terminal"
+    requires_actor = False
+
+    def __init__(self, ledger: Ledger, says: object) -> None:
+        self._ledger = ledger
+        self._says = says
+
+    async def execute(self, actor: str, **params: object) -> dict[str, object]:
+        self._ledger.write(str(params["to"]))
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
+        return self._says  # type: ignore[return-value]
+
+
+NOTHING: list[object] = [
+    None, "no", 0, 1, {"happened": False}, (False,), SimpleNamespace(happened=False, result=None), Verified,
+    Verified(happened=0), Verified(happened=1), Verified(happened="yes"),  # type: ignore[arg-type]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("says", [True, False, *NOTHING], ids=lambda value: repr(value)[:40])
+async def test_a_tool_whose_verify_returns_no_verified_has_said_nothing(says: object, ledger: Ledger) -> None:
+    """Neither that it happened nor that it did not: the doubt stays, and nothing is dispatched."""
+    async with Engine([Pay(ledger, says)], timeout_s=0.05, clock=ManualClock()) as engine:
+        for one in "ab":
+            again = await said(engine, call("pay", id=one, to="ann"))
+        assert not bodies(engine, "fact.settled")
+    assert (again.status, again.code, ledger.lines()) == ("unknown", "outcome_unknown", ["ann"])
+
+
+@pytest.mark.parametrize("says", NOTHING, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize("waits", [True, False], ids=["async", "plain"])
+async def test_a_verify_function_says_true_or_false_or_a_verified_or_nothing(says: object, waits: bool, ledger: Ledger) -> None:
+    async def later(arguments: dict[str, object], key: str) -> object:
+        return says
+
+    def at_once(arguments: dict[str, object], key: str) -> object:
+        return says
+
+    verify: Any = later if waits else at_once
+    async with Engine([paying_amounts(ledger, asyncio.Event(), verify=verify)], timeout_s=0.05, clock=ManualClock()) as engine:
+        for one in "ab":
+            again = await said(engine, call("pay", id=one, to="ann", amount=5))
+        assert not bodies(engine, "fact.settled")
+    assert (again.status, again.code, ledger.lines()) == ("unknown", "outcome_unknown", ["ann 5"])
 
 
 async def test_a_call_that_verify_has_answered_is_known_again_by_its_key(tmp_path: Path, ledger: Ledger) -> None:
