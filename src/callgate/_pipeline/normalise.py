@@ -32,6 +32,7 @@ _decode_result = msgspec.json.Decoder(ToolResult).decode
 _SHOWN = frozenset({"modified", "warning"})
 """Notes that the model reads beside the result; the others are in the metadata."""
 _COMMAND_END_BYTES = 64
+_NAME_CHARS = 256
 _NOT_KEPT = (
     "[{size} bytes in all; the middle was left out, and the whole could not be stored, so the rest cannot be read. The call did run: do not"
     " repeat it if it changes anything. To see the rest, ask for less at a time, and tell the operator.]"
@@ -59,7 +60,8 @@ class Normaliser:
         checked = Checked(
             status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
         )
-        return self._redacted(raw, uid, checked, lambda clean: self._failure(raw, uid, name, clean, rule, notes))
+        shown = name[:_NAME_CHARS]  # no tool may have it
+        return self._redacted(raw, uid, checked, lambda clean: self._failure(raw, uid, shown, clean, rule, notes))
 
     def recorded(self, result: ToolResult) -> bytes:
         """The result as it is recorded: whole up to a size, by reference above it."""
