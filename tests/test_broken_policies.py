@@ -24,11 +24,16 @@ from callgate import (
     before_call,
     tool,
 )
-from callgate.protocols import Verdict
+from callgate.protocols import Policy, Verdict
 from callgate.route import ValidatedCall
-from tests.door import call, ends, kinds, said
+from tests.door import bodies, call, ends, kinds, said
 from tests.ledger import Ledger
 from tests.paying import paying_amounts
+
+
+class Allows:
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Allow()
 
 
 async def test_arguments_changed_in_place_never_reach_the_tool(ledger: Ledger) -> None:
@@ -64,6 +69,24 @@ async def test_a_policy_that_does_not_answer_is_a_no(ledger: Ledger) -> None:
     async with Engine([paying_amounts(ledger)], policies=[Silent()], limits=Limits(policy_timeout_s=0.05)) as engine:
         assert (await said(engine, call("pay", to="ann"))).code == "policy_failed"
     assert ledger.lines() == []
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no rules"), SystemExit(1), asyncio.CancelledError()], ids=lambda error: type(error).__name__
+)
+@pytest.mark.parametrize("beside", [[], [Allows()]], ids=["alone", "beside one that waits"])
+async def test_a_policy_that_raises_without_waiting_is_a_no(error: BaseException, beside: list[Policy], ledger: Ledger) -> None:
+    class Raising(Allows):
+        never_waits = True
+
+        def judge(self, call: ValidatedCall) -> Verdict:
+            raise error
+
+    async with Engine([paying_amounts(ledger)], policies=[*beside, Raising()]) as engine:
+        result = await said(engine, call("pay", to="ann"))
+        assert [verdict["verdict"] for verdict in bodies(engine, "call.verdict")] == ["deny"]
+    assert (result.failure_class, result.code, ledger.lines()) == ("denied", "policy_failed", [])
+    assert type(error).__name__ in str(result.error)
 
 
 async def test_a_cancel_that_a_policy_or_hook_brings_with_it_is_its_own_failure(ledger: Ledger) -> None:

@@ -12,6 +12,7 @@ from callgate import Engine, Hook, Limits, after_call, before_call, tool
 from callgate.errors import UsageError
 from callgate.route import Checked, ValidatedCall
 from tests.door import call, kinds, said
+from tests.patience import HANGS_S, PATIENCE_S
 
 
 @tool(effect="none")
@@ -225,3 +226,25 @@ async def test_what_a_hook_does_to_the_details_of_a_failure_is_its_own_business(
         assert "hook.failed" not in kinds(engine)
     assert (result.status, result.code) == ("error", "timeout")
     assert '"abandoned":true' in result.text
+
+
+async def test_a_hooks_own_time_limit_ends_it_before_the_engines() -> None:
+    @before_call("pay", kind="reject", timeout_s=0.01)
+    async def hangs(call: ValidatedCall) -> None:
+        await asyncio.Event().wait()
+
+    async with Engine([pay], hooks=[hangs], limits=Limits(hook_timeout_s=HANGS_S)) as engine:
+        result = await asyncio.wait_for(said(engine, call("pay", amount=1)), PATIENCE_S)
+    assert (result.failure_class, result.code) == ("denied", "hook_failed")
+    assert "took too long" in str(result.error)
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_a_hooks_own_time_limit_may_be_longer_than_the_engines(phase: str) -> None:
+    async def waits(*_: object) -> None:
+        await asyncio.sleep(0.03)
+
+    hook = before_call if phase == "before" else after_call
+    slow = hook("pay", kind="reject", timeout_s=PATIENCE_S)(waits)
+    async with Engine([pay], hooks=[slow], limits=Limits(hook_timeout_s=0.001)) as engine:
+        assert (await said(engine, call("pay", amount=1))).success

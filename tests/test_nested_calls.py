@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, RawCall, Retryable, RetryPolicy, ToolContext, tool
+from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, said
 from tests.patience import DEADLINE_S, LoopClock, past_deadline
 
@@ -46,6 +47,61 @@ async def test_a_nested_call_takes_the_same_route_under_its_parents_deadline() -
         assert parents == [None, result.uid, result.uid]
         late = await past_deadline(said(engine, call("patient")), begun.is_set)
         assert late.failure_class == "timeout"
+
+
+@pytest.mark.parametrize("own_s", [None, 100.0, 5.0], ids=["none", "longer", "shorter"])
+async def test_a_nested_call_has_what_is_left_of_its_parents_time(own_s: float | None) -> None:
+    """And no more than its own limit, where that is shorter. So far down as calls go."""
+    clock = ManualClock()
+    deadlines: list[float] = []
+
+    @tool(effect="none", timeout_s=own_s)
+    async def innermost(ctx: ToolContext) -> str:
+        """Say until when there is time."""
+        deadlines.append(ctx.deadline)
+        return "done"
+
+    @tool(effect="none")
+    async def inner(ctx: ToolContext) -> str:
+        """Call on."""
+        clock.advance(10)
+        deadlines.append(ctx.deadline)
+        return (await ctx.call("innermost", {})).text
+
+    @tool(effect="none")
+    async def outer(ctx: ToolContext) -> str:
+        """Call on, when most of the time is over."""
+        clock.advance(20)
+        deadlines.append(ctx.deadline)
+        return (await ctx.call("inner", {})).text
+
+    async with Engine([innermost, inner, outer], timeout_s=40, clock=clock) as engine:
+        assert (await said(engine, call("outer"))).text == "done"
+        left = [body["timeout_s"] for body in bodies(engine, "call.started")]
+    least = min(40.0, 30.0 + (own_s or 40.0))
+    assert deadlines == [40.0, 40.0, least]
+    assert left == [40.0, 20.0, least - 30.0]
+
+
+async def test_a_nested_call_is_not_tried_again_beyond_its_parents_time() -> None:
+    clock = ManualClock(jitter=1.0)
+    tried: list[int] = []
+
+    @tool(effect="none", retry=RetryPolicy(base_s=10, max_s=10))
+    async def flaky() -> str:
+        """Fail in passing."""
+        tried.append(1)
+        raise ConnectionError("reset")
+
+    @tool(effect="none", retryable=False)
+    async def outer(ctx: ToolContext) -> str:
+        """Call on, when most of the time is over."""
+        clock.advance(35)
+        return str((await ctx.call("flaky", {})).failure_class)
+
+    async with Engine([flaky, outer], timeout_s=40, clock=clock) as engine:
+        assert (await said(engine, call("outer"))).text == "exception"
+    assert tried == [1]
 
 
 async def test_a_plain_function_calls_other_tools_from_its_thread() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Deny, Engine, Limits, RawCall, ToolResult, before_call, tool
+from callgate import Deny, Engine, Limits, RawCall, TableCache, ToolResult, before_call, tool
 from callgate._json import canonical
 from callgate.protocols import Allow, Modify, Verdict
 from callgate.route import ValidatedCall
@@ -114,3 +115,25 @@ async def test_where_the_redactor_fails_the_result_is_withheld(answer: bytes | N
     assert (result.code, result.structured) == ("redactor_failed", None)
     assert "withheld" in result.text
     assert SECRET not in result.text
+
+
+async def test_a_cache_that_outlives_the_process_has_no_secret(tmp_path: Path) -> None:
+    """Neither the file nor what is given from it later, by an engine without a redactor."""
+
+    @tool(effect="none", cacheable=True, cache_scope="persistent")
+    async def login(user: str) -> dict[str, str]:
+        """Log in."""
+        return {"user": user, "token": SECRET}
+
+    path = tmp_path / "cache.db"
+    async with Engine([login], redactor=Hider(), persistent_cache=TableCache(path)) as engine:
+        assert (await said(engine, call("login", user="ann"))).metadata.cached is None
+    assert not with_secret(tmp_path)
+    async with Engine([login], persistent_cache=TableCache(path)) as engine:
+        result = await said(engine, call("login", user="ann"))
+    assert result.metadata.cached == "persistent"
+    assert SECRET not in result.text
+
+
+def with_secret(folder: Path) -> list[str]:
+    return [file.name for file in folder.iterdir() if SECRET.encode() in file.read_bytes()]

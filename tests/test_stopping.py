@@ -8,6 +8,7 @@ import pytest
 
 from callgate import AbortController, Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, UsageError, tool
 from callgate._environment import timeout_from_environment
+from callgate.calls import Effect
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
 from tests.patience import HANGS_S, PATIENCE_S, until
@@ -156,6 +157,26 @@ async def test_nothing_is_tried_again_after_a_stop(during: str, end: str) -> Non
         assert (details["status"], details["attempts"]) == ("error", 1)
         assert kinds(engine).count("call.attempt_failed") == (during == "the wait")  # it says that another attempt follows
     assert tried == [1]
+
+
+@pytest.mark.parametrize("effect", ["none", "idempotent"])
+async def test_a_signal_of_the_hosts_own_ends_the_wait_between_two_attempts(effect: Effect) -> None:
+    tried: list[int] = []
+
+    @tool(effect=effect, retry=RetryPolicy(base_s=HANGS_S, max_s=HANGS_S))
+    async def flaky() -> str:
+        """Fail in passing."""
+        tried.append(1)
+        raise ConnectionError("reset")
+
+    controller = AbortController()
+    async with Engine([flaky], timeout_s=2 * HANGS_S) as engine:
+        task = asyncio.create_task(engine.call(call("flaky"), HERE, signal=controller.signal))
+        await until(lambda: "call.attempt_failed" in kinds(engine))
+        controller.abort("the page was closed")
+        result = result_of(await asyncio.wait_for(task, PATIENCE_S))
+    assert (result.failure_class, tried) == ("killed", [1])
+    assert "the page was closed" in result.text
 
 
 def test_an_event_loop_that_ends_ends_the_calls_that_are_left_in_it() -> None:

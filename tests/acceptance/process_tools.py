@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+from callgate import Retryable
 from callgate.tools import FunctionTool, ToolContext
 from tests.patience import HANGS_S
 
-__all__ = ["RUNNERS", "answers", "facts", "hangs", "raises", "run_by", "talks"]
+__all__ = ["RUNNERS", "answers", "asks_for_patience", "environment", "facts", "floods", "hangs", "raises", "run_by", "talks"]
 
 RUNNERS = ["inline", "thread", "process"]
 
@@ -23,6 +25,26 @@ def answers(n: int) -> dict[str, Any]:
 def raises(n: int) -> None:
     """Raise."""
     raise ValueError(f"no account {n}")
+
+
+def asks_for_patience() -> None:
+    """Fail like a service that says when to come again."""
+    raise Retryable("busy", retry_after_s=20.0)
+
+
+def environment() -> dict[str, str]:
+    """The environment that a tool sees."""
+    return dict(os.environ)
+
+
+def floods(ctx: ToolContext, pieces: int, piece_chars: int, stream: str) -> str:
+    """Write much more than anybody reads, as progress or to the standard output."""
+    for _ in range(pieces):
+        if stream == "progress":
+            ctx.progress("x" * piece_chars)
+        else:
+            sys.stdout.write("x" * piece_chars)
+    return "the end"
 
 
 def facts(ctx: ToolContext) -> dict[str, Any]:

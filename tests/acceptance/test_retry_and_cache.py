@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callgate import Engine, RetryPolicy, Scope, SqliteJournal, TableCache, Tool, ToolContext, ToolResult, tool
+from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, TableCache, Tool, ToolContext, ToolResult, tool
+from callgate.calls import Effect
 from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
+from tests.acceptance.process_tools import asks_for_patience, run_by
 from tests.door import bodies, call, said
 from tests.ledger import Ledger
 from tests.patience import HANGS_S, LoopClock, past_deadline
@@ -54,6 +57,53 @@ async def test_chance_shortens_a_wait_by_up_to_half() -> None:
     """So that many callers do not return together."""
     assert await waits(ManualClock(jitter=0.0)) == [0.5, 1.0, 2.0]
     assert await waits(ManualClock(jitter=0.5)) == [0.75, 1.5, 3.0]
+
+
+@pytest.mark.parametrize("effect", ["none", "idempotent"])
+async def test_no_wait_that_really_passes_exceeds_ten_seconds_however_often_a_tool_is_tried(effect: Effect) -> None:
+    """On the clock, not in the record; also where doubling would exceed what a number can hold."""
+    clock, started = ManualClock(jitter=1.0), list[float]()
+
+    @tool(effect=effect, retry=RetryPolicy(attempts=1_100))
+    async def ask() -> None:
+        """Never succeed."""
+        started.append(clock.monotonic())
+        raise ConnectionError("reset")
+
+    async with Engine([ask], clock=clock, timeout_s=100_000) as engine:
+        task = asyncio.create_task(engine.call(call("ask")))
+        while not task.done():
+            await asyncio.sleep(0)
+            if clock.sleeping:
+                clock.advance(0.5)
+        await task
+    waits = [after - before for before, after in itertools.pairwise(started)]
+    assert waits == [1.0, 2.0, 4.0, 8.0] + [10.0] * 1_095
+
+
+@pytest.mark.parametrize(("asked_s", "waited"), [(30.0, [30.0] * 3), (1.5, [1.5, 2.0, 4.0]), (0.0, [1.0, 2.0, 4.0])])
+async def test_a_service_that_asks_for_a_longer_wait_gets_it(asked_s: float, waited: list[float]) -> None:
+    """Never a shorter one than without its word."""
+    clock = ManualClock(jitter=1.0)
+    async with Engine([failing(Retryable("busy", retry_after_s=asked_s))], clock=clock, timeout_s=200) as engine:
+        await told(engine, clock, "ask")
+        assert [body["wait_s"] for body in bodies(engine, "call.attempt_failed")] == waited
+        assert clock.monotonic() >= sum(waited)
+
+
+async def test_a_service_that_asks_for_a_wait_beyond_the_deadline_is_not_asked_again() -> None:
+    clock = ManualClock(jitter=1.0)
+    async with Engine([failing(Retryable("busy", retry_after_s=50.0))], clock=clock, timeout_s=40) as engine:
+        result = await told(engine, clock, "ask")
+    assert (result.metadata.attempts, clock.monotonic()) == (1, 0.0)
+
+
+@pytest.mark.process
+async def test_the_wait_that_a_tool_in_its_own_process_asks_for_crosses_over() -> None:
+    clock = ManualClock(jitter=1.0)
+    async with Engine([run_by(asks_for_patience, "process")], clock=clock) as engine:
+        await told(engine, clock, "asks_for_patience")
+        assert [body["wait_s"] for body in bodies(engine, "call.attempt_failed")] == [20.0, 20.0, 20.0]
 
 
 async def test_the_wait_is_really_waited() -> None:

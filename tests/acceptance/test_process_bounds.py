@@ -1,0 +1,70 @@
+"""What a tool in its own process sees of the host, and how much of it the host is shown."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from callgate import Engine, ProcessLimits, Scope
+from callgate._runners.output import LIVE_CHARS_PER_S, TAIL_CHARS
+from callgate.builtins.command import run_command
+from callgate.events import Progress
+from tests.acceptance.process_tools import environment, floods, run_by
+from tests.door import call, said
+
+pytestmark = pytest.mark.process
+
+ALLOWED = {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+HIDDEN = {"DATABASE_URL": "postgres://", "PYTHONPATH": "/", "EDITOR": "ed", "LD_PRELOAD_NOT": "1", "MAIL": "a"}
+OWN = {"CALLGATE_WORKER", "CALLGATE_CALL"}
+SHELLS = {"PWD", "OLDPWD", "SHLVL", "_"}
+"""What a shell sets by itself."""
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with variables of the most harmless names, which may hold anything."""
+    for name, value in HIDDEN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LC_TIME", "C")
+    monkeypatch.setenv("WANTED", "yes")
+
+
+@pytest.mark.usefixtures("host")
+async def test_a_process_tool_sees_the_variables_that_are_named_and_no_other() -> None:
+    async with Engine([run_by(environment, "process")], process_limits=ProcessLimits(environment=("WANTED",))) as engine:
+        seen = (await said(engine, call("environment"))).structured
+    assert isinstance(seen, dict)
+    assert {name for name in seen if not name.startswith("LC_")} <= ALLOWED | OWN | {"WANTED"}
+    assert (seen["LC_TIME"], seen["WANTED"]) == ("C", "yes")
+
+
+@pytest.mark.usefixtures("host")
+async def test_a_command_sees_the_variables_that_are_named_and_no_other(tmp_path: Path) -> None:
+    async with Engine([run_command]) as engine:
+        result = await said(engine, call("run_command", command="env"), Scope(workspace=str(tmp_path)))
+    assert isinstance(result.structured, dict)
+    seen = {line.partition("=")[0] for line in str(result.structured["stdout"]).splitlines()}
+    assert {name for name in seen if not name.startswith("LC_")} <= ALLOWED | OWN | SHELLS
+    assert "PATH" in seen
+
+
+@pytest.mark.parametrize("stream", ["progress", "stdout"])
+async def test_what_a_process_tool_shows_is_bounded_by_a_rate(stream: str) -> None:
+    """So much a second, and of the rest the end; a slow machine has more seconds, and less to show in each."""
+    shown: list[str] = []
+
+    def listen(topic: str, item: object) -> None:
+        assert isinstance(item, Progress)
+        shown.append(item.text)
+
+    async with Engine([run_by(floods, "process")]) as engine:
+        engine.bus.subscribe(listen, "call.progress")
+        began = time.monotonic()
+        result = await said(engine, call("floods", pieces=640, piece_chars=100_000, stream=stream))
+        seconds = time.monotonic() - began
+    assert result.text == "the end"
+    assert "left out" in "".join(shown)
+    assert sum(map(len, shown)) <= (seconds + 2) * (LIVE_CHARS_PER_S + 2 * TAIL_CHARS)

@@ -1,0 +1,184 @@
+"""What a resumed run does with calls that were under way, when what it needs to know of them is not as it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from callgate import Allow, Deny, Engine, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
+from callgate.agent import Agent, RunResult
+from callgate.calls import Effect
+from callgate.events import TERMINAL, Event
+from callgate.protocols import Verdict
+from callgate.route import ValidatedCall
+from tests.agent.scripts import Answer, Gate, Script, call, says
+from tests.hosts import Hider
+from tests.ledger import Ledger
+from tests.patience import until
+
+RUN = "the-run"
+IN_RUN = Scope(run=RUN)
+PAY = says(call("pay", {"to": "ann"}, id="1"))
+
+
+def paying(ledger: Ledger, effect: Effect, **settings: Any) -> Tool:
+    """`pay(to)`, which never answers its first caller, and every other at once."""
+
+    @tool(effect=effect, **settings)
+    async def pay(to: str) -> str:
+        """Pay somebody."""
+        ledger.write(to)
+        if len(ledger.lines()) == 1:
+            await asyncio.Event().wait()
+        return f"paid {to}"
+
+    return pay
+
+
+class Broken:
+    """A run whose process ended at a moment of the test's choice: its journal as the disk had it then."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._copy = folder / "journal.db", folder / "copy.db"
+        self.events: list[Event] = []
+        """Of the run, once it has been resumed."""
+
+    async def ends(self, answer: Answer, when: Callable[[], object], **settings: Any) -> None:
+        async with Engine(journal=SqliteJournal(self._path), **settings) as engine:
+            running = asyncio.ensure_future(Agent(Script(answer), engine).run("Pay ann.", scope=IN_RUN))
+            await until(when)
+            (last,) = engine.journal.read(limit=1, newest_first=True)
+            await engine.journal.durable(last.position)
+            source = apsw.Connection(str(self._path))
+            source.execute("VACUUM INTO ?", (str(self._copy),))
+            source.close()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def goes_on(self, *answers: Answer, **settings: Any) -> RunResult:
+        async with Engine(journal=SqliteJournal(self._copy), **settings) as engine:
+            result = await Agent(Script(*answers, says("I see.")), engine).resume(RUN)
+            self.events = list(engine.journal.read(run=RUN))
+        return result
+
+    def ends_of(self, uid: str) -> list[str]:
+        return [event.kind for event in self.events if event.call == uid and event.kind in TERMINAL]
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Broken:
+    return Broken(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effects"),
+    [("idempotent", "idempotent", 2), ("once", "idempotent", 1), ("idempotent", "once", 1), ("once", "none", 1), ("idempotent", "none", 1)],
+)
+async def test_a_call_starts_again_where_its_tool_was_and_is_safe_to_repeat(
+    before: Effect, after: Effect, effects: int, broken: Broken, ledger: Ledger
+) -> None:
+    """Whether the tool's author changed their mind in one way or in the other."""
+    await broken.ends(PAY, ledger.lines, tools=[paying(ledger, before)])
+    result = await broken.goes_on(tools=[paying(ledger, after)])
+    assert ledger.lines() == ["ann"] * effects
+    assert [one.status for one in result.results] == ["ok" if effects == 2 else "unknown"]
+
+
+class Redirects:
+    """Lets another be paid than the one who was meant."""
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return Modify(arguments={"to": "bob"}, reason="ann has moved") if call.arguments["to"] == "ann" else Allow()
+
+
+@pytest.mark.parametrize("by", ["a policy", "a hook"])
+async def test_a_call_does_not_start_again_with_other_arguments_under_its_key(by: str, broken: Broken, ledger: Ledger) -> None:
+    @before_call("pay", kind="transform")
+    def redirects(call: ValidatedCall) -> dict[str, object]:
+        return {"to": "bob"}
+
+    await broken.ends(PAY, ledger.lines, tools=[paying(ledger, "idempotent")])
+    changes: dict[str, Any] = {"policies": [Redirects()]} if by == "a policy" else {"hooks": [redirects]}
+    result = await broken.goes_on(tools=[paying(ledger, "idempotent")], **changes)
+    (told,) = result.results
+    assert (told.status, ledger.lines()) == ("unknown", ["ann"])
+    assert "would not be the same" in told.text
+
+
+async def test_a_call_that_is_refused_now_is_told_as_what_may_have_happened(broken: Broken, ledger: Ledger) -> None:
+    class No:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            return Deny(reason="payments are off")
+
+    await broken.ends(PAY, ledger.lines, tools=[paying(ledger, "idempotent")])
+    result = await broken.goes_on(tools=[paying(ledger, "idempotent")], policies=[No()])
+    (told,) = result.results
+    assert (told.status, ledger.lines()) == ("unknown", ["ann"])
+    assert "payments are off" in told.text
+
+
+class Asked:
+    """A tool's `verify` that keeps what it was asked about."""
+
+    def __init__(self) -> None:
+        self.about: list[object] = []
+
+    def __call__(self, arguments: dict[str, object], key: str) -> Verified:
+        self.about.append(arguments)
+        return Verified(happened=False)
+
+
+@pytest.mark.parametrize(("effect", "status"), [("once", "unknown"), ("idempotent", "unknown"), ("none", "error")])
+async def test_an_open_call_whose_arguments_were_redacted_is_not_run_from_the_record(
+    effect: Effect, status: str, broken: Broken, ledger: Ledger
+) -> None:
+    """Nor is its tool asked about arguments that it was never called with."""
+    verify = Asked()
+    tools = [paying(ledger, effect, verify=verify)]
+    await broken.ends(says(call("pay", {"to": "hunter2"}, id="1")), ledger.lines, tools=tools, redactor=Hider())
+    result = await broken.goes_on(tools=tools, redactor=Hider())
+    (told,) = result.results
+    assert (told.status, ledger.lines(), verify.about) == (status, ["hunter2"], [])
+    assert "a secret was taken out" in told.text
+    assert told.failure_class == ("outcome_unknown" if status == "unknown" else "not_started")
+
+
+async def test_a_tool_is_not_asked_about_final_arguments_that_the_record_does_not_have(broken: Broken, ledger: Ledger) -> None:
+    """The model's own hold no secret; those that a hook made of them do."""
+
+    @before_call("pay", kind="transform")
+    def looks_up(call: ValidatedCall) -> dict[str, object]:
+        return {"to": "hunter2"}
+
+    verify = Asked()
+    settings: dict[str, Any] = {"tools": [paying(ledger, "once", verify=verify)], "hooks": [looks_up], "redactor": Hider()}
+    await broken.ends(PAY, ledger.lines, **settings)
+    result = await broken.goes_on(**settings)
+    assert ([one.status for one in result.results], ledger.lines(), verify.about) == (["unknown"], ["hunter2"], [])
+
+
+async def test_the_open_calls_of_a_message_that_never_ended_have_an_end_and_are_asked_for_anew(broken: Broken, ledger: Ledger) -> None:
+    """A read that began while its message streamed: the message is nobody's, and the model is asked again."""
+    gate, looked = Gate(), asyncio.Event()
+
+    @tool(effect="none")
+    async def look(what: str) -> str:
+        """Look, and never answer the first time."""
+        if what == "first":
+            looked.set()
+            await asyncio.Event().wait()
+        return f"saw {what}"
+
+    sealed = says(call("look", {"what": "first"}, id="1"))[:2]
+    await broken.ends([*sealed, gate], lambda: looked.is_set() and gate.reached.is_set(), tools=[look])
+    result = await broken.goes_on(says(call("look", {"what": "second"}, id="1")), tools=[look])
+    assert [one.text for one in result.results] == ["saw second"]
+    received = [event.call for event in broken.events if event.kind == "call.received"]
+    assert len(received) == 2
+    assert [len(broken.ends_of(uid)) for uid in received] == [1, 1]
+    assert broken.ends_of(received[0]) != ["call.completed"]

@@ -1,0 +1,138 @@
+"""What a human's yes is good for: the call that was asked about, for the one it was asked for, once, and in its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, Suspended, Tool, tool
+from callgate.protocols import Policy, Verdict
+from callgate.route import ValidatedCall
+from callgate.testing import ManualClock
+from tests.door import call, said
+from tests.ledger import Ledger
+from tests.paying import paying_amounts
+
+PAY = call("pay", to="ann", amount=5)
+SCOPE = Scope(run="r", principal="ann", actor="clerk", workspace="/srv/a")
+QUESTION = Ask(question="Pay?", rule="big")
+
+
+class Says:
+    """A policy with one verdict."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        return self.verdict
+
+
+class SaysAtOnce(Says):
+    """The same without waiting."""
+
+    never_waits = True
+
+    def judge(self, call: ValidatedCall) -> Verdict:
+        return self.verdict
+
+
+LATER = {
+    "an allow": Allow(rule="all"),
+    "a change": Modify(arguments={"to": "ann", "amount": 5}, reason="it has to be so"),
+    "another question": Ask(question="Really?"),
+}
+
+
+@pytest.mark.parametrize("kind", [Says, SaysAtOnce])
+@pytest.mark.parametrize("later", LATER.values(), ids=LATER.keys())
+async def test_a_question_stands_over_what_later_policies_say(kind: type[Says], later: Verdict, ledger: Ledger) -> None:
+    policies: list[Policy] = [kind(QUESTION), kind(later)]
+    async with Engine([paying_amounts(ledger)], policies=policies) as engine:
+        outcome = await engine.call(PAY)
+    assert isinstance(outcome, Suspended)
+    assert (outcome.question, ledger.lines()) == ("Pay?", [])
+
+
+@pytest.mark.parametrize("kind", [Says, SaysAtOnce])
+async def test_a_question_stands_over_an_earlier_allow(kind: type[Says], ledger: Ledger) -> None:
+    policies: list[Policy] = [kind(Allow()), kind(QUESTION)]
+    async with Engine([paying_amounts(ledger)], policies=policies) as engine:
+        assert isinstance(await engine.call(PAY), Suspended)
+    assert ledger.lines() == []
+
+
+@pytest.mark.parametrize("past_s", [0, 1])
+async def test_an_approval_is_used_in_its_time_or_not_at_all(past_s: float, ledger: Ledger) -> None:
+    clock = ManualClock()
+    async with Engine([paying_amounts(ledger)], policies=[Says(QUESTION)], clock=clock, limits=Limits(approval_s=60)) as engine:
+        for waits_s, paid in ((59.0, ["ann 5"]), (60.0 + past_s, ["ann 5"])):
+            asked = await engine.call(PAY, SCOPE)
+            assert isinstance(asked, Suspended)
+            await engine.answer(asked.approval_id, allow=True, by="bob")
+            clock.advance(waits_s)
+            again = await engine.call(PAY, SCOPE)
+            assert isinstance(again, Suspended) is (waits_s >= 60)
+            assert ledger.lines() == paid
+
+
+async def test_an_approval_of_another_process_that_was_used_after_its_time_is_none(tmp_path: Path, ledger: Ledger) -> None:
+    """The record says until when it holds, whoever reads it."""
+    clock, journal = ManualClock(), tmp_path / "journal.db"
+    limits = Limits(approval_s=60)
+    async with Engine(
+        [paying_amounts(ledger)], policies=[Says(QUESTION)], clock=clock, limits=limits, journal=SqliteJournal(journal)
+    ) as one:
+        asked = await one.call(PAY, SCOPE)
+        assert isinstance(asked, Suspended)
+        await one.answer(asked.approval_id, allow=True, by="bob")
+    clock.advance(60)
+    async with Engine(
+        [paying_amounts(ledger)], policies=[Says(QUESTION)], clock=clock, limits=limits, journal=SqliteJournal(journal)
+    ) as two:
+        assert isinstance(await two.call(PAY, SCOPE), Suspended)
+    assert ledger.lines() == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Scope(run="other", principal="ann", actor="clerk", workspace="/srv/a"),
+        Scope(run="r", principal="eve", actor="clerk", workspace="/srv/a"),
+        Scope(run="r", principal="ann", actor="robot", workspace="/srv/a"),
+        Scope(run="r", principal="ann", actor="clerk", workspace="/srv/b"),
+    ],
+    ids=["run", "principal", "actor", "workspace"],
+)
+async def test_an_approval_holds_for_one_run_principal_actor_and_workspace(other: Scope, ledger: Ledger) -> None:
+    async with Engine([paying_amounts(ledger)], policies=[Says(QUESTION)]) as engine:
+        asked = await engine.call(PAY, SCOPE)
+        assert isinstance(asked, Suspended)
+        await engine.answer(asked.approval_id, allow=True, by="bob")
+        assert isinstance(await engine.call(PAY, other), Suspended)
+        assert ledger.lines() == []
+        assert (await said(engine, PAY, SCOPE)).success
+    assert ledger.lines() == ["ann 5"]
+
+
+async def test_an_approval_holds_for_the_tool_as_it_was_when_it_was_asked_for(tmp_path: Path, ledger: Ledger) -> None:
+    """Another process whose tool of this name promises less asks again."""
+
+    def changed() -> Tool:
+        @tool(name="pay", effect="idempotent")
+        async def pay(to: str, amount: float = 1) -> str:
+            """Pay somebody."""
+            ledger.write(f"changed {to}")
+            return "paid"
+
+        return pay
+
+    journal = tmp_path / "journal.db"
+    async with Engine([paying_amounts(ledger)], policies=[Says(QUESTION)], journal=SqliteJournal(journal)) as engine:
+        asked = await engine.call(PAY, SCOPE)
+        assert isinstance(asked, Suspended)
+        await engine.answer(asked.approval_id, allow=True, by="bob")
+    async with Engine([changed()], policies=[Says(QUESTION)], journal=SqliteJournal(journal)) as engine:
+        assert isinstance(await engine.call(PAY, SCOPE), Suspended)
+    assert ledger.lines() == []
