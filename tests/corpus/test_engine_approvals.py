@@ -1,0 +1,135 @@
+"""Hostile approvals through the engine's own entry: what a yes lets run, and what has to be asked again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callgate import Answered, Engine, RawCall, Scope, SqliteJournal, Suspended, UsageError, before_call
+from callgate.builtins import workspace_tools
+from callgate.hooks import Hook
+from callgate.route import ValidatedCall
+from tests.corpus.fixture_tools import fixture_tools
+from tests.corpus.material import build, rows
+from tests.corpus.test_engine_hostile import assert_alive_and_clean
+from tests.hosts import Asks
+from tests.ledger import Ledger
+
+CANNOT = {"server_command": "a tool that another process serves is the host's own to register: the engine knows no command line of it"}
+"""Changes of a tool that cannot be made here, and why."""
+
+FILES = "an approval holds for the arguments as they are written, not for what they name; the file tools look at that when they run"
+
+
+class Approved:
+    """One row: a call that was approved, and what happens between the yes and the run."""
+
+    def __init__(self, row: dict[str, Any], folder: Path, ledger: Ledger) -> None:
+        self.row, self._folder, self._ledger = row, folder, ledger
+        self.root = folder / "root"
+        self.root.mkdir()
+        self._scope = Scope(run="r", workspace=str(self.root))
+
+    def engine(self, *hooks: Hook, changed: str = "") -> Engine:
+        tools = fixture_tools(self._ledger, self.root)
+        for tool in tools:
+            if tool.name == self._name and changed == "description":
+                tool.description += " And something else."
+            elif tool.name == self._name and changed:
+                tool.parameters = {**(tool.parameters or {}), changed: "changed"}
+        asked = Asks(self._name)
+        return Engine(tools, policies=[asked], hooks=hooks, journal=SqliteJournal(self._folder / "journal.db"))
+
+    @property
+    def _name(self) -> str:
+        return str(self.row.get("tool", "pay"))
+
+    async def approve(self, engine: Engine) -> str:
+        """Have the call approved, or try to with a guessed word; what came of it."""
+        asked = await engine.call(RawCall(name=self._name, arguments=build(self.row["approved"])), self._scope)
+        assert isinstance(asked, Suspended)
+        run, iteration, number = asked.approval_id.rsplit("/", 2)
+        guessed = f"{run}/{iteration}/{int(number) + 1}"
+        try:
+            await engine.answer(guessed if "token" in self.row else asked.approval_id, allow=True, by="bob")
+        except UsageError:
+            return "refuse"
+        return ""
+
+    def change_files(self) -> None:
+        match self.row.get("fs_change", []):
+            case ["symlink", name, target]:
+                (self._folder / "outside.txt").write_text("outside")
+                (self.root / name).symlink_to(target)
+            case []:
+                pass
+            case other:
+                pytest.skip(f"a change of files that is not known here: {other}")
+
+    async def attempt(self, engine: Engine) -> str:
+        before = len(self._ledger.lines())
+        outcome = await engine.call(RawCall(name=self._name, arguments=build(self.row["attempt"])), self._scope)
+        ran = len(self._ledger.lines()) - before
+        assert ran <= 1
+        if ran:
+            return "run"
+        if isinstance(outcome, Answered) and outcome.result.failure_class == "invalid_parameters":
+            return "ask_again"  # no yes is of any use for what the tool does not even accept
+        return "ask_again" if isinstance(outcome, Suspended) else "refuse"
+
+
+def rewriting(changes: dict[str, object]) -> Hook:
+    @before_call(kind="transform")
+    def rewrites(call: ValidatedCall) -> dict[str, object] | None:
+        return {**call.arguments, **changes} if changes.keys() <= call.arguments.keys() else None
+
+    return rewrites
+
+
+def approvals() -> list[Any]:
+    marked = []
+    for parameter in rows("hostile/calls.jsonl", kind="approval"):
+        (row,) = parameter.values
+        marks = [*parameter.marks, *([pytest.mark.xfail(reason=FILES, strict=True)] if "fs_change" in row else [])]
+        marked.append(pytest.param(row, id=parameter.id, marks=marks))
+    return marked
+
+
+@pytest.mark.parametrize("row", approvals())
+async def test_an_approval_lets_run_what_was_approved_and_nothing_else(row: dict[str, Any], tmp_path: Path, ledger: Ledger) -> None:
+    """By another process, which knows of the approval from the record alone."""
+    if row.get("tool_changed") in CANNOT:
+        pytest.skip(CANNOT[row["tool_changed"]])
+    one = Approved(row, tmp_path, ledger)
+    async with one.engine() as engine:
+        outcome = await one.approve(engine)
+    one.change_files()
+    hooks = [rewriting(row["hook_rewrites"])] if "hook_rewrites" in row else []
+    async with one.engine(*hooks, changed=row.get("tool_changed", "")) as engine:
+        for _ in range(row.get("replay", 1)):
+            outcome = outcome if outcome == "refuse" else await one.attempt(engine)
+        await assert_alive_and_clean(engine)
+    assert outcome in row["expect"]["outcome"]
+    if outcome != "run":
+        assert len(ledger.lines()) == row.get("replay", 1)  # the ping, and what ran before
+    assert all(json.loads(line) for line in ledger.lines())
+
+
+async def test_a_path_that_was_turned_into_a_link_after_the_yes_leads_nowhere(tmp_path: Path) -> None:
+    """What is expected of the rows that are marked: whoever is asked, nothing outside the workspace is written."""
+    root, outside = tmp_path / "root", tmp_path / "outside.txt"
+    root.mkdir()
+    outside.write_text("outside")
+    write = RawCall(name="write_file", arguments={"path": "a.txt", "content": "x"})
+    scope = Scope(run="r", workspace=str(root))
+    async with Engine(workspace_tools(), policies=[Asks("write_file")]) as engine:
+        asked = await engine.call(write, scope)
+        assert isinstance(asked, Suspended)
+        await engine.answer(asked.approval_id, allow=True, by="bob")
+        (root / "a.txt").symlink_to("../outside.txt")
+        outcome = await engine.call(write, scope)
+    assert not isinstance(outcome, Answered) or not outcome.result.success
+    assert outside.read_text() == "outside"
