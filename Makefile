@@ -1,5 +1,6 @@
 # make demo    the main job, shown and proven
 # make test    every test
+# make test-all  the same, then on every other Python from 3.11 on that this machine has
 # make check   style, types, layers
 # make bench   the measurements
 # make faults  runs killed at every moment and at any, and resumed; any history of calls and runs
@@ -10,7 +11,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DIR    ?=
 
-.PHONY: demo test check bench faults clean
+.PHONY: demo test test-all check bench faults clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) tools/check_python.py
@@ -23,6 +24,9 @@ demo: $(VENV)/ready
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2
+
+test-all: test
+	$(BIN)/python tools/other_pythons.py
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .
@@ -40,4 +44,4 @@ faults: $(VENV)/ready
 	$(BIN)/python -m tests.recovery.histories
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

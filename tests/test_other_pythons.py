@@ -1,0 +1,83 @@
+"""The suite runs on every Python that is here: which ones are found, which are left out and why, and what fails the whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.patience import PATIENCE_S
+
+TOOL = Path(__file__).parents[1] / "tools/other_pythons.py"
+SAYS = 'if [ "$1" = -c ]; then echo "cpython 3 {minor} 3.{minor}.0"; exit 0; fi\n'
+MAKES = """
+/bin/mkdir -p "$4/bin"
+printf '%s\\n' '#!/bin/sh' '[ "$2" = pip ] && exit {pip}' 'exit {suite}' > "$4/bin/python"
+/bin/chmod +x "$4/bin/python"
+"""
+OWN = sys.version_info[1]
+OTHER, ANOTHER = OWN + 20, OWN + 21
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return folder
+
+
+def command(path: Path, minor: int, script: str, *, name: str = "") -> None:
+    file = path / (name or f"python3.{minor}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("#!/bin/sh\n" + script.replace("{minor}", str(minor)))
+    file.chmod(0o755)
+
+
+def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": str(path), "PYENV_ROOT": str(path.parent / "pyenv")}
+    told = [sys.executable, str(TOOL), *arguments]
+    return subprocess.run(told, cwd=path.parent, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+def test_what_starts_is_found_once_and_what_does_not_is_named(path: Path) -> None:
+    command(path, OTHER, SAYS)
+    command(path, ANOTHER, "exit 127\n")
+    command(path, OWN, SAYS)
+    command(path, 10, SAYS)
+    command(path, OTHER, SAYS, name=f"../pyenv/versions/3.{OTHER}.9/bin/python")
+    told = run(path, "--list")
+    assert told.returncode == 0
+    assert told.stdout.count(f"3.{OTHER} (") == 1
+    assert f"{path}/python3.{OTHER})" in told.stdout
+    assert f"Left out: {path}/python3.{ANOTHER} (it does not start)." in told.stdout
+    assert "3.10" not in told.stdout
+
+
+def test_a_shim_that_does_not_start_is_no_matter_where_its_version_is(path: Path) -> None:
+    command(path, OTHER, "exit 127\n")
+    command(path, OTHER, SAYS, name=f"../pyenv/versions/3.{OTHER}.9/bin/python")
+    told = run(path, "--list")
+    assert f"3.{OTHER} (" in told.stdout
+    assert f"python3.{OTHER} (it does not start)" not in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("pip", "suite", "code", "says"),
+    [
+        (0, 0, 0, "every test passed"),
+        (0, 1, 1, "failed: pytest ended with 1"),
+        (1, 0, 0, "left out, because its environment could not be made (exit code 1)"),
+    ],
+    ids=["passes", "fails", "cannot be installed for"],
+)
+def test_a_failing_suite_fails_the_whole_and_a_version_without_dependencies_does_not(
+    pip: int, suite: int, code: int, says: str, path: Path
+) -> None:
+    command(path, OTHER, SAYS + MAKES.replace("{pip}", str(pip)).replace("{suite}", str(suite)))
+    told = run(path)
+    assert f"Python 3.{OTHER}: {says}." in told.stdout
+    others = [line for line in told.stdout.splitlines() if line.startswith("Python 3.") and f"3.{OTHER}:" not in line]
+    assert (told.returncode, others) == (code, [])
