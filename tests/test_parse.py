@@ -113,6 +113,8 @@ def test_malformed_json_is_refused_unless_repair_is_asked_for() -> None:
         "{'a':1,'a':2}",
         'Sure! {"a":1}',
         "[1,2,]",
+        '{"a":1,,"b":2}',
+        '{"a":[1,,2]}',
         '{"a":1,"b":[2}',
         '{"a":"x',
         "{a:1",

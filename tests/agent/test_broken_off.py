@@ -11,10 +11,12 @@ import apsw
 import pytest
 
 from callgate import Allow, Deny, Engine, Modify, Scope, SqliteJournal, Tool, Verified, before_call, tool
+from callgate._journal import open_reader
 from callgate.agent import Agent, RunResult
 from callgate.calls import Effect
 from callgate.events import TERMINAL, Event
 from callgate.protocols import Verdict
+from callgate.queries import EventQuery
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Answer, Gate, Script, call, says
 from tests.hosts import Hider
@@ -52,13 +54,20 @@ class Broken:
         async with Engine(journal=SqliteJournal(self._path), **settings) as engine:
             running = asyncio.ensure_future(Agent(Script(answer), engine).run("Pay ann.", scope=IN_RUN))
             await until(when)
-            (last,) = engine.journal.read(limit=1, newest_first=True)
-            await engine.journal.durable(last.position)
+            await until(lambda: self._on_disk() == len(list(engine.journal.read())))
             source = apsw.Connection(str(self._path))
             source.execute("VACUUM INTO ?", (str(self._copy),))
             source.close()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+    def _on_disk(self) -> int:
+        """How many events another process would find."""
+        reader = open_reader(self._path)
+        try:
+            return len(list(reader.find(EventQuery())))
+        finally:
+            reader.close()
 
     async def goes_on(self, *answers: Answer, **settings: Any) -> RunResult:
         async with Engine(journal=SqliteJournal(self._copy), **settings) as engine:

@@ -14,7 +14,7 @@ from callgate._environment import silence_from_environment
 from callgate._signals import Control
 from callgate.agent import Agent
 from callgate.messages import Message, ToolMessage, UserMessage
-from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, Fault, ModelEvent, TextDelta
+from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, Fault, Finished, ModelEvent, TextDelta
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import StreamLimits, StreamResult, stream_once
@@ -78,6 +78,13 @@ async def test_an_answer_of_nothing_is_an_empty_response() -> None:
     """ACCEPTANCE B10."""
     assert (await Pass(answer=[ends()]).run()).status == "empty_response"
     assert (await Pass("  \n").run()).status == "empty_response"
+
+
+@pytest.mark.parametrize(("said", "shown"), [("SAFETY", "SAFETY"), ("", "stop")])
+async def test_an_empty_answer_says_why_in_the_providers_word_or_in_ours(said: str, shown: str) -> None:
+    whole = ends()
+    result = await Pass(answer=[Finished(reason=whole.reason, message=whole.message, said=said)]).run()
+    assert (result.status, result.reason) == ("empty_response", f"the answer was empty ({shown})")
 
 
 async def test_a_failure_that_the_provider_reports_is_an_error() -> None:

@@ -40,6 +40,23 @@ async def run(*answers: Any, model: type[Script] = Writer, **options: Any) -> tu
         return await agent.run("Do it."), script, board
 
 
+@pytest.mark.parametrize("text", ["It is a.", "Is a < b? {", "a\n```", "See <", 'It is {"tool": ', "[", "a `b"])
+@pytest.mark.parametrize("whole", [True, False], ids=["at once", "by letters"])
+async def test_who_listens_reads_the_whole_answer_up_to_its_last_letter(text: str, whole: bool) -> None:
+    """Also where the end looks as if a call began there."""
+    told: list[str] = []
+    end = Finished(reason="stop", message=AssistantMessage(parts=(Text(text=text),), api="scripted"))
+    answer: Answer = [TextDelta(text), end] if whole else letters(text)
+
+    def hear(event: object) -> None:
+        if isinstance(event, TextDelta):
+            told.append(event.text)
+
+    async with Agent(Writer(answer), tools=Board().tools()) as agent:
+        result = await agent.run("Do it.", on_event=hear)
+    assert ("".join(told), result.text) == (text, text)
+
+
 async def test_a_call_in_text_is_run_and_its_result_comes_back_as_text() -> None:
     """ACCEPTANCE E5, E6, C9, C38, C73, C74: strict JSON, in the form that the system prompt asks for."""
     result, model, board = await run(letters(f"Let me see.\n{ASKED}"), letters("It is a."))
