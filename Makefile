@@ -4,14 +4,17 @@
 # make check   style, types, layers
 # make bench   the measurements
 # make faults  runs killed at every moment and at any, and resumed; any history of calls and runs
+# make mutants what no test notices, in a sample of small changes: SAMPLE=100 SEED=1
 # Each sets up .venv by itself.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 DIR    ?=
+SAMPLE ?= 100
+SEED   ?= 1
 
-.PHONY: demo test test-all check bench faults clean
+.PHONY: demo test test-all check bench faults mutants clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) tools/check_python.py
@@ -42,6 +45,13 @@ faults: $(VENV)/ready
 	$(BIN)/python -m tests.recovery.table
 	$(BIN)/python -m tests.recovery.random_kills
 	$(BIN)/python -m tests.recovery.histories
+
+$(VENV)/mutants: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 10 --timeout 60 --constraint constraints.txt --editable '.[dev,mutants]'
+	touch $@
+
+mutants: $(VENV)/mutants
+	nice $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,27 @@
+"""The list of changes that no test can notice is about the code as it is."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIST = ROOT / "tests/mutants_equivalent.toml"
+
+
+def test_every_equivalent_change_has_its_line_and_a_reason() -> None:
+    listed = tomllib.loads(LIST.read_text(encoding="utf-8")).get("mutant", [])
+    for entry in listed:
+        assert entry.keys() == {"module", "was", "becomes", "reason"}
+        code = " ".join(line.strip() for line in (ROOT / entry["module"]).read_text(encoding="utf-8").splitlines())
+        assert entry["was"] in code, f"{entry['module']} has no line {entry['was']!r} any more"
+        assert entry["reason"].endswith(".")
+
+
+def test_the_tests_that_mutants_are_shown_to_exist() -> None:
+    settings = tomllib.loads((ROOT / "tools/mutants.toml").read_text(encoding="utf-8"))
+    for names in settings["tests"].values():
+        for name in names:
+            assert list(ROOT.glob(name)), name
+    for pattern in settings["modules"]:
+        assert list(ROOT.glob(pattern)), pattern
