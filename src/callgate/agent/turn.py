@@ -146,7 +146,7 @@ class Turn:
         parts, message = self._parts, pending.message
         self._course.iteration, self._course.pending = pending.iteration, None
         left = waited_for(pending, parts.engine.approval)
-        parts.account.give_back(sum(one.refusal is None for one in left.values()))  # reserved when they were asked for, and again now
+        parts.account.give_back(len(message.calls) - len(left))  # those that are not refused: reserved when they asked, and again now
         with parts.enrichment:
             intake = self._settling.intake()
             intake.cause = parts.record.handed_in_again(message, pending.closed, pending.iteration)
