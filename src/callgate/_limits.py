@@ -12,6 +12,7 @@ __all__ = [
     "JOURNAL_WAIT_S",
     "LEASE_S",
     "LOOK_S",
+    "RECORD_S",
     "RULE_COMMAND_CHARS",
     "RULE_LIST_ITEMS",
     "RULE_PATH_BYTES",
@@ -26,6 +27,8 @@ JOURNAL_WAIT_S: Final = 30.0
 """How long opening, reading or writing a journal waits for other processes that have it locked."""
 LOOK_S: Final = 0.25
 """How often an engine that holds a run looks whether another process wants something of it."""
+RECORD_S: Final = 2.0
+"""How long the end of a call whose time is over may still wait for the record."""
 RULE_PATH_BYTES: Final = 4_096
 """A longer path is denied where a rule asks for a fact about it; no file system takes one."""
 RULE_COMMAND_CHARS: Final = 131_072

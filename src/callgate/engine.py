@@ -47,6 +47,7 @@ from callgate._pipeline.sync import SyncDoor
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
 from callgate._pipeline.validate import validate
+from callgate._pipeline.writer import too_late
 from callgate._redact import Redactor
 from callgate._runners import Runners
 from callgate._runners.offload import LARGE_BYTES
@@ -143,7 +144,7 @@ class Engine:
         asked = policies_of(policies)
         own = _files(self.journal, self.blobs, persistent_cache, memory)
         self._desk = Desk(ground, self._known, asked, hooks_of(hooks), self, tuple(own))
-        self._endings = Endings(ground, restart)
+        self._endings = Endings(ground, restart, self._timeout_s)
         self._normaliser = ground.normaliser
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
         self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
@@ -180,7 +181,7 @@ class Engine:
         """
         if scope is not self._entrance.given:
             try:
-                await self._entrance.open(scope)
+                await self._open(scope)
             except (RunHeld, RecordFailed) as error:
                 return self._endings.unrecorded(raw, error)
         if self._survives and self._ground.writer.crowded:
@@ -194,6 +195,17 @@ class Engine:
         if self._survives:
             (outcome,) = await self._endings.told([(flight, outcome)])
         return outcome
+
+    async def _open(self, scope: Scope) -> None:
+        """Have a scope's run to this engine, in the time that a call has."""
+        waiting = asyncio.timeout(self._timeout_s)
+        try:
+            async with waiting:
+                await self._entrance.open(scope)
+        except TimeoutError as error:
+            if waiting.expired():
+                raise too_late() from error
+            raise
 
     def call_sync(self, raw: RawCall, scope: Scope = _NOWHERE) -> Outcome:
         """The same for plain code: runs on an event loop in a thread of the engine's own; end it with `close_sync`.
@@ -321,7 +333,7 @@ class Engine:
         """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
         if scope is not self._entrance.given:
             try:
-                await self._entrance.open(scope)
+                await self._open(scope)
             except (RunHeld, RecordFailed) as error:
                 return [self._endings.unrecorded(raw, error) for raw in raws]
         emission = self.emission(scope, signal=signal, early=False)

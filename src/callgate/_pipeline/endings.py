@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from callgate._limits import RECORD_S
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
@@ -28,7 +29,7 @@ __all__ = ["Endings"]
 class Endings:
     """How the calls of one engine end."""
 
-    def __init__(self, ground: Ground, restart: RestartHandler | None) -> None:
+    def __init__(self, ground: Ground, restart: RestartHandler | None, timeout_s: float) -> None:
         self._journal = ground.journal
         self._survives = ground.journal.strength != "memory"
         self._writer = ground.writer
@@ -38,6 +39,7 @@ class Endings:
         self._normaliser = ground.normaliser
         self._approvals = ground.approvals
         self._restart = restart
+        self._timeout_s = timeout_s
         self._restart_timeout_s = ground.limits.hook_timeout_s
 
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
@@ -50,7 +52,7 @@ class Endings:
         body = self._normaliser.recorded(result)
         position = flight.end("call.completed", body)
         if self._survives:
-            await flight.durable(position)
+            await self._keep(flight, position, success=success)
         self._control.count(flight.scope.conversation, success=success)
         if success and flight.scope.conversation:
             flight.remember(body)
@@ -63,15 +65,29 @@ class Endings:
         """These outcomes once they are on disk, where the record survives; one that cannot be kept says so."""
         outcomes = [outcome for _, outcome in ends]
         if self._survives and ends:
+            within_s = max(self._left_s(flight) for flight, _ in ends)
+            until = self._clock.monotonic() + within_s
             try:
-                await self._writer.durable(max(flight.last for flight, _ in ends))
+                await self._writer.durable(max(flight.last for flight, _ in ends), within_s)
             except RecordFailed:  # of some of them, at least
-                outcomes = [await self._told(flight, outcome) for flight, outcome in ends]
+                outcomes = [await self._told(flight, outcome, until) for flight, outcome in ends]
         return outcomes
 
-    async def _told(self, flight: Flight, outcome: Outcome) -> Outcome:
+    async def _keep(self, flight: Flight, position: int, *, success: bool) -> None:
+        """Wait until a result is on disk. That a call was not run is told in any case; `told` marks it."""
         try:
-            await self._writer.durable(flight.last)
+            await flight.durable(position, self._left_s(flight))
+        except RecordFailed:
+            if flight.started or success:
+                raise
+
+    def _left_s(self, flight: Flight) -> float:
+        """How long the end of a call may wait for the record."""
+        return max(min(flight.deadline, flight.began + self._timeout_s) - self._clock.monotonic(), RECORD_S)
+
+    async def _told(self, flight: Flight, outcome: Outcome, until: float) -> Outcome:
+        try:
+            await self._writer.durable(flight.last, until - self._clock.monotonic())
         except RecordFailed as error:
             self._writer.log.error("The end of the call %s is not on record: %s", flight.uid, error)
             return self._unrecorded_end(flight, outcome, error)

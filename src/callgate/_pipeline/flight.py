@@ -102,8 +102,9 @@ class Flight(Struct, kw_only=True, eq=False):
         )
         return position
 
-    async def durable(self, position: int) -> None:
-        await self.writer.durable(position)
+    async def durable(self, position: int, within_s: float | None = None) -> None:
+        """See `Writer.durable`."""
+        await self.writer.durable(position, within_s)
 
     def end(self, kind: str, body: Body) -> int:
         """Write the call's one end; one that has ended keeps the end it has."""

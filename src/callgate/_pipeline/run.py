@@ -22,6 +22,7 @@ from callgate._json import small_jsonable
 from callgate._runners.reading import Reader
 from callgate._signals import AbortSignal
 from callgate.calls import Effect
+from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest, Start
 from callgate.route import ApprovedCall
 from callgate.tools import BoundTool, ToolContext
@@ -64,7 +65,7 @@ class Attempts(Protocol):
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool) -> int: ...
     async def claimed(self, attempt: int, worker: str = "") -> None: ...
-    async def durable(self, position: int) -> None: ...
+    async def durable(self, position: int, within_s: float | None = None) -> None: ...
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None: ...
 
 
@@ -98,8 +99,11 @@ async def run(
             timeout_s = tool.timeout_s
         position = record.attempt_started(approved, attempt, timeout_s, claims=claims)
         if tool.effect != "none" and not claims:
-            await record.durable(position)
+            await _intend(record, position, deadline - now, "" if attempt > 1 else f"{tool.name} was not run. ")
             now = clock.monotonic()
+            if kill.reason is not None or now >= deadline:
+                return Ran(_not_started(kill), attempt - 1, lost)
+            timeout_s = min(timeout_s, deadline - now)
         record.started = not claims
         if attempt > 1:  # an object of its own: what an earlier attempt left behind still has that one's
             context = replace(context, attempt=attempt)
@@ -131,6 +135,21 @@ async def run(
 def _rest_of(request: RunRequest, clock: Clock) -> RunRequest:
     """The attempt, with the time that is left of it."""
     return replace(request, timeout_s=max(0.0, request.context.deadline - clock.monotonic()))
+
+
+async def _intend(record: Attempts, position: int, within_s: float, told: str) -> None:
+    """Have an attempt on record before its code is entered.
+
+    Args:
+        told: Put before why it is not.
+
+    Raises:
+        RecordFailed: It is not, or not in time.
+    """
+    try:
+        await record.durable(position, within_s)
+    except RecordFailed as error:
+        raise RecordFailed(f"{told}{error}", code=error.code) from error
 
 
 def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_s: float, chance: float) -> float | None:

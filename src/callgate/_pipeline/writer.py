@@ -6,8 +6,10 @@ runs. What the events say is in `record`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -21,7 +23,7 @@ from callgate.errors import LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded
 from callgate.protocols import Journal, NamesWriters, QueuedJournal
 
-__all__ = ["Writer", "off_loop"]
+__all__ = ["Writer", "off_loop", "too_late"]
 
 T = TypeVar("T")
 
@@ -83,20 +85,34 @@ class Writer:
         """The text as it may be shown: without what is secret."""
         return redacted_text(text, self.redactor)
 
-    async def durable(self, position: int) -> None:
+    async def durable(self, position: int, within_s: float | None = None) -> None:
         """Wait until the event survives what the journal promises.
 
+        Args:
+            within_s: How long at most; None: until it does, or cannot any more.
+
         Raises:
-            RecordFailed: It will not.
+            RecordFailed: It will not, or not in time.
         """
+        waiting = asyncio.timeout(None if within_s is None or within_s == inf else max(within_s, 0.0))
         try:
-            await self.journal.durable(position)
+            async with waiting:
+                await self.journal.durable(position)
         except LeaseLost as error:
             raise RecordFailed(str(error), code=error.code) from error
         except Exception as error:
+            if waiting.expired():
+                raise too_late() from error
             raise RecordFailed(
                 f"The record could not be made durable ({type(error).__name__}: {error}). Nothing is run until then; tell the operator."
             ) from error
+
+
+def too_late() -> RecordFailed:
+    return RecordFailed(
+        "The record could not be written within the call's time: another process has it locked, or its disk or server is slow. It is"
+        " written as soon as it can be; tell the operator."
+    )
 
 
 async def off_loop(journal: Journal, read: Callable[[], T]) -> T:
