@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
+import json
+import locale
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import types
 from contextlib import suppress
 from typing import NoReturn
 
@@ -253,6 +258,137 @@ def sets_alarm() -> str:
 
 
 @tool
+def becomes_nobody() -> str:
+    """Give up the rights of root for good."""
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    return "done"
+
+
+@tool
+def changes_root() -> str:
+    """Make another folder the root of all paths."""
+    os.chroot("/tmp")
+    return "done"
+
+
+@tool
+def blocks_signals() -> str:
+    """Block a signal."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGCONT})
+    return "done"
+
+
+@tool
+def ignores_in_c() -> str:
+    """Ignore a signal without Python's knowledge."""
+    ctypes.CDLL(None).signal(signal.SIGUSR2, ctypes.c_void_p(1))
+    return "done"
+
+
+@tool
+def handles_rare_signals() -> str:
+    """Handle signals that nobody thinks of."""
+    for number in (signal.SIGQUIT, signal.SIGWINCH, signal.SIGRTMIN):
+        signal.signal(number, lambda *_: None)
+    return "done"
+
+
+@tool
+def sets_locale() -> str:
+    """Change the locale."""
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")
+    return "done"
+
+
+@tool
+def sets_umask() -> str:
+    """Create files for nobody."""
+    os.umask(0o777)
+    return "done"
+
+
+@tool
+def takes_one_processor() -> str:
+    """Stay on one processor, with the lowest priority."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.nice(19)
+    return "done"
+
+
+@tool
+def puts_in_the_environment() -> str:
+    """Change the environment past os.environ."""
+    os.putenv("LEFT_BEHIND", "yes")
+    os.unsetenv("HOME")
+    return "done"
+
+
+@tool
+def sets_in_the_environment_in_c() -> str:
+    """Change it past Python."""
+    ctypes.CDLL(None).setenv(b"LEFT_BEHIND", b"yes", 1)
+    return "done"
+
+
+@tool
+def replaces_the_environment() -> str:
+    """Put another object in its place."""
+    os.environ = {"LEFT_BEHIND": "yes"}  # type: ignore[assignment]  # noqa: B003
+    return "done"
+
+
+@tool
+def moves_to_tokyo() -> str:
+    """Change the time zone, and hide how."""
+    os.environ["TZ"] = "Asia/Tokyo"
+    time.tzset()
+    del os.environ["TZ"]
+    return "done"
+
+
+@tool
+def lowers_a_soft_limit() -> str:
+    """Lower a limit that nobody thinks of."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (7, resource.getrlimit(resource.RLIMIT_NPROC)[1]))
+    return "done"
+
+
+@tool
+def patches_the_library() -> str:
+    """Put a function of its own in the place of the library's."""
+    json.dumps = lambda *_, **__: "forged"
+    return "done"
+
+
+@tool
+def replaces_a_module() -> str:
+    """Put a module of its own in the place of the library's."""
+    sys.modules["json"] = types.ModuleType("json")
+    return "done"
+
+
+@tool
+def changes_imports() -> str:
+    """Have nothing found any more."""
+    sys.meta_path.clear()
+    sys.path_hooks.clear()
+    sys.path.clear()
+    return "done"
+
+
+@tool
+def changes_the_interpreter() -> str:
+    """Change settings that hold for everybody."""
+    gc.disable()
+    sys.setswitchinterval(1.0)
+    sys.set_int_max_str_digits(1_000)
+    socket.setdefaulttimeout(0.001)
+    return "done"
+
+
+@tool
 async def leaves_task() -> str:
     """Leave a task that does not want to end."""
     keep.append(asyncio.ensure_future(_stubborn()))
@@ -294,6 +430,23 @@ def state() -> dict[str, object]:
         "threads": threading.active_count(),
         "stdin": sys.stdin.read(),
         "timer": signal.getitimer(signal.ITIMER_REAL),
+        "user": [os.getuid(), os.getgid(), os.getgroups()],
+        "root": os.stat("/").st_ino,
+        "signals": [line for line in open("/proc/self/status") if line[:6] in ("SigBlk", "SigIgn", "SigCgt")]
+        if os.path.exists("/proc")
+        else [],
+        "locale": locale.setlocale(locale.LC_ALL),
+        "umask": subprocess.run(["sh", "-c", "umask"], capture_output=True, text=True, check=True).stdout,
+        "child's environment": sorted(
+            line
+            for line in subprocess.run(["env"], capture_output=True, text=True, check=True).stdout.splitlines()
+            if not line.startswith(("CALLGATE_", "_="))
+        ),
+        "scheduling": [sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [], os.getpriority(os.PRIO_PROCESS, 0)],
+        "limits": [resource.getrlimit(number) for number in (resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)],
+        "zone": [time.tzname, time.timezone],
+        "imports": [sys.modules["json"] is json, json.dumps([]), len(sys.meta_path), len(sys.path_hooks), len(sys.path)],
+        "interpreter": [gc.isenabled(), sys.getswitchinterval(), sys.get_int_max_str_digits(), socket.getdefaulttimeout()],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ HANGING = [
     tools.stuck_in_c,
     tools.swallows_cancel,
 ]
+ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can")
 
 
 def named(tool: FunctionTool) -> str:
@@ -155,6 +157,23 @@ async def test_what_a_tool_wrote_before_it_died_is_kept(processes: ProcessRunner
         (tools.changes_directory, "/"),
         (tools.changes_environment, "done"),
         (tools.lowers_recursion_limit, [[[[1]]]]),
+        pytest.param(tools.becomes_nobody, "done", marks=ROOT),
+        pytest.param(tools.changes_root, "done", marks=ROOT),
+        (tools.blocks_signals, "done"),
+        (tools.ignores_in_c, "done"),
+        (tools.handles_rare_signals, "done"),
+        (tools.sets_locale, "done"),
+        (tools.sets_umask, "done"),
+        (tools.takes_one_processor, "done"),
+        (tools.puts_in_the_environment, "done"),
+        (tools.sets_in_the_environment_in_c, "done"),
+        (tools.replaces_the_environment, "done"),
+        (tools.moves_to_tokyo, "done"),
+        (tools.lowers_a_soft_limit, "done"),
+        (tools.patches_the_library, "done"),
+        (tools.replaces_a_module, "done"),
+        (tools.changes_imports, "done"),
+        (tools.changes_the_interpreter, "done"),
     ],
     ids=lambda value: value.name if isinstance(value, FunctionTool) else "",
 )

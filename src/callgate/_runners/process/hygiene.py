@@ -1,69 +1,98 @@
 """What a call changed in its worker: put right what can be, and say what cannot.
 
-A warm worker serves calls of several tools, so a call must not meet what an earlier one left. Restored after each call: working
-directory, environment, import path, umask, recursion limit, signal handlers, timers. Reasons to replace the worker: threads still
-running, standard descriptors closed or redirected, more than a few files left open, lower limits, memory that ran out. What a tool changes
-in loaded modules (its own globals, a patched library) stays until the worker goes; the engine is never affected.
+A warm worker serves calls of several tools, so a call must not meet what an earlier one left. Put back after each call: working
+directory, environment, import path and hooks, umask, recursion limit, signal handlers and mask, timers, locale, time zone. Then all of it,
+and whatever else can be read (`worker_state`), is compared; a difference is a reason to replace the worker, as are threads still running,
+standard descriptors closed or redirected, more than a few files left open, memory that ran out. What is not compared stays until the worker
+goes: a tool's own globals, the insides of modules and classes. The engine is never affected.
 """
 
 from __future__ import annotations
 
+import locale
 import os
-import resource
 import signal
 import sys
 import threading
 import time
+from contextlib import suppress
+
+from callgate._runners.process.worker_state import FACTS, WATCHED, KernelStatus, LoadedCode, c_environment
 
 __all__ = ["Baseline"]
 
 _SPARE_FILES = 16
-"""Files a call may leave open: connections that a tool keeps for the next call."""
+"""Files that calls may leave open: connections that a tool keeps for the next call."""
 _SETTLE_S = 0.05
-_WATCHED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
-_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK)
 
 
 class Baseline:
-    """The worker's state before a call."""
+    """The worker's state before a call; it holds for the next one too, where the call has left it so."""
 
     def __init__(self) -> None:
         self._cwd = os.getcwd()
+        self._environ_object = os.environ
         self._environ = dict(os.environ)
+        self._c_environ = c_environment()
         self._path = list(sys.path)
+        self._import_hooks = list(sys.meta_path), list(sys.path_hooks)
         self._stdio = sys.stdin, sys.stdout, sys.stderr
         self._umask = _umask()
         self._recursion = sys.getrecursionlimit()
-        self._handlers = [signal.getsignal(number) for number in _WATCHED]
+        self._handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        self._status = KernelStatus.read()
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._locale = locale.setlocale(locale.LC_ALL)
         self._threads = threading.active_count()
         self._streams = _streams()
         self._files = _open_files()
-        self._limits = [resource.getrlimit(number) for number in _LIMITS]
+        self._code = LoadedCode()
+        self._facts = {name: read() for name, read in FACTS.items()}
 
     def restore(self) -> list[str]:
         """Put the worker back; returns why it cannot serve another call, or nothing."""
         sys.setrecursionlimit(self._recursion)
         try:
-            self._put_back()
+            status = self._put_back()
+            return self._damage(status)
         except Exception as error:
             return [f"{type(error).__name__} while the worker was put back"]
-        return self._damage()
 
-    def _put_back(self) -> None:
+    def _put_back(self) -> KernelStatus:
+        """Put back what can be; returns what the kernel says then."""
         for kind in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
             signal.setitimer(kind, 0)
-        for number, handler in zip(_WATCHED, self._handlers, strict=True):
-            if handler is not None and signal.getsignal(number) != handler:
-                signal.signal(number, handler)
-        if dict(os.environ) != self._environ:
+        status = self._put_signals_back(KernelStatus.read())
+        os.environ = self._environ_object  # noqa: B003 - the object that a tool may have replaced, not its content
+        os.environ.pop("CALLGATE_CALL", None)
+        if self._c_environ is None or c_environment() != self._c_environ:
             os.environ.clear()
             os.environ.update(self._environ)
+        if (time.tzname, time.timezone, time.altzone, time.daylight) != self._facts["time zone"]:
+            time.tzset()
+        if locale.setlocale(locale.LC_ALL) != self._locale:
+            locale.setlocale(locale.LC_ALL, self._locale)
         sys.path[:] = self._path
+        sys.meta_path[:], sys.path_hooks[:] = self._import_hooks
         sys.stdin, sys.stdout, sys.stderr = self._stdio
         os.umask(self._umask)
         os.chdir(self._cwd)
+        return status
 
-    def _damage(self) -> list[str]:
+    def _put_signals_back(self, status: KernelStatus) -> KernelStatus:
+        # Whoever sets a handler by another way than Python's changes only what the kernel says, and whoever replaces one, only the other.
+        everywhere = not status.signals or status.signals != self._status.signals
+        for number in self._handlers if everywhere else WATCHED:
+            handler = self._handlers[number]
+            if handler is not None and (everywhere or signal.getsignal(number) != handler):
+                with suppress(OSError):  # SIGKILL and SIGSTOP have none
+                    signal.signal(number, handler)
+        if not everywhere:
+            return status
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        return KernelStatus.read()
+
+    def _damage(self, status: KernelStatus) -> list[str]:
         found = []
         if self._threads_left():
             found.append("threads left behind")
@@ -71,9 +100,15 @@ class Baseline:
             found.append("standard streams closed or redirected")
         elif _too_many(_open_files(), self._files):
             found.append("files left open")
-        if [resource.getrlimit(number) for number in _LIMITS] != self._limits:
-            found.append("limits changed")
-        return found
+        if status.signals != self._status.signals:
+            found.append("signal handlers changed")
+        if status.rights != self._status.rights:
+            found.append("rights changed")
+        if c_environment() != self._c_environ:
+            found.append("environment changed past os.environ")
+        if self._code.is_changed():
+            found.append("loaded modules or functions of the standard library replaced")
+        return found + [f"{name} changed" for name, read in FACTS.items() if read() != self._facts[name]]
 
     def _threads_left(self) -> bool:
         """Threads that are about to end are given a moment."""

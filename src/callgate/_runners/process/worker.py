@@ -184,6 +184,7 @@ class _Worker:
         self._running: _Running | None = None
         self._asyncio: asyncio.Runner | None = None
         self._tools: dict[str, Tool] = {}
+        self._baseline: Baseline | None = None
 
     def serve(self) -> None:
         signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -207,7 +208,7 @@ class _Worker:
             kind, text = describe(error)
             text = f"the worker process could not load the tool from {call.target}: {kind}: {text}"
             return encode(Execution(status="raised", error_type=kind, error=text, evidence="not_done")), []
-        baseline = Baseline()
+        baseline = self._baseline = self._baseline or Baseline()
         os.environ["CALLGATE_CALL"] = call.uid.replace("\0", "")
         _limit_cpu(call.cpu_s)
         self._channel.write(b"B")
@@ -219,6 +220,7 @@ class _Worker:
 
     def _load(self, target: str) -> Tool:
         if target not in self._tools:
+            self._baseline = None  # what a tool's module does when it is loaded is no call's doing
             self._tools[target] = load_target(target)
         return self._tools[target]
 
