@@ -435,7 +435,7 @@ class Engine:
     @property
     def abandoned(self) -> int:
         """How much code of calls that have ended still runs: threads and coroutines that would not stop, and tasks that tools left."""
-        return self._runners.abandoned
+        return self._runners.abandoned + self._ground.offload.abandoned
 
     async def close(self) -> None:
         """End what runs, in bounded time, and let go of everything. Idempotent; goes on to its end if whoever waits for it is cancelled.

@@ -230,3 +230,8 @@ async def test_a_worker_whose_files_can_no_longer_be_counted_is_replaced(process
     """Counting needs a file itself: at the limit the listing fails, which is no sign of a clean worker."""
     assert await value_of(processes, tools.leaks_every_file)
     assert await value_of(processes, tools.reads_folder)
+
+
+async def test_a_worker_tells_how_many_tasks_its_tool_left(processes: ProcessRunner) -> None:
+    execution = await processes.run(Made(tools.leaves_task).request)
+    assert (execution.value, execution.tasks_left) == ("done", 1)

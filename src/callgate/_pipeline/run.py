@@ -114,11 +114,15 @@ async def run(
         begun = start(request)
         execution = begun if isinstance(begun, Execution) else await begun
         if not execution.read and (execution.status == "returned" or execution.value is not None):
-            small = small_jsonable(execution.value, reader.max_bytes) if execution.status == "returned" else None
+            left, small = execution.tasks_left, None
+            if execution.status == "returned":
+                small = small_jsonable(execution.value, reader.max_bytes)
             if small is None:
                 execution = await reader.read(execution, _rest_of(request, clock))
             else:
                 execution = Execution(status="returned", value=small[0], read=True, changes=execution.changes + small[1])
+            if left:
+                execution = replace(execution, tasks_left=left)
         if execution.status == "returned":
             return Ran(execution, attempt, lost)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
