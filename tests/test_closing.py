@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
 from tests.door import call, ends, result_of, said
 from tests.ledger import Ledger
-from tests.patience import PATIENCE_S
+from tests.patience import HANGS_S, PATIENCE_S
 from tests.paying import paying_amounts
 
 
@@ -108,3 +110,17 @@ async def test_a_close_that_is_interrupted_finishes_all_the_same(tmp_path: Path)
     await asyncio.wait([closing, task], timeout=PATIENCE_S)
     await asyncio.wait_for(engine.close(), PATIENCE_S)
     await SqliteJournal(path).close()
+
+
+async def test_a_host_whose_own_threads_all_hang_holds_up_no_close(tmp_path: Path, ledger: Ledger) -> None:
+    """Those of the event loop's executor, which it shares with all code on the loop."""
+    loop, release = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    hanging = loop.run_in_executor(None, release.wait, HANGS_S)
+    try:
+        engine = Engine([paying_amounts(ledger)], journal=SqliteJournal(tmp_path / "journal.db"))
+        assert (await said(engine, call("pay", to="ann"))).success
+        await asyncio.wait_for(engine.close(), PATIENCE_S)
+    finally:
+        release.set()
+        await hanging

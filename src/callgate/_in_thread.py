@@ -1,6 +1,7 @@
 """Run blocking work in a thread, so that it does not hold up the event loop; right here where no thread can be started.
 
-`asyncio.to_thread` raises where the system has no thread to give, and may run the work later all the same. Must not know what the work is.
+The thread is one of our own: those of the event loop's executor may all be held by code of the host's, and then whoever closes an engine
+or ends a process would wait for that code. Must not know what the work is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TypeVar
 
 __all__ = ["in_thread"]
 
@@ -19,27 +21,19 @@ T = TypeVar("T")
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Return what `work` returns; it runs exactly once, in a copy of this context."""
-    once = _Once(work)
+    done: Future[T] = Future()
+    run = partial(copy_context().run, _run, work, done)
     try:
-        asyncio.get_running_loop().run_in_executor(None, once)
-    except (RuntimeError, MemoryError, OSError, ImportError):  # no thread, no memory or no file for one; or the interpreter is ending
-        once()
-    return await asyncio.wrap_future(once.future)
+        threading.Thread(target=run, name="callgate work", daemon=True).start()
+    except (RuntimeError, MemoryError):  # there is no thread to be had, or the interpreter is ending
+        run()
+    return await asyncio.wrap_future(done)
 
 
-class _Once(Generic[T]):
-    """Work that two may try to run: the executor that queued it and raised, and whoever could not wait for that."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self.future: Future[T] = Future()
-        self._work = work
-        self._context = copy_context()
-        self._ticket = threading.Lock()
-
-    def __call__(self) -> None:
-        if not self._ticket.acquire(blocking=False) or not self.future.set_running_or_notify_cancel():
-            return
-        try:
-            self.future.set_result(self._context.run(self._work))
-        except BaseException as error:
-            self.future.set_exception(error)
+def _run(work: Callable[[], T], done: Future[T]) -> None:
+    if not done.set_running_or_notify_cancel():
+        return
+    try:
+        done.set_result(work())
+    except BaseException as error:
+        done.set_exception(error)

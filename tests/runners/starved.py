@@ -107,7 +107,8 @@ async def with_parts(folder: Path, memory: Memory) -> None:
 
 
 def main(what: str, journal: Path) -> None:
-    engine = Engine([in_thread, in_process, in_task, asks], journal=SqliteJournal(journal))
+    kept = None if what == "descriptors" else SqliteJournal(journal)  # which needs one for each commit
+    engine = Engine([in_thread, in_process, in_task, asks], journal=kept)
     fed = Engine([in_thread, asks])
 
     async def starved() -> None:
