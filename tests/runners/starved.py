@@ -107,8 +107,7 @@ async def with_parts(folder: Path, memory: Memory) -> None:
 
 
 def main(what: str, journal: Path) -> None:
-    kept = None if what == "descriptors" else SqliteJournal(journal)  # which needs one for each commit
-    engine = Engine([in_thread, in_process, in_task, asks], journal=kept)
+    engine = Engine([in_thread, in_process, in_task, asks])  # no file: its journal is root's alone, and needs a descriptor for each commit
     fed = Engine([in_thread, asks])
 
     async def starved() -> None:
@@ -125,6 +124,7 @@ def main(what: str, journal: Path) -> None:
         await fed.close()
         say("closed")
 
+    asyncio.run(SqliteJournal(journal).close())  # loads what it needs
     memory = Memory(journal.with_name("memory.db"), embedder=HashedEmbedder())
     journal.with_name("workspace").mkdir()
     journal.with_name("workspace").chmod(0o777)
