@@ -14,6 +14,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from callgate import Allow, Ask, Deny, Engine, RawCall, Scope, SqliteJournal, ToolContext, tool
@@ -167,3 +168,20 @@ def test_the_fixture_has_something_hostile_in_every_listing(hostile: Path) -> No
         shown[listing] = "\\x1b" in done.out
     assert shown == dict.fromkeys(shown, True)
     assert os.listdir(hostile / "work")
+
+
+async def test_the_holder_of_a_run_is_shown_as_text_where_a_human_decides(hostile: Path) -> None:
+    """Its name is what another engine wrote into the journal."""
+    path = hostile / "journal.db"
+    with apsw.Connection(str(path)) as database:
+        run = str(database.execute("SELECT run FROM events WHERE kind = 'call.suspended'").get)
+        database.execute("DELETE FROM leases")
+    journal = SqliteJournal(path)
+    await journal.hold(run)
+    with apsw.Connection(str(path)) as database:
+        database.execute("UPDATE leases SET who = ?", (f"process {HOSTILE}".replace("\x00", ""),))
+    done = await asyncio.to_thread(shell, hostile, *LISTINGS["approvals"], COLUMNS="600")
+    await journal.close()
+    assert hidden(done.out) == []
+    assert "process \\x1b[31mred" in done.out
+    assert not [line for line in done.out.splitlines() if line.lstrip().startswith("FORGED")]
