@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from callgate import (
@@ -301,3 +302,36 @@ def test_there_must_be_a_journal(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no journal"):
         inbox.waiting(tmp_path / "absent.db")
     assert list(tmp_path.iterdir()) == []
+
+
+def pile(path: Path, rows: int) -> None:
+    """So many rows that make no sense, in one go."""
+    with apsw.Connection(str(path)) as database:  # of the engine's own library: another one would let go of its locks
+        row = "INSERT INTO inbox (run, kind, target, actor, reason, at_ns, folded) VALUES (?, 'approve', ?, 'mallory', '', 1, 0)"
+        database.executemany(row, ((RUN, f"{RUN}/9/{number}") for number in range(rows)))
+
+
+async def test_a_kill_does_not_wait_behind_a_pile_of_other_rows(tmp_path: Path, ledger: Ledger) -> None:
+    """Whatever somebody puts into the inbox: a kill is the next thing that is taken in."""
+    gate, path = Gate(), tmp_path / "journal.db"
+    engine = Engine([paying(ledger)], journal=(journal := SqliteJournal(path)))
+    async with engine, Agent(Script([gate, *PAY]), engine) as agent:
+        running = asyncio.ensure_future(agent.run("Pay.", scope=IN_RUN, conversation="talk"))
+        await gate.reached.wait()
+        assert await soon(lambda: bool(of(journal, "run.began")))
+        await journal.durable(of(journal, "run.began")[0].position)
+        await asyncio.to_thread(pile, path, 5_000)
+        await asyncio.to_thread(inbox.kill, path, RUN, by="carol")
+        result = await running
+        assert (result.turn_status, ledger.lines()) == ("stopped_by_user", [])
+        (taken,) = of(journal, "inbox.taken")
+        before = [event for event in of(journal, "inbox.refused") if event.position < taken.position]
+        assert len(before) <= 2 * 1_024
+
+
+async def test_a_pile_of_rows_is_taken_in_to_its_end_though_nobody_adds_another(tmp_path: Path, ledger: Ledger) -> None:
+    path = tmp_path / "journal.db"
+    async with Engine([paying(ledger)], journal=(journal := SqliteJournal(path)), run=RUN) as engine:
+        await engine.call(raw_call("nobody"), IN_RUN)
+        await asyncio.to_thread(pile, path, 3_000)
+        assert await soon(lambda: len(of(journal, "inbox.refused")) == 3_000)

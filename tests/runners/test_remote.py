@@ -13,7 +13,7 @@ from examples.remote_runner.near import MOST_BYTES, MOST_RESULT_BYTES, RemoteRun
 
 from callgate import Engine, UsageError, tool
 from callgate.protocols import Execution
-from callgate.remote import Ended, Order, Piece, Refused, Start, Stop, decode_answer, encode, frame, read_frame
+from callgate.remote import Ended, Late, Order, Piece, Refused, Start, Stop, decode_answer, encode, frame, read_frame
 from tests.patience import past_deadline, soon
 from tests.runners import fixture_tools, hostile_tools
 from tests.runners.far_side import TOKEN, Far
@@ -254,6 +254,27 @@ async def test_an_answer_that_comes_after_all_is_late_and_not_a_result() -> None
         assert (await running[1]).value == "in time"
         assert late == [(given_up.uid, "too late")]
         assert runner.late == 1
+        await runner.close()
+
+
+async def test_late_answers_without_end_are_recorded_once() -> None:
+    """A far side that repeats itself must not fill the record."""
+    late: list[object] = []
+    async with Scripted() as far:
+        runner = far.runner(answer_s=0.0)
+        runner.on_late = lambda uid, execution: late.append(execution.value)
+        given_up, other = echo(1), echo(2)
+        running = [asyncio.ensure_future(runner.run(made.request)) for made in (given_up, other)]
+        assert await soon(lambda: len(far.started) == 2)
+        given_up.kill.abort("killed")
+        assert (await running[0]).status == "killed"
+        first, second = far.started
+        for number in range(100):
+            far.say(Late.of(first.id, Execution(status="returned", value=number)))
+        far.returns(first, "at last")
+        far.returns(second, "in time")
+        assert (await running[1]).value == "in time"
+        assert late == [0]
         await runner.close()
 
 

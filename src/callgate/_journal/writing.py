@@ -140,7 +140,9 @@ class Writing:
         if not (self.watched and self.leases.epochs and (self._new or now - self._looked >= LOOK_S)):
             return []
         again, self._new, self._looked = self._new, False, now
-        return self._store.look(self._letters.look, again=again)
+        found = self._store.look(self._letters.look, again=again)
+        self._new = bool(found) and self._letters.more  # the store changes no more for these, and nobody else would say that they are there
+        return found
 
     def _place(self, ask: Ask, work: Work, refused: dict[str, RunHeld | LeaseLost]) -> None:
         rows = ask(LAST_EVENT, ())

@@ -71,6 +71,7 @@ class Attempt:
         self._answer: asyncio.Future[Execution] = asyncio.get_running_loop().create_future()
         self._told = False
         """The far side has had the last word."""
+        self._heard_late = False
         self._seq = 0
         self._tail = Tail()
 
@@ -122,7 +123,9 @@ class Attempt:
             self._request.context.progress(text, stream=stream)
 
     def _late(self, execution: Execution) -> None:
-        if self._on_late is not None:
+        """Hand on what came after the end, once: an attempt has one answer, and a far side that repeats it must not fill the record."""
+        if self._on_late is not None and not self._heard_late:
+            self._heard_late = True
             self._on_late(execution)
 
     # What goes out
