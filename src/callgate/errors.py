@@ -72,6 +72,12 @@ class CallgateError(Exception):
     code: str = "callgate_error"
 
 
+class MemoryFailed(CallgateError):
+    """The operator must act: the file of a memory cannot be read or written. Calls go on; what is remembered can be made again."""
+
+    code = "memory_failed"
+
+
 class UsageError(CallgateError):
     """The developer must act: a tool, rule or setting cannot work as it is written.
 

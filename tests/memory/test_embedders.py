@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from callgate import Engine, MemoryJournal, UsageError
-from callgate.memory import EmbedderFailed, Memory, MemoryLimits, MemoryPassages
+from callgate.memory import EmbedderFailed, Memory, MemoryLimits, MemoryPassages, PassageQuery
 from callgate.testing import HashedEmbedder
 from tests.memory.asking import NOTE, PARAPHRASE, look_up, remembered, texts
 from tests.memory.embedders import Hanging, HangingAsync, Odd, Picky, Refusing, Stuck
@@ -104,6 +105,38 @@ def test_what_is_no_vector_is_refused_and_says_why(tmp_path: Path, change: Calla
             memory.embed()
         assert memory.status().embedded == 0
         assert texts(memory, "reimbursed") == [NOTE]
+
+
+class Endless:
+    """Gives numbers, or vectors, without end, and counts them."""
+
+    name, dimension = "endless", 8
+
+    def __init__(self, *, vectors: bool) -> None:
+        self.given = 0
+        self._vectors = vectors
+
+    def _numbers(self) -> Iterator[float]:
+        while True:
+            self.given += 1
+            assert self.given < 10_000, "nobody stops reading"
+            yield 1.0
+
+    def __call__(self, texts: Sequence[str]) -> Iterable[Iterable[float]]:
+        if not self._vectors:
+            return [self._numbers() for _ in texts]
+        return (list(islice(self._numbers(), self.dimension)) for _ in count())
+
+
+@pytest.mark.parametrize("vectors", [False, True], ids=["numbers", "vectors"])
+def test_an_embedder_that_never_ends_is_read_as_far_as_it_said(tmp_path: Path, vectors: bool) -> None:
+    embedder = Endless(vectors=vectors)
+    with Memory(tmp_path / "m.db", embedder=embedder) as memory:
+        memory.remember("A zebra.")
+        with pytest.raises(EmbedderFailed, match="more"):
+            memory.embed()
+        assert memory.search(PassageQuery(text="zebra", principal=""))
+    assert embedder.given < 1_000
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 0.0], ids=str)

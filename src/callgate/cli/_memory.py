@@ -130,15 +130,8 @@ def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) ->
 
 @contextmanager
 def _opened(place: str, *, there: bool = True) -> Iterator[Memory]:
-    """The memory, while the block lasts; what SQLite says of a damaged one is said in a sentence."""
-    import apsw
-
+    """The memory, while the block lasts."""
     memory = open_memory(place, there=there)
     assert memory is not None
-    try:
-        with memory:
-            yield memory
-    except apsw.Error as error:
-        raise UsageError(
-            f"{place} cannot be read or written: {error}. If it is damaged, delete it and make it again: callgate memory rebuild."
-        ) from error
+    with memory:
+        yield memory

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 
 from callgate.memory.embedding import Embedder, EmbedderFailed, packed
 
@@ -131,9 +132,10 @@ class Calling:
         given = self._embedder(list(job.texts))
         if inspect.isawaitable(given):
             given = runner.run(self._awaited(given, job.timeout_s))
-        found = [packed(vector, self._embedder) for vector in given]
+        found = [packed(vector, self._embedder) for vector in islice(given, len(job.texts) + 1)]
         if len(found) != len(job.texts):
-            raise EmbedderFailed(f"{self._said} gave {len(found)} vectors for {len(job.texts)} texts. It has to give one for each.")
+            many = "more" if len(found) > len(job.texts) else str(len(found))
+            raise EmbedderFailed(f"{self._said} gave {many} vectors for {len(job.texts)} texts. It has to give one for each.")
         return found
 
     async def _awaited(self, given: Awaitable[Iterable[Iterable[float]]], timeout_s: float) -> Iterable[Iterable[float]]:

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from callgate._paths import refused_paths
 from callgate._sqlite import make_folder, make_private, refuse_scrap
-from callgate.errors import UsageError
+from callgate.errors import MemoryFailed, UsageError
 from callgate.memory.words import TOKENIZER
 
 if TYPE_CHECKING:
@@ -145,8 +147,12 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[apsw.Connection]:
-        """One transaction: all of it is kept when the block ends, or nothing."""
-        with self._guard:
+        """One transaction: all of it is kept when the block ends, or nothing.
+
+        Raises:
+            MemoryFailed: The file is damaged, or the system refuses it.
+        """
+        with self._guard, self._telling():
             self._check()
             with self._writer as connection:
                 connection.execute("UPDATE cursors SET position = position WHERE 0")  # take the lock before anything is read
@@ -154,8 +160,12 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """One view of the file: everything read in the block is of the same moment."""
-        with self._guard if self._reader is self._writer else self._reading:
+        """One view of the file: everything read in the block is of the same moment.
+
+        Raises:
+            MemoryFailed: The file is damaged, or the system refuses it.
+        """
+        with self._guard if self._reader is self._writer else self._reading, self._telling():
             self._check()
             with self._reader as connection:
                 yield connection
@@ -164,10 +174,23 @@ class Database:
         """Have what was deleted gone from the log, too. While somebody reads what was there before, it stays until the next time."""
         import apsw
 
-        with self._guard:
+        with self._guard, self._telling():
             self._check()
             with suppress(apsw.BusyError):
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """What SQLite says of the file, and what a damaged row holds, as one error."""
+        import apsw
+
+        try:
+            yield
+        except (apsw.Error, UnicodeDecodeError, msgspec.DecodeError) as error:
+            raise MemoryFailed(
+                f"The memory {self.path} cannot be read or written: {error}. If it is damaged, delete the file: it is made again from the"
+                " journal, by `callgate memory rebuild`."
+            ) from error
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Awaitable, Iterable, Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 from callgate.errors import CallgateError, UsageError
@@ -81,10 +82,11 @@ def packed(vector: Iterable[float], embedder: Embedder) -> bytes:
     Raises:
         EmbedderFailed: It has another dimension than the embedder says.
     """
-    numbers = [float(number) for number in vector]
+    numbers = [float(number) for number in islice(vector, embedder.dimension + 1)]
     if len(numbers) != embedder.dimension:
+        many = "more" if len(numbers) > embedder.dimension else f"{len(numbers):,}"
         raise EmbedderFailed(
-            f"The embedder {embedder.name!r} gave a vector of {len(numbers):,} numbers and says that its dimension is"
+            f"The embedder {embedder.name!r} gave a vector of {many} numbers and says that its dimension is"
             f" {embedder.dimension:,}. Correct the one or the other."
         )
     length = math.hypot(*numbers)
