@@ -10,10 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-__all__ = ["AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
+__all__ = ["FAILURES", "AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
 
+FAILURES: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+"""What code of others that is called, and not awaited, may raise without ending more than itself: nothing can be cancelled or closed while
+it runs. Only an interrupt is somebody else's."""
 log = logging.getLogger("callgate")
 
 Interruption = Literal["stop", "kill", "follow_up", "time"]
@@ -106,11 +109,14 @@ class AbortController:
 
 
 def is_own_failure(error: BaseException) -> bool:
-    """Whether code that was called has failed by itself: no cancel that this task was asked for, and no end of the program."""
+    """Whether code that was called has failed by itself: no cancel that this task was asked for, and no interrupt of the program."""
     if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # in a thread
+            return True
         return task is None or not task.cancelling()
-    return not isinstance(error, (KeyboardInterrupt, GeneratorExit))
+    return not isinstance(error, KeyboardInterrupt)
 
 
 async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: float) -> bool:

@@ -51,7 +51,7 @@ from callgate._pipeline.writer import too_late
 from callgate._redact import Redactor
 from callgate._runners import Runners
 from callgate._runners.offload import LARGE_BYTES
-from callgate._signals import AbortSignal
+from callgate._signals import FAILURES, AbortSignal
 from callgate.calls import Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
@@ -232,7 +232,7 @@ class Engine:
             if log.isEnabledFor(logging.INFO):
                 self._log.info("Tool call: %s %s", name, flight.raw.reasoning)
             return validate(resolved, flight.scope, coerce=self._coerce)
-        except (Exception, SystemExit) as error:
+        except FAILURES as error:
             return self._endings.ended(flight, error, name)
         except BaseException as error:
             self._endings.left(flight, error)
@@ -456,12 +456,11 @@ class Engine:
     async def _let_go(self) -> None:
         await self._runners.close()
         if self._memory is not None:
-            try:
-                async with asyncio.timeout(_MEMORY_END_S):
-                    await self._memory.close()
-            except Exception as error:
-                self._log.error("Memory: it could not be closed: %s: %s", type(error).__name__, error)
+            closed = await self._ground.host_code.ask(self._memory.close(), _MEMORY_END_S, "memory")
+            if closed.error is not None:
+                self._log.error("Memory: it could not be closed: %s: %s", type(closed.error).__name__, closed.error)
         self._ground.offload.close()
+        await self._ground.host_code.close()
         try:
             self._cache.close()
         finally:

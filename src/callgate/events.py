@@ -6,12 +6,13 @@ so that what is read back is what was written. Knows nothing of stores, calls or
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
 from msgspec import Struct
+
+from callgate._signals import FAILURES
 
 __all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "encoded", "is_leased"]
 
@@ -185,5 +186,5 @@ class Bus:
             if topics is None or topic in topics:
                 try:
                     listener(topic, item)
-                except (Exception, CancelledError):  # nothing waits here, so that nobody can have cancelled it
+                except FAILURES:
                     self.failures += 1

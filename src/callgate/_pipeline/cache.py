@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from callgate._clock import Clock
 from callgate._pipeline.flight import Flight
 from callgate._redact import RedactedLog, Redactor
-from callgate._signals import settled
+from callgate._signals import FAILURES, settled
 from callgate.errors import CallNotStarted
 from callgate.protocols import CacheStore
 from callgate.route import ApprovedCall, Checked
@@ -174,7 +174,7 @@ class Cache:
         try:
             kept = store.get(key, self._clock.wall_ns())
             return None if kept is None else _decode(kept)
-        except Exception as error:
+        except FAILURES as error:
             self._log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
             return None
 
@@ -185,7 +185,7 @@ class Cache:
             if self._redactor is not None:
                 value = self._redactor.redact(value)
             store.put(key, value, expires_ns=expires, reads=reads)
-        except Exception as error:
+        except FAILURES as error:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
     def begin_writing(self, touched: Touched | None) -> frozenset[str]:
@@ -216,7 +216,7 @@ class Cache:
         if self._persistent is not None and self._trusted:
             try:
                 self._persistent.drop_written(writes)
-            except Exception as error:
+            except FAILURES as error:
                 self._trusted = False
                 why = f"{type(error).__name__}: {error}"
                 self._log.error("The persistent cache could not forget what is written now (%s); this engine asks it for nothing more", why)

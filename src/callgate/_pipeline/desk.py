@@ -68,6 +68,7 @@ class Desk:
         self._approvals = ground.approvals
         self._normaliser = ground.normaliser
         self._reader = ground.reader
+        self.ask = ground.host_code.ask
         self._route = route
         self._own_files = own_files
         self._chains: dict[str, HookChain] = {}

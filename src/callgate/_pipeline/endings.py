@@ -16,8 +16,9 @@ from callgate._pipeline.approvals import Question
 from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
+from callgate._pipeline.host_code import Answer
 from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
-from callgate._signals import is_own_failure
+from callgate._signals import FAILURES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
 from callgate.protocols import RestartHandler
@@ -41,6 +42,7 @@ class Endings:
         self._restart = restart
         self._timeout_s = timeout_s
         self._restart_timeout_s = ground.limits.hook_timeout_s
+        self._host_code = ground.host_code
 
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
         """The call has a result: recorded, and durable before anybody sees it."""
@@ -238,13 +240,14 @@ class Endings:
         if not isinstance(kind, str) or not kind.startswith("context_restart_") or self._restart is None:
             return False
         try:
-            async with asyncio.timeout(self._restart_timeout_s):
-                return await self._restart(data) is True
-        except BaseException as error:
-            if not is_own_failure(error):
-                raise
-            self._writer.log.error("The restart handler failed on %s; its result goes to the model", result.uid, error=error)
-            return False
+            handled = self._restart(data)
+        except FAILURES as error:
+            found = Answer(error=error)
+        else:
+            found = await self._host_code.ask(handled, self._restart_timeout_s, "restart handler")
+        if found.error is not None:
+            self._writer.log.error("The restart handler failed on %s; its result goes to the model", result.uid, error=found.error)
+        return found.value is True
 
 
 def _marked(result: ToolResult, error: RecordFailed | None = None) -> ToolResult:

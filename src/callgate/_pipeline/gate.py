@@ -7,13 +7,13 @@ question becomes a pending approval, asked last, so that nobody is asked for wha
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Protocol
 
 from callgate._json import canonical
 from callgate._pipeline.approvals import Question, binding
 from callgate._pipeline.hooks import hook_arguments
+from callgate._pipeline.host_code import Answer
 from callgate._pipeline.record import clean
 from callgate._pipeline.validate import modified
 from callgate._signals import is_own_failure
@@ -48,6 +48,7 @@ class Gate(Protocol):
     hook_timeout_s: float
 
     def hook_failed(self, hook: Hook, why: str) -> None: ...
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise where a limit will refuse this dangerous call; takes no slot."""
         ...
@@ -132,7 +133,7 @@ async def _judge(call: ValidatedCall, deps: Gate, verdict: Allow | Ask = _BY_DEF
     for policy in deps.policies[asked:]:
         answer = _asked(policy, call)
         if answer is None:
-            answer = await _answered(policy, call, deps.policy_timeout_s)
+            answer = await _answered(policy, call, deps)
         together = _together(call, verdict, answer)
         if isinstance(together, ValidatedCall):
             return together
@@ -150,15 +151,16 @@ def _asked(policy: Judge, call: ValidatedCall) -> Any:
         raise _failed(call, error) from error
 
 
-async def _answered(policy: Judge, call: ValidatedCall, timeout_s: float) -> Verdict:
-    """What a policy says in time: its silence is a failure, and that is a deny."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await policy.decide(call)
-    except BaseException as error:
-        if not is_own_failure(error):
-            raise
-        raise _failed(call, error) from error
+async def _answered(policy: Judge, call: ValidatedCall, deps: Gate) -> Verdict:
+    """What a policy says in time: its silence is a failure, and that is a deny, whether it stops or not."""
+    found = await deps.ask(_decided(policy, call), deps.policy_timeout_s, "policy")
+    if found.error is not None:
+        raise _failed(call, found.error) from found.error
+    return found.value  # type: ignore[no-any-return]
+
+
+async def _decided(policy: Judge, call: ValidatedCall) -> Verdict:
+    return await policy.decide(call)
 
 
 def _failed(call: ValidatedCall, error: BaseException) -> CallDenied:

@@ -15,6 +15,7 @@ from callgate._conversations import Conversations
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits
 from callgate._pipeline.approvals import Approvals
+from callgate._pipeline.host_code import HostCode
 from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.writer import Writer
 from callgate._redact import Redactor
@@ -44,6 +45,7 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
     approvals: Approvals
     normaliser: Normaliser
     offload: Offload
+    host_code: HostCode
     reader: Reader
 
     @classmethod
@@ -67,6 +69,7 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
             approvals=Approvals(clock, limits.approval_s),
             normaliser=Normaliser(limits, blobs, redactor),
             offload=offload,
+            host_code=HostCode(limits.grace_s),
             reader=Reader(offload, limits.result_bytes),
         )
 

@@ -6,9 +6,8 @@ a hook returns is checked again by the caller of this module.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -16,9 +15,10 @@ from msgspec.structs import replace
 
 from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.check import recheck
+from callgate._pipeline.host_code import Answer
 from callgate._pipeline.record import clean
 from callgate._pipeline.validate import modified
-from callgate._signals import is_own_failure
+from callgate._signals import FAILURES
 from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
 from callgate.protocols import Execution
@@ -33,6 +33,7 @@ class HookDesk(Protocol):
 
     hook_timeout_s: float
 
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
     def hook_failed(self, hook: Hook, why: str) -> None: ...
 
 
@@ -124,15 +125,16 @@ async def _ask(hook: Hook, desk: HookDesk, *values: Any) -> Any:
         answer = hook.run(*values)
         if not inspect.isawaitable(answer):
             return answer
-        async with asyncio.timeout(hook.timeout_s or desk.hook_timeout_s):
-            return await answer
-    except BaseException as error:
-        if not is_own_failure(error):
-            raise
-        if hook.kind != "observe":
-            raise _HookBroken(_why(error)) from error
-        desk.hook_failed(hook, _why(error))
-        return None
+    except FAILURES as error:
+        found = Answer(error=error)
+    else:
+        found = await desk.ask(answer, hook.timeout_s or desk.hook_timeout_s, hook.title)
+    if found.error is None:
+        return found.value
+    if hook.kind != "observe":
+        raise _HookBroken(_why(found.error)) from found.error
+    desk.hook_failed(hook, _why(found.error))
+    return None
 
 
 def _rechecked(call: ValidatedCall, answer: Execution, before: Checked) -> Checked:
@@ -149,5 +151,5 @@ def _why(error: BaseException) -> str:
         return "it took too long"
     try:
         return clean(f"{type(error).__name__}: {error}"[:200])
-    except Exception:
+    except FAILURES:
         return type(error).__name__

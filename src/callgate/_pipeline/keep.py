@@ -51,7 +51,7 @@ async def _ended(writes: WriteLog, flight: Flight, tool: str, opened: object) ->
 async def _tried(flight: Flight, tool: str, when: str, act: Callable[[], T]) -> T | None:
     try:
         return await in_thread(act)
-    except Exception as error:
+    except (Exception, SystemExit, GeneratorExit) as error:
         why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {clean(error)}"
         flight.writer.log.error("Undo: %s", why)
         flight.write("files.not_kept", Reason(reason=why))

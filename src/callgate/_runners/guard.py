@@ -1,13 +1,14 @@
 """Await any coroutine so that it can be ended from outside, as tools can.
 
-The coroutine runs in the caller's own task; one that refuses to stop is left behind after the grace. Here because it is the inline
+The coroutine runs in the caller's own task; one that refuses to stop is left behind after the grace. What code of the host's raises ends
+nothing but itself, `GeneratorExit` and `SystemExit` included. Here because it is the inline
 runner's drive, for callers that run no tool. Must not know what the coroutine does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
@@ -15,13 +16,21 @@ from msgspec import Struct
 from callgate._runners.alarms import Alarms
 from callgate._runners.inline import Drive, _first_step
 from callgate._runners.strays import Strays
+from callgate._runners.tool_tasks import INSIDE
 from callgate._signals import AbortSignal
 from callgate.protocols import Execution, RunRequest
 
-__all__ = ["Guards"]
+__all__ = ["Answer", "Guards"]
 
 _FOREVER_S = 1e9
 _T = TypeVar("_T")
+
+
+class Answer(Struct, frozen=True):
+    """What code of the host's came to: a value, or what it raised."""
+
+    value: Any = None
+    error: BaseException | None = None
 
 
 class _Named(Struct, frozen=True):
@@ -71,7 +80,36 @@ class Guards:
         execution = await Drive(request, *begun, context, self._strays, self._alarms)
         return cast("_T", execution.value) if execution.status == "returned" else None
 
+    async def ask(self, answer: Awaitable[Any], *, timeout_s: float, grace_s: float, name: str) -> Answer:
+        """What code of the host's answers. Where its time is over, the error is a `TimeoutError`, whether it has stopped by then or not.
+
+        Context variables that it sets stay set, as where it is awaited.
+        """
+        request = cast("RunRequest", _Guard(AbortSignal(), grace_s, _Named(name), timeout_s))
+        context = copy_context()
+        begun = context.run(_first_step, request, _caught(answer))
+        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._alarms)
+        found = cast("Answer", execution.value) if execution.status == "returned" else Answer(error=TimeoutError())
+        _carry_over(context)
+        if isinstance(found.error, KeyboardInterrupt):
+            raise found.error
+        return found
+
     async def close(self) -> None:
         """Cancel once more what was left behind."""
         self._alarms.close()
         await self._strays.close()
+
+
+async def _caught(answer: Awaitable[Any]) -> Answer:
+    try:
+        return Answer(await answer)
+    except BaseException as error:
+        return Answer(error=error)
+
+
+def _carry_over(context: Context) -> None:
+    """Set the context variables here that were set there."""
+    for variable, value in context.items():
+        if variable is not INSIDE and variable.get(None) is not value:
+            variable.set(value)

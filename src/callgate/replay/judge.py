@@ -19,6 +19,7 @@ from callgate._pipeline.approvals import Question
 from callgate._pipeline.desk import judges
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import HookChain
+from callgate._pipeline.host_code import HostCode
 from callgate._pipeline.options import check_policies
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
@@ -142,6 +143,7 @@ class _Bench:
         self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
         self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
         self._call: ReplayedCall | None = None
+        self.ask = HostCode(limits.grace_s).ask
 
     async def compared(self, call: ReplayedCall) -> Compared:
         if call.lost:

@@ -1,0 +1,34 @@
+"""Wait for code of the host's: policies, hooks, the handler of restarts. It ends nothing but itself, and holds nobody up beyond its time.
+
+What it raises is a value here, `GeneratorExit` and `SystemExit` included; what does not stop when its time is over is left behind. Knows
+neither policies nor hooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from callgate._runners.guard import Answer, Guards
+
+__all__ = ["Answer", "HostCode"]
+
+
+class HostCode:
+    """For one engine. Belongs to one event loop.
+
+    Args:
+        grace_s: What code gets between being told to stop and being left behind.
+    """
+
+    def __init__(self, grace_s: float) -> None:
+        self._guards = Guards()
+        self._grace_s = grace_s
+
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer:
+        """What the code came to; see `Guards.ask`."""
+        return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
+
+    async def close(self) -> None:
+        """Cancel once more what was left behind."""
+        await self._guards.close()
