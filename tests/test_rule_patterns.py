@@ -1,0 +1,33 @@
+"""Which tools a rule is about: by name, by pattern, by one of several."""
+
+from __future__ import annotations
+
+import pytest
+
+from callgate import Engine, Rules
+from tests.door import call, said
+from tests.ledger import Ledger
+from tests.paying import paying
+
+
+@pytest.mark.parametrize(
+    ("entry", "denied"),
+    [
+        ('"pay"', True),
+        ('"p*"', True),
+        ('"*ay"', True),
+        ('"p?y"', True),
+        ('"[p]ay"', True),
+        ('"*"', True),
+        ('["l*", "p*"]', True),
+        ('"*x*"', False),
+        ('"l*"', False),
+    ],
+)
+async def test_a_rule_is_about_the_tools_that_its_pattern_matches(entry: str, denied: bool, ledger: Ledger) -> None:
+    looking = paying(ledger)
+    looking.name = "lax"
+    rules = Rules.parse(f'[[rule]]\nid = "no"\nverdict = "deny"\ntool = {entry}')
+    async with Engine([paying(ledger), looking], policies=[rules]) as engine:
+        result = await said(engine, call("pay", to="ann"))
+    assert (result.failure_class == "denied", ledger.lines() == []) == (denied, denied)
