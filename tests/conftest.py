@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from tests.strays import end_stray_tools
 # How fast something is belongs to the benchmarks.
 settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("callgate")
+
+# A shell starts its background jobs with Ctrl-C ignored, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -68,11 +68,11 @@ class Interrupts:
 def interruptible(interrupt: Callable[[], None], terminate: Callable[[int], None]) -> Iterator[None]:
     """Inside the block, Ctrl-C calls `interrupt` and SIGTERM or SIGHUP calls `terminate`, on the running event loop.
 
-    A signal that is ignored stays ignored, as SIGHUP under `nohup`. A system without such handlers changes nothing.
+    SIGTERM and SIGHUP stay ignored where they are, as SIGHUP under `nohup`. A system without such handlers changes nothing.
     """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
-    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    handled = [number for number, handler in before.items() if number == signal.SIGINT or handler is not signal.SIG_IGN]
     with suppress(NotImplementedError):
         for number in handled:
             loop.add_signal_handler(number, *((interrupt,) if number == signal.SIGINT else (terminate, number)))
