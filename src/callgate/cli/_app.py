@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import callgate
 from callgate.cli import _exits
+from callgate.cli._advice import at_terminal
 from callgate.cli._consoles import say
 from callgate.cli._inbox_app import add_inbox
 from callgate.cli._interrupts import unwinding_on_termination
@@ -81,7 +82,7 @@ def _carry_out(words: list[str]) -> int:
         say("`callgate --help` and `callgate COMMAND --help` show what there is.")
         return _exits.USAGE
     except CallgateError as error:
-        say(str(error), "red")
+        say(at_terminal(str(error)), "red")
         return _exits.USAGE
     except PermissionError as error:  # a folder that nobody may look into hides even whether a file is there
         say(f"{error.filename or 'A file'} cannot be used: {error.strerror}. Check the rights, of its folder too, or give another.", "red")

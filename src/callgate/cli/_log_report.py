@@ -92,6 +92,8 @@ def _curve(times: Sequence[float]) -> str:
 
 
 def verify_chain(options: LogOptions, tail: int | None) -> int:
+    if tail is not None and tail < 1:
+        raise UsageError(f"--tail {tail} cannot be. Give a number of events from 1.")
     with reading(options) as reader:
         broken = reader.verify(tail=tail)
         newest = EventQuery(limit=1, newest_first=True)

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from callgate._printable import one_line, printable
+from callgate.cli._advice import at_terminal
 from callgate.cli._consoles import SIGNS, STYLES, console, write_text
 from callgate.cli._folding import HEAD_LINES, FoldedOutput
 from callgate.cli._run_events import (
@@ -206,7 +207,7 @@ class RunScreen:
         self._end_line()
         self._print(Text.assemble((told.status, _RUN_STYLES.get(told.status, "")), f" · {' · '.join(facts)}"))
         if told.reason and told.status != "completed":
-            self._say(f"  {printable(told.reason)}", _RUN_STYLES.get(told.status, ""))
+            self._say(f"  {printable(at_terminal(told.reason))}", _RUN_STYLES.get(told.status, ""))
 
     # What runs now
 

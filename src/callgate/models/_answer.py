@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import ssl
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -19,6 +22,7 @@ __all__ = ["Answer", "cause_in_words", "causes_of", "httpx"]
 _BODY_BYTES = 268_435_456
 """The longest answer that is read: far above any real one, so that no server can fill the memory."""
 _FIRST_BYTES = 4_096
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 """White space, and the byte order mark."""
 
@@ -130,8 +134,15 @@ class Answer:
 
 def cause_in_words(error: BaseException) -> str:
     """The innermost error that says something. Not cut: what must not be shown of it is to be removed first."""
-    said = [str(cause) for cause in causes_of(error) if str(cause)]
+    said = [text for cause in causes_of(error) if (text := _said_by(cause))]
     return said[-1] if said else type(error).__name__
+
+
+def _said_by(error: BaseException) -> str:
+    """The system's own words where it refused, without the numbers that Python puts before them."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return _ERRNO.sub("", str(error))
 
 
 def causes_of(error: BaseException | None) -> list[BaseException]:

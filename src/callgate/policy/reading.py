@@ -36,7 +36,8 @@ def rules_text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"The rule file {path} cannot be read: {error}.") from error
+        reason = error.strerror if isinstance(error, OSError) else "its name or its text is not valid UTF-8"
+        raise UsageError(f"The rule file {path} cannot be read: {reason}. Give another.") from error
 
 
 def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:

@@ -1,0 +1,141 @@
+"""Wrong input to every command: no traceback and no Python, a documented exit code, and a message that names the thing and what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import callgate
+from callgate.cli._advice import ADVICE
+from callgate.cli._app import app
+from tests.cli.shell import shell
+
+MODEL = ("--model", "x", "--base-url", "http://127.0.0.1:9/v1")
+RUN = ("run", "hi", *MODEL)
+WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
+    (RUN, "could not be reached"),
+    (("run", "hi"), "--model"),
+    (("run", "hi", "--model", "nope:x"), "nope"),
+    (("run", "hi", "--model", "openai"), "openai:NAME"),
+    (("run", "hi", "--model", "openai:gpt-5"), "OPENAI_API_KEY"),
+    (("run", "hi", "--model", "bedrock:x"), "AWS_ACCESS_KEY_ID"),
+    (("run", "hi", "--model", "openai-compatible:x"), "--base-url"),
+    (("run", "hi", "--model", "x", "--base-url", "ftp://a"), "--base-url"),
+    (("run", "", *MODEL), "task is empty"),
+    ((*RUN, "--tools", "boom.py"), "boom.py:1"),
+    ((*RUN, "--tools", "syntax.py"), "syntax.py"),
+    ((*RUN, "--tools", "none.py"), "none.py"),
+    ((*RUN, "--tools", "folder"), "folder"),
+    ((*RUN, "--rules", "bad.toml"), "bad.toml"),
+    ((*RUN, "--rules", "folder"), "folder"),
+    ((*RUN, "--rules", "none.toml"), "none.toml"),
+    ((*RUN, "--record", "folder"), "folder"),
+    ((*RUN, "--record", "random.db"), "random.db"),
+    ((*RUN, "--record", "text.txt/journal.db"), "text.txt"),
+    ((*RUN, "--memory", "folder"), "folder"),
+    ((*RUN, "--memory", "random.db"), "random.db"),
+    ((*RUN, "--workspace", "text.txt"), "text.txt"),
+    ((*RUN, "--system", "@folder"), "folder"),
+    ((*RUN, "--max-iterations", "many"), "--max-iterations"),
+    ((*RUN, "--preset", "none"), "--preset"),
+    ((*RUN, "--chat"), "--chat"),
+    (("call",), "TOOL"),
+    (("call", "list_files", "word"), "word"),
+    (("call", "list_files", "@none.json"), "none.json"),
+    (("call", "list_files", "@folder"), "folder"),
+    (("call", "list_files", "--timeout", "nan"), "--timeout"),
+    (("call", "list_files", "--policy", "bad.toml"), "bad.toml"),
+    (("call", "list_files", "--journal", "folder"), "folder"),
+    (("call", "list_files", "--journal", "text.txt"), "text.txt"),
+    (("call", "list_files", "--workspace", "none"), "none"),
+    (("tools", "list", "--tools", "none_such"), "none_such"),
+    (("tools", "show", "nope"), "nope"),
+    (("log", "list", "--journal", "none.db"), "none.db"),
+    (("log", "list", "--journal", "folder"), "folder"),
+    (("log", "list", "--journal", "random.db"), "random.db"),
+    (("log", "list", "--since", "soon"), "--since"),
+    (("log", "list", "--limit", "0"), "--limit"),
+    (("log", "show", "x"), "x"),
+    (("log", "result", "x"), "x"),
+    (("log", "result", "case"), "2 calls"),
+    (("log", "tree", "99999"), "99999"),
+    (("log", "follow", "--journal", "none.db"), "none.db"),
+    (("log", "stats", "--run", "none"), "none"),
+    (("log", "export", "--to", "folder"), "folder"),
+    (("log", "export", "--to", "none/file.jsonl"), "none/file.jsonl"),
+    (("log", "verify", "--tail", "-1"), "tail"),
+    (("memory", "search", "x", "--memory", "none.db"), "none.db"),
+    (("memory", "search", "x", "--memory", "folder"), "folder"),
+    (("memory", "status", "--memory", "none.db"), "none.db"),
+    (("memory", "rebuild", "--memory", "folder"), "folder"),
+    (("replay", "none"), "none"),
+    (("replay", "case", "--policy", "bad.toml"), "bad.toml"),
+    (("resume", "none", *MODEL), "none"),
+    (("resume", "case", *MODEL), "case"),
+    (("resume", "case", "--record", "text.txt", *MODEL), "text.txt"),
+    (("approvals", "--journal", "folder"), "folder"),
+    (("approve", "none"), "none"),
+    (("deny", "none", "--journal", "text.txt"), "text.txt"),
+    (("stop", "none"), "none"),
+    (("kill", "case", "--wait", "-1"), "--wait"),
+    (("undo", "none"), "Nothing is kept of"),
+    (("undo", "last", "--workspace", "none"), "none"),
+    (("redo",), "Nothing is kept of"),
+    (("diff", "none"), "Nothing is kept of"),
+    (("checkpoint", "add", "a b"), "a b"),
+    (("checkpoint", "drop", "none"), "none"),
+    (("checkpoint", "prune", "--keep-days", "-1"), "--keep-days"),
+    (("demo", "nope"), "nope"),
+    (("demo", "--dir", "none"), "none"),
+    (("doctor", "--jsn"), "--jsn"),
+    (("nope",), "nope"),
+)
+PYTHON = re.compile(
+    r"Traceback|\[Errno|Error\(|\bNone\b|\w+=\.\.\.|api_key|(?<!-)\bbase_url\b|\b(?:Engine|Agent|Scope|Limits|Memory)[.(]|\bmodel\("
+    r"|object at 0x|<class"
+)
+"""What only a Python program says, or can do something about."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wrong")
+    (folder / "folder").mkdir()
+    (folder / "bad.toml").write_text("x = [")
+    (folder / "text.txt").write_text("hello\n")
+    (folder / "random.db").write_bytes(bytes(range(256)) * 2)
+    (folder / "boom.py").write_text("raise ValueError('boom')\n")
+    (folder / "syntax.py").write_text("def\n")
+    for _ in range(2):
+        assert shell(folder, "call", "list_files", "--run", "case").code == 0
+    return folder
+
+
+@pytest.mark.parametrize(("words", "named"), WRONG, ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else None)
+def test_wrong_input_is_said_in_the_words_of_the_command_line(place: Path, words: tuple[str, ...], named: str) -> None:
+    done = shell(place, *words)
+    assert done.code in (1, 2), done.err
+    assert named in done.err
+    assert not PYTHON.search(done.err), done.err
+    assert len(done.err.strip().splitlines()) < 12
+
+
+def test_every_command_is_tried_with_wrong_input() -> None:
+    def paths(root: object, before: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+        found: set[tuple[str, ...]] = set()
+        for name in root:  # type: ignore[attr-defined]
+            if not name.startswith("-"):
+                command = root[name]  # type: ignore[index]
+                found |= {(*before, name)} if command.default_command is not None else paths(command, (*before, name))
+        return found
+
+    tried = {words[: len(path)] for words, _ in WRONG for path in paths(app) if words[: len(path)] == path}
+    assert paths(app) - tried == {("checkpoint", "list")}  # which takes none
+
+
+def test_every_advice_that_is_put_into_other_words_is_one_of_the_library() -> None:
+    """An entry whose text the library has changed would do nothing any more."""
+    library = "".join(path.read_text(encoding="utf-8") for path in (Path(callgate.__file__).parent / "models").rglob("*.py"))
+    assert [said for said in ADVICE if said.strip(":").strip() not in library] == []
