@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ ALL, REST = ["A1 1", "A2 2", "A3 3"], ["A2 2", "A3 3"]
 
 @pytest.mark.parametrize(
     ("first", "elsewhere", "effects"),
-    [("y", "approve", [ALL]), ("y", "deny", [ALL, REST]), ("n", "approve", [REST]), ("n", "deny", [REST])],
+    [("y", "approve", [ALL]), ("y", "deny", [ALL, REST]), ("n", "approve", [ALL, REST]), ("n", "deny", [REST])],
     ids=["yes, yes", "yes, no", "no, yes", "no, no"],
 )
 async def test_an_answer_from_another_terminal_to_the_question_that_is_put_does_not_end_the_run(
@@ -35,8 +36,10 @@ async def test_an_answer_from_another_terminal_to_the_question_that_is_put_does_
     async with at_terminal(folder, [THREE, DONE]) as terminal:
         await terminal.until(b"Run it? [y/N]")
         (asked, *_) = sorted(one["approval"] for one in (await ended(folder, "approvals", "--json")).lines)
+        terminal.process.send_signal(signal.SIGSTOP)  # so that both answers are there when it looks
         await ended(folder, elsewhere, asked, "--by", "carol", "--wait", "0")
         terminal.type(first.encode() + b"\n")
+        terminal.process.send_signal(signal.SIGCONT)
         for _ in range(2):
             await terminal.until(b"Run it? [y/N]")
             terminal.type(b"y\n")
