@@ -70,6 +70,7 @@ WRONG: tuple[tuple[tuple[str, ...], str], ...] = (
     (("memory", "search", "x", "--memory", "folder"), "folder"),
     (("memory", "status", "--memory", "none.db"), "none.db"),
     (("memory", "rebuild", "--memory", "folder"), "folder"),
+    (("rules", "check", "none.toml"), "none.toml"),
     (("replay", "none"), "none"),
     (("replay", "case", "--policy", "bad.toml"), "bad.toml"),
     (("resume", "none", *MODEL), "none"),
