@@ -132,6 +132,7 @@ class Agent(Resuming):
         self._guards = Guards()
         self._histories: OrderedDict[str, History] = OrderedDict()
         self._door = SyncDoor()
+        self._under_way: dict[object, tuple[asyncio.Task[object], str]] = {}
         self._closed = False
 
     # Runs
@@ -278,7 +279,12 @@ class Agent(Resuming):
     # Life
 
     async def close(self) -> None:
-        """Close what the agent made: its engine, and models left behind."""
+        """End the runs that are under way, and close what the agent made: its engine, and models left behind.
+
+        Whoever waits for a run gets its result, `stopped` because the agent was closed. Nothing of a run starts after this has returned.
+        """
+        self._closed = True
+        await self._end_runs()
         await self._guards.close()
         if self._own_engine:
             await self.engine.close()
@@ -289,10 +295,6 @@ class Agent(Resuming):
 
     def _shut(self) -> None:
         self._closed = True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UsageError("This agent is closed. Make a new one.")
 
     async def __aenter__(self) -> Self:
         return self

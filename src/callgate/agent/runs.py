@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -40,6 +40,8 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
 __all__ = ["Runs", "Wish"]
 
 _MOST_CONVERSATIONS = 1_000
+_CLOSING_S = 10.0
+"""How long `close` waits for runs to end."""
 
 
 class Wish(Struct, frozen=True, kw_only=True, eq=False):
@@ -60,6 +62,9 @@ class Runs(Parts):
     """The runs of one agent; `Agent` makes what is declared here."""
 
     _histories: OrderedDict[str, History]
+    _under_way: dict[object, tuple[asyncio.Task[object], str]]
+    """Of each run that is under way or waits for its turn: the task that waits for it, and its conversation."""
+    _closed: bool
 
     @property
     def _log(self) -> RedactedLog:
@@ -92,6 +97,36 @@ class Runs(Parts):
     @asynccontextmanager
     async def _turn(self, conversation: str, *, trigger: str | None = None, first: bool = False) -> AsyncIterator[Place]:
         """Have a conversation to itself; what was asked of it before this turn was is forgotten, and what is asked from now on counts."""
+        with self._noted(conversation):
+            async with self._alone(conversation, trigger, first) as place:
+                yield place
+
+    @contextmanager
+    def _noted(self, conversation: str) -> Iterator[None]:
+        """Note a run while it is under way, for `close` to end."""
+        self._check_open()
+        task, run = asyncio.current_task(), object()
+        assert task is not None
+        self._under_way[run] = (task, conversation)
+        try:
+            yield
+        finally:
+            del self._under_way[run]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("This agent is closed. Make a new one.")
+
+    async def _end_runs(self) -> None:
+        """End the runs that are under way, in bounded time. Nothing of them starts any more, also where one does not end."""
+        waiting = {task for task, _ in self._under_way.values()} - {asyncio.current_task()}
+        for conversation in {conversation for _, conversation in self._under_way.values()}:
+            self.engine.control.kill(conversation, "the agent was closed")
+        if waiting:
+            await asyncio.wait(waiting, timeout=_CLOSING_S)
+
+    @asynccontextmanager
+    async def _alone(self, conversation: str, trigger: str | None, first: bool) -> AsyncIterator[Place]:
         async with self.conversations.turn(conversation, trigger=trigger, first=first) as place:
             if not (place.queued or place.drained):
                 self.engine.control.end_turn(conversation)
