@@ -15,6 +15,7 @@ from callgate.models.model import StreamingContext
 from callgate.testing import Beat, Pause, Reply, ScriptedServer
 from callgate.testing.server import Script
 from tests.models.asking import NEVER, NO_WAIT, REQUEST, ask, at
+from tests.models.raw_server import RawServer
 from tests.models.reading import text_of
 from tests.patience import let_pass, until
 
@@ -121,3 +122,24 @@ async def test_every_byte_is_a_sign_of_life() -> None:
 def test_a_deadline_is_a_positive_number() -> None:
     with pytest.raises(UsageError, match="idle_s"):
         Timeouts(idle_s=0)
+
+
+async def test_an_answer_of_nothing_but_comments_ends_by_default() -> None:
+    """Each of them is a sign of life, so that silence never ends it; the whole request is bounded."""
+    turns = [asyncio.Event() for _ in range(40)]
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000000\r\n\r\n"
+    async with RawServer([head, *(piece for turn in turns for piece in (b": still here\n\n", turn))]) as server:
+        of, context, beats = at(server.url), StreamingContext(), list[int]()
+        context.on_progress = lambda: beats.append(1)
+        asking = asyncio.ensure_future(ask(of, context=context))
+        for turn in turns:
+            before = len(beats)
+            await until(lambda before=before: len(beats) > before or asking.done())  # type: ignore[misc]
+            if asking.done():
+                break
+            let_pass(100)
+            turn.set()
+        with pytest.raises(ModelTimeout) as caught:
+            await asking
+        await of.close()
+    assert (caught.value.deadline, 30 < len(beats) < 40) == ("total", True)

@@ -35,8 +35,9 @@ class Timeouts(Options, frozen=True, kw_only=True):
     """From the beginning of an attempt until the answer's headers have come. An answer that is not streamed sends them when it is done."""
     idle_s: Seconds | None = 120.0
     """Between any two bytes of the answer, while somebody waits for them."""
-    total_s: Seconds | None = None
-    """The whole request, retries and the waits between them included."""
+    total_s: Seconds | None = 3_600.0
+    """The whole request, retries and the waits between them included: what an answer may take that goes on without an end, as one of
+    nothing but comments does."""
 
 
 class Interrupted(Exception):
