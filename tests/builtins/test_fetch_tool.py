@@ -274,3 +274,19 @@ async def test_a_redirect_is_judged_by_the_rules_like_a_call_with_its_url(verdic
     assert "redirects to 'http://bad.test/page', which is not fetched" in str(outcome)
     assert told in str(outcome)
     assert world.connected == ["203.0.113.7"] * hops
+
+
+@pytest.mark.parametrize("padding", [b"", b"\0" * 20])
+async def test_a_page_of_several_packed_members_is_read_to_its_end(padding: bytes) -> None:
+    """RFC 1952, 2.2: a gzip body is a series of members; only the first was shown, as the whole page."""
+    body = gzip.compress(b"one, ") + gzip.compress(b"two, ") + gzip.compress(b"three") + padding
+    async with serving(answer(body, "Content-Encoding: gzip")) as port:
+        result = await fetch(port)
+    assert (result["text"], result["truncated"]) == ("one, two, three", False)
+
+
+@pytest.mark.parametrize("lost", [1, 8, 12])
+async def test_a_packed_page_that_is_cut_is_no_page(lost: int) -> None:
+    async with serving(answer((gzip.compress(b"one") + gzip.compress(b"two" * 100))[:-lost], "Content-Encoding: gzip")) as port:
+        with pytest.raises(Retryable, match="broke the connection"):
+            await fetch(port)

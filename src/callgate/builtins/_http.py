@@ -27,6 +27,8 @@ Connect = Callable[[str, Target], Awaitable[tuple[asyncio.StreamReader, asyncio.
 """Open a connection to an address for a URL; the seam for tests and for hosts with their own network."""
 
 _HEAD_BYTES = 65_536
+_MEMBER = 0x1F
+"""What every member of a gzip body begins with."""
 _CHUNK = 65_536
 
 
@@ -101,19 +103,52 @@ async def _body(reader: asyncio.StreamReader, headers: Message, max_bytes: int) 
     encoding = (headers.get("Content-Encoding") or "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise ValueError(f"an encoding that was not asked for: {encoding}")
-    unpack = zlib.decompressobj(wbits=31) if encoding != "identity" else None
-    body = bytearray()
+    body = _Plain() if encoding == "identity" else _Gzip()
     async for piece in _pieces(reader, headers):
+        body.add(piece, max_bytes + 1)
+        if len(body.data) > max_bytes:
+            return bytes(body.data[:max_bytes]), True
+    body.end()
+    return bytes(body.data), False
+
+
+class _Plain:
+    """A body that is not packed."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def add(self, piece: bytes, limit: int) -> None:
+        """Take the next piece; stops at `limit` bytes in all."""
+        self.data += piece
+
+    def end(self) -> None:
+        """The body has come to its end."""
+
+
+class _Gzip(_Plain):
+    """A body of gzip members; what follows the last one is padding (RFC 1952, 2.2)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._member = zlib.decompressobj(wbits=31)
+        self._begun = self._over = False
+
+    def add(self, piece: bytes, limit: int) -> None:
         rest = piece
-        while rest and len(body) <= max_bytes:
-            if unpack is None:
-                body += rest
-                break
-            body += unpack.decompress(rest, max_bytes + 1 - len(body))
-            rest = unpack.unconsumed_tail
-        if len(body) > max_bytes:
-            return bytes(body[:max_bytes]), True
-    return bytes(body), False
+        while rest and not self._over and len(self.data) < limit:
+            if self._member.eof:
+                if rest[0] != _MEMBER:
+                    self._over = True
+                    return
+                self._member = zlib.decompressobj(wbits=31)
+            self._begun = True
+            self.data += self._member.decompress(rest, limit - len(self.data))
+            rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+
+    def end(self) -> None:
+        if self._begun and not self._member.eof:
+            raise EOFError("the packed body ended early")
 
 
 async def _pieces(reader: asyncio.StreamReader, headers: Message) -> AsyncIterator[bytes]:
