@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from callgate.errors import UsageError
 from callgate.memory.embedding import EmbedderFailed
+from callgate.models._clients import made
 from callgate.models._refusals import Hidden, secrets_in_url, shown_url
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class EmbeddingsEndpoint:
     def _posted(self, body: bytes) -> bytes:
         httpx = _httpx()
         if self._client is None:
-            self._client = httpx.Client(timeout=self._timeout_s, follow_redirects=False)
+            self._client = made(lambda: httpx.Client(timeout=self._timeout_s, follow_redirects=False))
         headers = {"content-type": "application/json", **self._headers}
         try:
             with self._client.stream("POST", self._url, content=body, headers=headers) as response:

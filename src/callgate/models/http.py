@@ -15,6 +15,7 @@ from msgspec import Struct
 from callgate._clock import Clock, SystemClock
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
 from callgate.models._answer import Answer, cause_in_words, causes_of, httpx
+from callgate.models._clients import made
 from callgate.models._deadlines import Deadline, Interrupted, Timeouts, Watch
 from callgate.models._refusals import Hidden
 from callgate.models._retrying import Retries, asked_wait_s, is_passing
@@ -181,7 +182,7 @@ class Transport:
     def _ready(self) -> httpx2.AsyncClient:
         if self._client is None:
             limits = httpx().Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
-            self._client = httpx().AsyncClient(limits=limits)
+            self._client = made(lambda: httpx().AsyncClient(limits=limits))
             check_before_reuse(self._client)
         return self._client
 
