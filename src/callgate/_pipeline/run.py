@@ -114,15 +114,7 @@ async def run(
         begun = start(request)
         execution = begun if isinstance(begun, Execution) else await begun
         if not execution.read and (execution.status == "returned" or execution.value is not None):
-            left, small = execution.tasks_left, None
-            if execution.status == "returned":
-                small = small_jsonable(execution.value, reader.max_bytes)
-            if small is None:
-                execution = await reader.read(execution, _rest_of(request, clock))
-            else:
-                execution = Execution(status="returned", value=small[0], read=True, changes=execution.changes + small[1])
-            if left:
-                execution = replace(execution, tasks_left=left)
+            execution = _read_small(execution, reader.max_bytes) or await _read_large(execution, request, reader, clock)
         if execution.status == "returned":
             return Ran(execution, attempt, lost)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
@@ -136,9 +128,20 @@ async def run(
             return Ran(execution, attempt, lost)
 
 
-def _rest_of(request: RunRequest, clock: Clock) -> RunRequest:
-    """The attempt, with the time that is left of it."""
-    return replace(request, timeout_s=max(0.0, request.context.deadline - clock.monotonic()))
+def _read_small(execution: Execution, max_bytes: int) -> Execution | None:
+    """Read at once what is small and of plain types; None for everything else."""
+    small = small_jsonable(execution.value, max_bytes) if execution.status == "returned" else None
+    if small is None:
+        return None
+    value, changes = small
+    return Execution(status="returned", value=value, read=True, changes=execution.changes + changes, tasks_left=execution.tasks_left)
+
+
+async def _read_large(execution: Execution, request: RunRequest, reader: Reader, clock: Clock) -> Execution:
+    """Read what takes time or code of the tool's, within what is left of the attempt."""
+    rest = replace(request, timeout_s=max(0.0, request.context.deadline - clock.monotonic()))
+    read = await reader.read(execution, rest)
+    return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
 
 
 async def _intend(record: Attempts, position: int, within_s: float, told: str) -> None:
