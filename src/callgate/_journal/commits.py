@@ -77,6 +77,8 @@ class Commits:
         """The last ticket that was given."""
         self._written = self._position
         """The last ticket that was dealt with."""
+        self.written = self._position
+        """Everything up to here, as the store counts, is committed."""
         self._seq: dict[str, int] = {}
         self._pending: list[Event] = []
         self._rows: dict[int, int] = {}
@@ -113,11 +115,6 @@ class Commits:
                 " End other threads, or raise the limit of threads or memory."
             ) from error
         atexit.register(self._end_at_exit)
-
-    @property
-    def written(self) -> int:
-        """Everything up to here is kept."""
-        return self._writing.places.tail.position
 
     def append(self, draft: Draft) -> int:
         with self._guard:
@@ -331,6 +328,7 @@ class Commits:
             refused: Runs that are not to be had, or not any more.
         """
         with self._guard:
+            self.written = self._writing.places.tail.position  # only now: it moves before the commit
             newly = self._judged(work, refused) if refused or work.wanted or work.rows else {}
             self._letting_go = frozenset()
             ready = self._wanted.take(work.wanted, refused)
