@@ -29,6 +29,7 @@ RULES = """
 id = "not-too-far"
 verdict = "deny"
 tool = "*"
+optional = true
 when = { "arguments.days" = { above = 100000 } }
 reason = "No forecast reaches that far."
 """

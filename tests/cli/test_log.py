@@ -102,7 +102,7 @@ def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> Non
         (("export", "--run", "nothing", "--to", "all.jsonl"), "No run 'nothing' is on record here"),
         (("tree", "99"), "There is no event 99 here"),
         (("tree", "nothing"), "is not an id here"),
-        (("verify", "--tail", "0"), "Give a number from 1"),
+        (("verify", "--tail", "0"), "Give a number of events from 1"),
         (("export", "--to", "crm.py"), "is there already and was left alone"),
         (("export", "--to", "absent/x.jsonl"), "cannot be written"),
         (("stats", "--journal", "postgresql://nobody@127.0.0.1:1/none"), "cannot be reached"),
@@ -303,7 +303,7 @@ def test_a_number_that_asks_for_nothing_is_refused_with_its_limits(folder: Path,
     shell(folder, "call", "list_files")
     done = shell(folder, "log", *words)
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
-    assert "Give a number from" in done.err
+    assert "Give a number" in done.err
 
 
 @pytest.mark.parametrize(("words", "calls"), [(("--since", "999999d"), 1), (("--until", "9999-01-01"), 1), (("--since", "9999-01-01"), 0)])

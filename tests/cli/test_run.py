@@ -297,7 +297,7 @@ def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> No
         ((*TASK, "--base-url", "http://x", "--tools", "none.py"), "There is no file none.py"),
         ((*TASK, "--base-url", "http://x", "--workspace", "nowhere"), "no folder nowhere"),
         ((*TASK, "--base-url", "http://x", "--rules", "none.toml"), "none.toml cannot be read"),
-        ((*TASK, "--base-url", "http://x", "--record", "/proc/none/j.db"), "cannot be written"),
+        ((*TASK, "--base-url", "http://x", "--record", "/proc/none/j.db"), "cannot be used as a journal"),
         ((*TASK, "--base-url", "http://x", "--system", "@none.txt"), "none.txt cannot be read"),
         ((*TASK, "--base-url", "http://x", "--max-iterations", "-1"), "--max-iterations is -1"),
         ((*TASK, "--base-url", "http://x", "--preset", "wild"), "wild"),

@@ -279,7 +279,7 @@ class RunsMachine(RuleBasedStateMachine):
         if result.pending is not None:
             self.asked |= {approval.approval_id: approval.expires_at for approval in result.pending.approvals}
         begun = any(event.kind == "run.began" for event in self.world.journal.read(run=result.run))
-        if result.status != "waiting" and begun:  # one that was killed while it waited for its turn never was
+        if result.status == "completed" and begun:  # any other may be resumed
             self.over.add(result.run)
         done = {effect.uid: effect for effect in effects}
         whats = {event.call: event for event in self.world.events() if event.kind == "call.received"}

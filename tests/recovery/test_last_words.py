@@ -27,7 +27,7 @@ RUN = "the-run"
 ASKING = Rules.parse('[[rule]]\nid = "asks"\nverdict = "ask"\ntool = "pay"\nwhen = { "arguments.to" = "ann" }\n')
 ANN, BOB = (RawCall(name="pay", arguments=json.dumps({"to": who}), id=who) for who in ("ann", "bob"))
 _LEASE_S = 3_000
-_HANGS_S = 0.05
+_HANGS_S = 2.0
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

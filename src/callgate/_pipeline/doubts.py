@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -58,8 +59,11 @@ async def rule_out_repeat(flight: Flight, approved: ApprovedCall, desk: Settling
     if doubt is None or approved.allowed_by:
         return None
     tool = approved.call.tool
-    found = await _verified(tool, approved.encoded, doubt.key, desk.hook_timeout_s, flight.kill)
-    may_still_act = found.happened is False and not await fence.has_ended(doubt)
+    ask = partial(_verified, tool, approved.encoded, doubt.key, desk.hook_timeout_s, flight.kill)
+    found, may_still_act = await ask(), False
+    if found.happened is False:
+        may_still_act = not await fence.has_ended(doubt)
+        found = found if may_still_act else await ask()  # again: it may have acted before it ended
     if found.happened is None or may_still_act:
         raise OutcomeUnknown(
             f"{tool.name} was not run: {doubt.uid} had the same arguments and its outcome is not known: it may have"
@@ -95,9 +99,14 @@ async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settl
     if started.tool == tool.name and started.effect == tool.effect == "idempotent":
         flight.doubt = flight.state.reopen(unfinished.uid)
         return None
+    ask = partial(_verified, tool, unfinished.arguments, started.key, desk.hook_timeout_s, flight.kill)
     found = Verified(happened=None)
     if unfinished.arguments and started.tool == tool.name:
-        found = await _verified(tool, unfinished.arguments, started.key, desk.hook_timeout_s, flight.kill)
+        found = await ask()
+    if found.happened is False:
+        if unfinished.origin is None or not await fence.origin_has_ended(unfinished.origin):
+            raise why_unknown(unfinished, f"The tool says that it has not happened{_OR_HAPPEN}.")
+        found = await ask()  # again: it may have acted before it ended
     if found.happened is True:
         checked = await _as_verified(tool, found, desk)
         if checked.status == "ok":
@@ -105,8 +114,6 @@ async def rule_out_second_start(flight: Flight, call: ValidatedCall, desk: Settl
         return checked
     if found.happened is None:
         raise why_unknown(unfinished)
-    if unfinished.origin is None or not await fence.origin_has_ended(unfinished.origin):
-        raise why_unknown(unfinished, f"The tool says that it has not happened{_OR_HAPPEN}.")
     desk.settle(unfinished.uid, happened=False, why="the tool verified it")
     flight.doubtful = False
     return None
