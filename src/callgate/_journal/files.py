@@ -78,6 +78,7 @@ class JournalFiles:
         self._log_bytes = self._index_bytes = 0
         self._file_pages = 0
         self.check_names()
+        self._log.open()
 
     def check_names(self) -> None:
         """Whether the files that have the names are those that were opened. To be asked before SQLite touches the index, which it maps.

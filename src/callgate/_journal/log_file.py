@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -101,6 +102,12 @@ class WriteAheadLog:
         if file_pages != self._file_pages:
             self._file_pages, self._complete = file_pages, 0
 
+    def open(self) -> None:
+        """Open the file where there is one; it is then read without another descriptor, also where the process has none left."""
+        if self._file is None:
+            with suppress(FileNotFoundError):  # it is made with the first commit
+                self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)
@@ -126,9 +133,5 @@ class WriteAheadLog:
         return _HEADER + (frame - 1) * self._frame_bytes
 
     def _read(self, at: int, size: int) -> bytes:
-        if self._file is None:
-            try:
-                self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:  # it is made with the first commit
-                return b""
-        return os.pread(self._file, size, at)
+        self.open()
+        return b"" if self._file is None else os.pread(self._file, size, at)
