@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import http.server
 import logging
 import socket
+import ssl
 import sys
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ import aiohttp
 import httpx
 import pytest
 import requests
+import urllib3
 
 from callgate import Engine, NotDone, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, UsageError, Verified, tool
 from tests.door import call, said
@@ -432,6 +437,81 @@ async def test_a_redirect_that_leads_nowhere_comes_after_the_effect(client: Call
     async with Engine([posting(client)]) as engine:
         result = await said(engine, call("post", url=f"{url}/moved"))
     assert (result.status, posts) == ("unknown", ["/moved"]), result.text
+
+
+def _post_twice(url: str) -> object:
+    try:
+        return httpx.post(url, trust_env=False).status_code
+    except httpx.HTTPError:
+        return httpx.post(url, trust_env=False).status_code
+
+
+def _sockets(url: str) -> object:
+    host, port = url.removeprefix("http://").split("/")[0].rsplit(":", 1)
+    connection = http.client.HTTPConnection(host, int(port))
+    try:
+        connection.request("POST", "/")
+        return connection.getresponse().status
+    except ConnectionError:
+        connection.close()
+        connection.request("POST", "/")
+        return connection.getresponse().status
+
+
+def _requests_with_retries(url: str) -> object:
+    with requests.Session() as session:
+        session.trust_env = False
+        retries = urllib3.Retry(total=2, read=2, allowed_methods=None, backoff_factor=0)
+        session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retries))
+        return session.post(url, data=b"x").status_code
+
+
+async def _aiohttp_delete(url: str) -> object:
+    async with aiohttp.ClientSession() as session, session.delete(url) as answer:
+        return answer.status
+
+
+@contextmanager
+def dying_server() -> Iterator[tuple[str, list[bytes]]]:
+    """Takes one request, and is gone without an answer."""
+    seen: list[bytes] = []
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            seen.append(connection.recv(65_536))
+            listening.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/", seen
+    thread.join()
+
+
+SENDING_AGAIN = [_post_twice, _sockets, _requests_with_retries, _aiohttp_delete]
+
+
+@pytest.mark.parametrize("client", SENDING_AGAIN)
+async def test_a_second_try_that_is_refused_comes_after_the_first_may_have_had_its_effect(client: Callable[[str], Any]) -> None:
+    with dying_server() as (url, seen):
+        async with Engine([posting(client)]) as engine:
+            result = await said(engine, call("post", url=url))
+    assert (result.status, len(seen)) == ("unknown", 1), result.text
+
+
+@pytest.mark.parametrize("client", SENDING_AGAIN)
+async def test_tries_that_are_all_refused_did_nothing(client: Callable[[str], Any], nobody: int) -> None:
+    async with Engine([posting(client)]) as engine:
+        result = await said(engine, call("post", url=f"http://127.0.0.1:{nobody}/"))
+    assert (result.status, result.code) == ("error", "not_done"), result.text
+
+
+@pytest.mark.parametrize("error", [urllib.error.URLError(TimeoutError("timed out")), ssl.SSLEOFError(8, "EOF occurred")])
+async def test_a_reply_that_urllib_or_tls_lost_is_tried_again_where_that_is_safe_and_then_unknown(error: Exception, ledger: Ledger) -> None:
+    async with Engine([paying(ledger, error, effect="idempotent")]) as engine:
+        result = await said(engine, call("pay", to="ann"))
+    assert (result.status, len(ledger.lines()) > 1) == ("unknown", True), result.text
 
 
 def test_nothing_of_these_clients_is_imported_for_that() -> None:
