@@ -1,4 +1,4 @@
-"""A run with several questions at one terminal, and somebody who answers some of them at another: neither ends the other's run."""
+"""A run with several questions at one terminal, and somebody who answers or ends it at another."""
 
 from __future__ import annotations
 
@@ -107,6 +107,31 @@ async def test_an_answer_from_another_terminal_ends_the_open_prompt(folder: Path
             await terminal.until(b"callgate log show")
         assert await terminal.end() == 0
     assert sorted(paid(folder)) == ["A1 1", "A3 3"]
+
+
+@pytest.mark.parametrize("word", ["stop", "kill"])
+@pytest.mark.parametrize("words", [(), ("--chat",)], ids=["run", "chat"])
+async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_and_the_run(folder: Path, words: tuple[str, ...], word: str) -> None:
+    """Nobody types here: no question is put any more, nothing that was asked about runs, and a chat can go on."""
+    turns: list[Script] = ["Hello.", THREE, DONE] if words else [THREE]
+    async with at_terminal(folder, turns, *words) as terminal:
+        if words:
+            await terminal.until(b"you> ")
+            terminal.type(b"Pay.\n")
+        await terminal.until(b"Run it? [y/N]")
+        (asked, *rest) = sorted(one["approval"] for one in (await ended(folder, "approvals", "--json")).lines)
+        assert (await ended(folder, "approve", rest[-1], "--by", "carol", "--json")).json["status"] == "taken"
+        assert (await ended(folder, word, asked.rsplit("/", 2)[0], "--by", "carol", "--json")).json["status"] == "taken"
+        shown = await terminal.until(b"from another process: no reason given (carol)")
+        assert b"Run it?" not in shown
+        if words:
+            await terminal.until(b"you> ")
+            terminal.type(b"Go on.\n")
+            await terminal.until(b"you> ")
+            terminal.type(b"\x04")
+        await terminal.until(b"callgate log show")
+        assert await terminal.end() == (0 if words else 5)
+    assert paid(folder) == []
 
 
 async def test_an_answer_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path) -> None:

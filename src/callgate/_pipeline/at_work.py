@@ -5,6 +5,7 @@ The other side of the engine from the route: calls are its business only where a
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AbstractContextManager
 
 from callgate._pipeline.endings import Endings
@@ -46,8 +47,10 @@ class RunsAtWork:
         """
         await self._entrance.open(scope, new=new)
 
-    def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[None]:
+    def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[asyncio.Event]:
         """Say that somebody works on a run, for as long as the block lasts; others may have it then.
+
+        The event it yields is set when another process wants the run stopped or killed before it begins.
 
         Raises:
             UsageError: Somebody does already, and two at once may not be; or the engine is closed, or belongs to another event loop.

@@ -6,6 +6,7 @@ journal refuses. Beside `known_runs`, which has what is in a run. Knows no route
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -38,6 +39,8 @@ class _Work(Struct):
     conversations: set[str] = field(default_factory=set)
     begun: bool = False
     """Whether it has its conversation to itself by now."""
+    end_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while a stop or kill waits for the run to begin."""
 
 
 class Holding:
@@ -73,8 +76,11 @@ class Holding:
         return run == self._own or run in self._work or self._known.under_way(run)
 
     @contextmanager
-    def at_work(self, run: str, conversation: str | None, *, alone: bool) -> Iterator[None]:
+    def at_work(self, run: str, conversation: str | None, *, alone: bool) -> Iterator[asyncio.Event]:
         """Say that somebody works on a run, for as long as the block lasts; others may have it then.
+
+        Yields:
+            An event that is set when another process wants the run stopped or killed before it begins.
 
         Raises:
             UsageError: Somebody does already, and two at once may not be.
@@ -87,7 +93,7 @@ class Holding:
         if conversation is not None:
             work.conversations.add(conversation)
         try:
-            yield
+            yield work.end_wanted
         finally:
             work.count -= 1
             if not work.count:

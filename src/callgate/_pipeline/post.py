@@ -6,6 +6,7 @@ when somebody begins. Beside the desk, which knows what was asked. Knows no rout
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -42,6 +43,7 @@ class Work(Protocol):
 
     conversations: set[str]
     begun: bool
+    end_wanted: asyncio.Event
 
 
 class Post:
@@ -88,6 +90,7 @@ class Post:
         for letter in self._letters.pop(run):
             if letter.kind in _ENDS and work is not None and not work.begun:
                 self._letters.setdefault(run, []).append(letter)
+                work.end_wanted.set()
             else:
                 self._do(letter)
 

@@ -1,4 +1,5 @@
-"""One question at the terminal, until it has an answer: from the person here, from another terminal, or none because a signal came."""
+"""One question at the terminal, until it has an answer: from the person here, from another terminal, or none because a signal came or the
+run is to end."""
 
 from __future__ import annotations
 
@@ -19,9 +20,16 @@ def is_answered(engine: Engine, approval_id: str) -> bool:
 
 
 async def put_question(
-    engine: Engine, person: Person, interrupts: Interrupts, approval_id: str, tool: str, question: str, arguments: dict[str, object]
+    engine: Engine,
+    person: Person,
+    interrupts: Interrupts,
+    approval_id: str,
+    tool: str,
+    question: str,
+    arguments: dict[str, object],
+    *ends: asyncio.Event,
 ) -> bool | None:
-    """Ask the person; None where somebody else answers first, where a signal comes, or where they go away."""
+    """Ask the person; None where somebody else answers first, where a signal comes or an event of `ends` is set, or where they go away."""
     elsewhere, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def look() -> None:
@@ -33,7 +41,7 @@ async def put_question(
 
     end = engine.bus.subscribe(hear, "approval.answered")
     try:
-        allowed = await interrupts.unless(person.asked(tool, question, arguments), elsewhere)
+        allowed = await interrupts.unless(person.asked(tool, question, arguments), elsewhere, *ends)
     finally:
         end()
     if allowed is None:

@@ -163,27 +163,30 @@ class TerminalRun:
         return await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
 
     async def _answered(self, result: RunResult) -> bool:
-        """Put every question that nobody has answered elsewhere; tells whether all of them have an answer.
+        """Put every question that nobody has answered elsewhere; tells whether the run is to go on.
 
-        The run stays with this engine meanwhile, so that it is told of answers from elsewhere.
+        It goes on where all of them have an answer, or to its end where another process wants it stopped or killed. The run stays with this
+        engine meanwhile, so that it is told of both.
         """
         assert result.pending is not None
         unanswered = 0
-        with self._engine.runs.at_work(result.run):
+        with self._engine.runs.at_work(result.run) as end_wanted:
             await self._engine.runs.open(Scope(run=result.run))
             for call, approval in zip(result.pending.message.calls, result.pending.approvals, strict=True):
-                unanswered += not await self._put(call, approval)
-        return not unanswered and not self._interrupts.count
+                unanswered += not await self._put(call, approval, end_wanted)
+        return (not unanswered or end_wanted.is_set()) and not self._interrupts.count
 
-    async def _put(self, call: ToolCall, approval: Suspended) -> bool:
-        """Put one question, unless somebody has answered it elsewhere; tells whether it has an answer."""
+    async def _put(self, call: ToolCall, approval: Suspended, end_wanted: asyncio.Event) -> bool:
+        """Put one question, unless somebody has answered it elsewhere or the run is to end; tells whether it has an answer."""
         await asyncio.sleep(0)  # what another process said meanwhile is taken in first
         if self._is_settled(approval.approval_id):
             return True
+        if end_wanted.is_set():
+            return False
         arguments = self._person.final_arguments(approval.uid)
         question = approval.question
         self._tell(Question(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
-        allowed = await self._allowed(approval.approval_id, call.name, question, arguments)
+        allowed = await self._allowed(approval.approval_id, call.name, question, arguments, end_wanted)
         if allowed is None:
             return self._is_settled(approval.approval_id)
         await self._answer(approval.approval_id, allow=allowed, by="--yes" if self._options.yes else "the person at the terminal")
@@ -206,14 +209,16 @@ class TerminalRun:
         await self._engine.answer(approval_id, allow=allow, by=by)
         self._tell(QuestionAnswered(approval=approval_id, allowed=allow, by=by))
 
-    async def _allowed(self, approval_id: str, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
-        """What the person says; None where they do not, or where somebody answers elsewhere first."""
+    async def _allowed(
+        self, approval_id: str, tool: str, question: str, arguments: dict[str, object], end_wanted: asyncio.Event
+    ) -> bool | None:
+        """What the person says; None where they do not, or where somebody answers elsewhere or wants the run to end first."""
         if self._options.yes:
             return True
         if not self._person.here or self._interrupts.count:
             return None
-        allowed = await put_question(self._engine, self._person, self._interrupts, approval_id, tool, question, arguments)
-        self._interrupts.count += allowed is None and not is_answered(self._engine, approval_id)
+        allowed = await put_question(self._engine, self._person, self._interrupts, approval_id, tool, question, arguments, end_wanted)
+        self._interrupts.count += allowed is None and not (end_wanted.is_set() or is_answered(self._engine, approval_id))
         return allowed
 
     # Ctrl-C, and signals that end the command
