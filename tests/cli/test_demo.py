@@ -17,7 +17,7 @@ import pytest
 
 from callgate.demo import DEMOS, verify_crash, verify_repair
 from callgate.testing import Call, Item, Received, ScriptedServer
-from tests.cli.shell import command, environment, shell
+from tests.cli.shell import as_any_user, command, environment, shell
 from tests.patience import COMMAND_S
 
 pytestmark = pytest.mark.process
@@ -280,6 +280,14 @@ def test_a_folder_of_ones_own_is_only_read(folder: Path, tmp_path_factory: pytes
     assert (done.code, done.json["problems"]) == (0, [])
     assert {call["tool"] for call in done.json["calls"]} == {"list_files", "glob_files", "grep_files", "read_file", "search_result"}
     assert tree_hash(folder) == before
+
+
+def test_a_folder_that_may_not_be_listed_is_told_and_not_raised(folder: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o311)
+    done = as_any_user(folder, "demo", "--dir", str(closed), "--json")
+    assert (done.code, done.json["problems"]) == (0, [])
+    assert {call["status"] for call in done.json["calls"]} == {"error"}
 
 
 def tree_hash(root: Path) -> str:

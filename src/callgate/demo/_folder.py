@@ -35,7 +35,7 @@ async def read_folder(stage: Stage, folder: Path) -> list[Finding]:
 def _some_file(listed: ToolResult | None, folder: Path) -> str:
     """A file worth reading: the first that is no folder and not large."""
     value: Any = listed.data if listed is not None else None
-    paths = [str(path) for path in value["paths"]] if isinstance(value, dict) else []
+    paths = [str(path) for path in value.get("paths", ())] if isinstance(value, dict) else []
     small = (path for path in paths if (folder / path).is_file() and 0 < (folder / path).stat().st_size < 100_000)
     readme = (path for path in paths if path.lower().startswith("readme"))
     return next(readme, next(small, "README.md"))
