@@ -153,3 +153,10 @@ async def test_a_run_that_is_to_keep_nothing_keeps_nothing(work: Path) -> None:
     done = await ran(work, [["I write.", *WRITES], ["Done."]], "--yes", "--no-undo")
     assert "callgate undo" not in done.err
     assert (await asyncio.to_thread(shell, work, "undo", "--json")).out == ""
+
+
+@pytest.mark.parametrize("option", [("--path", "*"), ("--exclude", "*"), ("--dry-run",), ("--interrupted",)], ids=lambda words: words[0])
+def test_options_of_an_undo_that_does_not_say_of_what_are_refused(folder: Path, option: tuple[str, ...]) -> None:
+    done = shell(folder, "undo", *option)
+    assert (done.code, done.out) == (2, "")
+    assert "It is not said what to undo" in done.err

@@ -148,7 +148,13 @@ def _calls(done: Undone) -> str:
 
 
 def list_changes(options: UndoOptions) -> int:
-    """What was kept, the newest last."""
+    """What was kept, the newest last.
+
+    Raises:
+        UsageError: The options speak of an undo, and what is to be undone is not said.
+    """
+    if options.paths or options.exclude or options.dry_run or options.interrupted:
+        raise UsageError("It is not said what to undo. Name a call, a run or a checkpoint, or `last` for the newest call.")
     changes = Shadow(options.workspace).changes()
     if options.json:
         for change in changes:
