@@ -17,6 +17,7 @@ from callgate.models.events import Usage
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
 from callgate.testing.server import Script
 from tests.cli.running import CRM, DONE, PAYS, TASK, paid, ran, running
+from tests.cli.runs import ended
 from tests.cli.shell import command, environment, shell
 from tests.patience import COMMAND_S
 
@@ -346,3 +347,27 @@ def test_a_time_in_the_environment_that_is_none_is_refused_before_anything_is_op
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
     assert f"{name} is 'soon'; it must be a whole number of milliseconds up to 2147483647" in done.err
     assert not (folder / ".callgate").exists()
+
+
+@pytest.mark.parametrize("journal", [(), ("--record", ":memory:")], ids=["resume", "run again"])
+@pytest.mark.parametrize("scheme", ["http://", ""], ids=["with a scheme", "without"])
+async def test_the_command_that_goes_on_has_no_credentials_of_the_model_s_url(folder: Path, scheme: str, journal: tuple[str, ...]) -> None:
+    """It is shown on the screen and kept in logs; whoever gives it puts them back."""
+    async with ScriptedServer([PAYS]) as server:
+        place = server.url.removeprefix("http://")
+        url = f"{scheme}bob:s3cret@{place}?api_key=k3y"
+        done = await ended(folder, *TASK, "--base-url", url, *CRM, *journal)
+    assert done.code == 4, done.err
+    assert f"--base-url {scheme}{place}" in done.err
+    assert not [word for word in ("bob", "s3cret", "k3y") if word in done.err]
+
+
+async def test_a_run_whose_end_is_not_on_record_does_not_say_that_it_can_go_on(folder: Path) -> None:
+    tool = (
+        'import os\nfrom callgate import tool\n\n@tool\ndef cut() -> str:\n    "Cut."\n'
+        '    os.truncate(".callgate/journal.db", 0)\n    return ""\n'
+    )
+    (folder / "cut.py").write_text(tool, encoding="utf-8")
+    done = await ran(folder, [[Call("cut", {})], DONE], "--tools", "cut.py", "--yes")
+    assert (done.code, "the end of this run is not on record" in done.err) == (1, True), done.err
+    assert "can go on" not in done.err

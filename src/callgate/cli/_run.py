@@ -36,6 +36,7 @@ from callgate.decide import REFUSED_BY_LOOP
 from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.messages import ToolCall
+from callgate.models._refusals import shown_url
 from callgate.models.http_model import HttpModel
 from callgate.policy import Rules
 from callgate.tools import Tool
@@ -272,7 +273,7 @@ class TerminalRun:
             flags = "" if self._record.path is None else " with --allow or --deny,"
             say(f"Nothing that was asked about has run. Say yes or no at a terminal,{flags} or in a file of rules:", "cyan")
             say(f"  {self._how_to_go_on(result)}")
-        elif result.status in ("failed", "stopped") and self._record.name:
+        elif result.status in ("failed", "stopped") and self._record.name and result.recorded:
             say("It can go on from where it stands:", "cyan")
             say(f"  {self._how_to_go_on(result)}")
         if not result.recorded and result.status == "completed":
@@ -290,14 +291,14 @@ class TerminalRun:
         return words + ([] if path is None or str(path) == default_journal() else ["--journal", str(path)])
 
     def _how_to_go_on(self, result: RunResult) -> str:
-        """The command; where nothing is kept, the one that begins anew."""
+        """The command; where nothing is kept, the one that begins anew. Credentials in the model's URL are left out."""
         if not self._record.name:
-            return shlex.join(("callgate", "run", *sys.argv[2:]))
+            return shlex.join(("callgate", "run", *(_without_credentials(word, self._options.base_url) for word in sys.argv[2:])))
         approvals = result.pending.approvals if result.pending is not None else ()
         words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
         given = self._options
         named = (
-            *(("--model", given.model), ("--base-url", given.base_url), ("--rules", given.rules)),
+            *(("--model", given.model), ("--base-url", shown_url(given.base_url)), ("--rules", given.rules)),
             *(("--system", given.system), ("--memory", given.memory)),
             ("--preset", given.preset if given.preset != "agent" else ""),
             ("--text-calls", given.text_calls if given.text_calls != "auto" else ""),
@@ -315,6 +316,11 @@ class TerminalRun:
         if self._interrupts.count and result.status in ("stopped", "waiting"):
             return _exits.INTERRUPTED
         return _CODES[result.status]
+
+
+def _without_credentials(word: str, base_url: str) -> str:
+    """A word of the command line with the model's URL as it may be shown."""
+    return word.replace(base_url, shown_url(base_url)) if base_url else word
 
 
 _CODES = {"completed": _exits.OK, "failed": _exits.FAILED, "waiting": _exits.NEEDS_HUMAN, "stopped": _exits.STOPPED}

@@ -14,6 +14,7 @@ import msgspec
 __all__ = ["NOTHING", "Hidden", "is_page", "may_pass", "no_answer", "refusal", "secrets_in_url", "shown_url"]
 
 _SHOWN = 2_000
+_SCHEME = re.compile(r"(?:[a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
 _SECRET_NAMES = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 _HINTS = {
     401: "Check the key{key}.",
@@ -68,15 +69,21 @@ NOTHING = Hidden()
 
 def shown_url(url: str) -> str:
     """A URL as it may be shown: without user, password, query and fragment."""
-    scheme, separator, rest = url.partition("://")
+    scheme, rest = _without_scheme(url)
     place = rest.partition("#")[0].partition("?")[0]
     host, slash, path = place.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+    return f"{scheme}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _without_scheme(url: str) -> tuple[str, str]:
+    """The scheme with its `://`, empty where a URL is written without one, and the rest."""
+    found = _SCHEME.match(url)
+    return (found[0], url[found.end() :]) if found else ("", url)
 
 
 def secrets_in_url(url: str) -> list[str]:
     """The user's part and the query's values of a URL, as written and decoded: libraries repeat URLs in their errors."""
-    place, _, query = url.partition("://")[2].partition("#")[0].partition("?")
+    place, _, query = _without_scheme(url)[1].partition("#")[0].partition("?")
     user = place.partition("/")[0].rpartition("@")[0]
     found = [user, user.partition(":")[2], *(pair.partition("=")[2] for pair in query.split("&"))]
     return [value for written in found for value in (written, unquote(written))]
