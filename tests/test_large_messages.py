@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,29 @@ async def test_an_agent_tells_the_model_which_of_its_calls_were_too_many() -> No
 
 
 @pytest.mark.parametrize("hand_in", [together, one_by_one])
-async def test_the_event_loop_goes_on_while_a_large_message_is_taken_in_and_run(hand_in: object) -> None:
-    """None of the calls waits for anything: only the engine itself can let the loop go on."""
+@pytest.mark.parametrize("name", ["look", "write", "nothing"])
+async def test_the_event_loop_goes_on_between_calls_with_large_arguments(hand_in: object, name: str) -> None:
+    """How much work a call is depends on its arguments, and not only how many calls there are."""
+
+    @tool(name="look", effect="none")
+    async def look(text: str) -> str:
+        """Look."""
+        return "seen"
+
+    @tool(name="write")
+    async def write(text: str) -> str:
+        """Write."""
+        return "written"
+
+    raws = [call(name, text=f"{n:0300000}", id=f"c{n}") for n in range(20)]
+    async with Engine([look, write]) as engine:
+        turns, outcomes = await turns_during(hand_in(engine, raws, Scope()))  # type: ignore[operator]
+    assert len(outcomes) == 20
+    assert turns >= (18 if name == "nothing" else 36), "once for each call that is prepared, and once for each that runs"
+
+
+async def turns_during(work: Coroutine[None, None, list[Outcome]]) -> tuple[int, list[Outcome]]:
+    """How often the event loop came round, and what `work` returned."""
     turns, over = 0, False
 
     async def count_turns() -> None:
@@ -95,14 +117,21 @@ async def test_the_event_loop_goes_on_while_a_large_message_is_taken_in_and_run(
             turns += 1
             await asyncio.sleep(0)
 
+    other = asyncio.create_task(count_turns())
+    await asyncio.sleep(0)
+    returned = await work
+    over = True
+    await other
+    return turns, returned
+
+
+@pytest.mark.parametrize("hand_in", [together, one_by_one])
+async def test_the_event_loop_goes_on_while_a_large_message_is_taken_in_and_run(hand_in: object) -> None:
+    """None of the calls waits for anything: only the engine itself can let the loop go on."""
     ran: list[int] = []
     async with Engine([counting(ran)]) as engine:
         await engine.call(looks(1)[0])
-        other = asyncio.create_task(count_turns())
-        await asyncio.sleep(0)
-        outcomes = await hand_in(engine, looks(2_000), Scope())  # type: ignore[operator]
-        over = True
-        await other
+        turns, outcomes = await turns_during(hand_in(engine, looks(2_000), Scope()))  # type: ignore[operator]
     assert len(outcomes) == 2_000
     assert turns >= 2_000 // 64
 

@@ -40,6 +40,8 @@ _FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or
 _NOWHERE: EndOnRecord = ("", 0, b"")
 _TOGETHER = 64
 """Calls that are prepared before the event loop comes round: some milliseconds."""
+_TOGETHER_BYTES = 262_144
+"""Bytes of arguments that are prepared before the event loop comes round; after as many, a message is prepared when it is sealed."""
 _FREE = Footprint(reads_only=True, touched=None)
 
 
@@ -67,6 +69,8 @@ class _Slot(Struct, eq=False):
     index: int
     refusal: CallFailed | None = None
     """Why the loop does not let the call run, where it does not."""
+    size_bytes: int = 0
+    """About how large its arguments are."""
     footprint: Footprint = _FREE
     """What the call touches: as it was asked for, and once it is approved, as it will run."""
     running: bool = False
@@ -146,6 +150,8 @@ class Emission:
         self._ids: dict[str, _SameId] = {}
         """The calls of each of the model's ids."""
         self._pump = Pump(soon)
+        self._prepared_bytes = 0
+        """Of arguments, before the message was sealed."""
         self._changed: list[_Slot] = []
         """Calls that will run with other arguments than those the plan was made for."""
         self._over = False
@@ -166,11 +172,12 @@ class Emission:
             self._surplus.append(raw)
             return index
         flight = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
-        slot = _Slot(flight, index, refusal)
+        slot = _Slot(flight, index, refusal, size_bytes=_size_bytes(flight.raw))
         self._slots.append(slot)
         if flight.raw.id:
             self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
-        if self._early:
+        if self._early and self._prepared_bytes < _TOGETHER_BYTES:
+            self._prepared_bytes += slot.size_bytes
             self._prepare(slot)
             self._start_early(slot)
         return index
@@ -199,10 +206,13 @@ class Emission:
             raise
 
     async def _prepare_rest(self) -> None:
-        for number, slot in enumerate(self._slots, 1):
+        number, size_bytes = 0, 0
+        for slot in self._slots:
+            number, size_bytes = number + 1, size_bytes + slot.size_bytes
             if slot.call is None and slot.outcome is None and not slot.flight.ended:
                 self._prepare(slot)
-            if number % _TOGETHER == 0:
+            if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
+                number, size_bytes = 0, 0
                 await (self._route.room() if self._route.crowded else asyncio.sleep(0))
 
     async def _ended(self) -> list[Outcome]:
@@ -271,7 +281,7 @@ class Emission:
     def _start(self, slot: _Slot) -> None:
         slot.flight.before_start = partial(self._clear_to_start, slot)
         slot.started = True
-        self._pump.add(partial(self._run, slot))
+        self._pump.add(partial(self._run, slot), 1 + slot.size_bytes * _TOGETHER // _TOGETHER_BYTES)
 
     async def _run(self, slot: _Slot) -> None:
         try:
@@ -354,6 +364,11 @@ class Emission:
         self.end(reason)
         await asyncio.shield(self._pump.ended())
         self._end_rest(reason, self._slots)
+
+
+def _size_bytes(raw: RawCall) -> int:
+    """About how large the arguments are, without looking into them: a mapping counts as 16 KiB."""
+    return len(raw.arguments) if isinstance(raw.arguments, (str, bytes)) else 16_384
 
 
 def _footprint(call: ValidatedCall) -> Footprint:

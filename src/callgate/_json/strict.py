@@ -16,7 +16,7 @@ import msgspec
 
 from callgate._json import refuse
 from callgate._json.mapping import copied_object
-from callgate._json.text import SURROGATE, ends_inside, outside_strings
+from callgate._json.text import SURROGATE, outside_strings, unclosed
 from callgate._limits import Limits
 
 __all__ = ["read_object", "strict_object", "strict_value"]
@@ -175,11 +175,12 @@ def _explain(text: str, error: BaseException, limits: Limits) -> None:
         refuse.too_deep(limits)
     if SURROGATE.search(text):
         refuse.bad_unicode("hold half of a surrogate pair, which is no character")
-    if ends_inside(text):
+    outside = outside_strings(text)
+    if unclosed(outside):
         refuse.truncated()
     if isinstance(error, msgspec.ValidationError):
         refuse.bad_number("too large or too long")
-    if _NO_NUMBER.search(outside_strings(text)):
+    if _NO_NUMBER.search(outside):
         refuse.bad_number("NaN or infinite, which JSON does not have")
     if _LONE_ESCAPE.search(text) and _is_json_otherwise(text):
         refuse.bad_unicode("hold half of a surrogate pair, which is no character")

@@ -3,7 +3,8 @@
 A task for every call would cost more than most calls do. One task runs call after call for as long as none of them waits; the moment one
 does, the event loop comes to the spare task, which goes on with the next. So calls start in order, none waits for another, and a call
 that waits has its task to itself. After some calls a task leaves the rest to the spare one all the same, so that other tasks get their
-turn. A single call that nothing has begun yet needs no task at all: whoever waits for it runs it. Must not know what a call is.
+turn, and the sooner the more work the calls are. A single call that nothing has begun yet needs no task at all: whoever waits for it runs
+it. Must not know what a call is.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Pump:
 
     def __init__(self, soon: Soon) -> None:
         self._soon = soon
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[tuple[Work, int]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._context: Context = copy_context()
         self._spare = False
@@ -69,8 +70,9 @@ class Pump:
         self._put_off = False
         """Whether the first task is made as soon as the event loop comes round."""
 
-    def add(self, work: Work) -> None:
-        self._waiting.append(work)
+    def add(self, work: Work, weight: int = 1) -> None:
+        """Run `work`, which is as much as `weight` small calls, as soon as the event loop comes round."""
+        self._waiting.append((work, weight))
         if self._spare or self._put_off:
             return
         if self._tasks:
@@ -93,9 +95,9 @@ class Pump:
         task = asyncio.current_task()
         # A tool that cancelled the task it ran in must not end the next call too.
         left = _TOGETHER
-        while self._waiting and left and task is not None and not task.cancelling():
-            left -= 1
-            work = self._waiting.popleft()
+        while self._waiting and left > 0 and task is not None and not task.cancelling():
+            work, weight = self._waiting.popleft()
+            left -= weight
             if self._waiting and not self._spare:
                 self._make_spare()
             await work()
@@ -106,7 +108,7 @@ class Pump:
             self._soon.take_back(self)
             self._put_off = False
             if len(self._waiting) == 1:
-                await self._waiting.popleft()()
+                await self._waiting.popleft()[0]()
             else:
                 self._make_spare()
         failed: BaseException | None = None
