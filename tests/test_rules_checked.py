@@ -279,3 +279,8 @@ async def test_a_rule_that_is_checked_still_judges() -> None:
     async with made(rule('"arguments.cents" = { above = 100 }')) as engine:
         outcome = await engine.call(RawCall(name="refund", arguments='{"cents": 500}'), Scope())
         assert "arguments.cents is 500" in str(outcome)
+
+
+def test_a_number_that_python_cannot_read_is_refused_with_the_file() -> None:
+    with pytest.raises(UsageError, match=r"^pay\.toml holds a number or a date that cannot be read"):
+        Rules.parse('[[rule]]\nid = "r"\nverdict = "deny"\nwhen = { "arguments.cents" = { above = ' + "9" * 5_000 + " } }", where="pay.toml")

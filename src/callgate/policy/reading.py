@@ -55,6 +55,8 @@ def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:
         raise UsageError(f"{where} is not valid TOML: {error}.") from error
     except RecursionError as error:
         raise UsageError(f"{where} cannot be read: it is nested too deeply. A rule file needs no more than two levels.") from error
+    except ValueError as error:  # what Python's own readers of numbers and dates raise
+        raise UsageError(f"{where} holds a number or a date that cannot be read: {error}. Write a smaller number.") from error
     unknown = table.keys() - {"default", "rule"}
     if unknown:
         raise UsageError(f"{where} has unknown keys: {', '.join(sorted(unknown))}. It takes 'default' and [[rule]] tables.")
