@@ -283,4 +283,6 @@ async def test_a_rule_that_is_checked_still_judges() -> None:
 
 def test_a_number_that_python_cannot_read_is_refused_with_the_file() -> None:
     with pytest.raises(UsageError, match=r"^pay\.toml holds a number or a date that cannot be read"):
-        Rules.parse('[[rule]]\nid = "r"\nverdict = "deny"\nwhen = { "arguments.cents" = { above = ' + "9" * 5_000 + " } }", where="pay.toml")
+        Rules.parse(
+            '[[rule]]\nid = "r"\nverdict = "deny"\nwhen = { "arguments.cents" = { above = ' + "9" * 5_000 + " } }", where="pay.toml"
+        )

@@ -6,12 +6,15 @@ answer at all is raised. Knows no provider by name.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
+from callgate._in_thread import in_thread
 from callgate.models._deadlines import Interrupted, Watch
 from callgate.models._refusals import Hidden, is_page, may_pass, no_answer, refusal
 from callgate.models.events import Fault, Finished, ModelEvent
@@ -23,6 +26,11 @@ from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
 
 __all__ = ["HttpModel", "Signer"]
+
+_LARGE_BYTES: Final = 262_144
+"""From this size on, what has come is decoded in a thread."""
+_TOGETHER: Final = 64
+"""Events that are handed on before the event loop comes round."""
 
 
 class Signer(Protocol):
@@ -112,17 +120,25 @@ class HttpModel:
                 redact=self._hidden.redact,
             )
             decoder.message.server = self._server
+            size_bytes = 0
             try:
                 while data := await answer.read():
                     context.beat()
+                    size_bytes += len(data)
                     if is_page(answer.first):
                         break
-                    for event in decoder.feed(data):
+                    told = await _decoded(decoder.waiting_bytes + len(data), partial(decoder.feed, data))
+                    for number, event in enumerate(told, 1):
                         yield event if type(event) is not Fault else self._clean(event)
+                        if number % _TOGETHER == 0:
+                            await asyncio.sleep(0)
                     if decoder.done:
                         break
-                for event in self._end(decoder, answer, outgoing):
+                told = await _decoded(size_bytes, partial(self._end, decoder, answer, outgoing))
+                for number, event in enumerate(told, 1):
                     yield event
+                    if number % _TOGETHER == 0:
+                        await asyncio.sleep(0)
             except Interrupted as ended:
                 for event in self._given_up(ended, outgoing, decoder):
                     yield event
@@ -192,6 +208,11 @@ class HttpModel:
         if isinstance(event, Finished) and event.fault is not None:
             return msgspec.structs.replace(event, fault=self._clean(event.fault))
         return event
+
+
+async def _decoded(size_bytes: int, work: Callable[[], list[ModelEvent]]) -> list[ModelEvent]:
+    """What a decoder's `work` on so many bytes returns, off the event loop where it may be long: a frame may have 64 MiB."""
+    return await in_thread(work) if size_bytes >= _LARGE_BYTES else work()
 
 
 def _server(base_url: str) -> str:

@@ -70,6 +70,8 @@ class Decoder(ABC):
         self._frames: Frames | None = None
         self._over = False
         self._ended_well = False
+        self.waiting_bytes = 0
+        """At most so many bytes have come and are in no frame yet: about as much work as the next call of `feed` may be."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
         """Take the next bytes; returns what they complete."""
@@ -138,10 +140,9 @@ class Decoder(ABC):
                 return
             data, self._head = self._head, b""
             self._frames = self._framing_of(data)
-        if isinstance(self._frames, WholeBody):
-            self._frames.feed(data)
-            return
-        for event, payload in self._frames.feed(data):
+        frames = self._frames.feed(data)
+        self.waiting_bytes = len(data) + (0 if frames else self.waiting_bytes)
+        for event, payload in frames:
             self._frame(event, payload)
 
     def _rest(self) -> None:

@@ -1,0 +1,66 @@
+"""A body or a frame that is large is decoded off the event loop, and what it holds is handed on in turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from types import FrameType
+
+import pytest
+
+from callgate.models.events import CallSealed
+from callgate.models.model import StreamingContext
+from callgate.testing import End, Raw, Reply, ScriptedServer
+from tests.models.asking import REQUEST, at
+from tests.models.reading import finished
+
+CALLS = 5_000
+
+
+def _calls() -> list[dict[str, object]]:
+    return [{"index": n, "id": f"c{n}", "type": "function", "function": {"name": "search", "arguments": "{}"}} for n in range(CALLS)]
+
+
+def _whole() -> bytes:
+    return json.dumps({"choices": [{"message": {"role": "assistant", "tool_calls": _calls()}, "finish_reason": "tool_calls"}]}).encode()
+
+
+def _frame() -> bytes:
+    return b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": _calls()}, "finish_reason": "tool_calls"}]}).encode() + b"\n\n"
+
+
+@pytest.mark.parametrize("body", [_whole(), _frame()], ids=["whole", "one frame"])
+async def test_a_large_body_is_decoded_off_the_event_loop_and_handed_on_in_turns(body: bytes) -> None:
+    """Counted are the decoder's functions that run in this thread, and the turns that the loop takes once there are events."""
+    decoding = turns = 0
+    begun = over = False
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal decoding
+        decoding += event == "call" and "/models/wire/" in frame.f_code.co_filename
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not over:
+            turns += begun
+            await asyncio.sleep(0)
+
+    events = []
+    async with ScriptedServer([Reply(turn=[Raw(body), End("cut")])]) as server:
+        of = at(server)
+        other = asyncio.create_task(count_turns())
+        sys.setprofile(count)
+        try:
+            async for event in of.stream(REQUEST, StreamingContext()):
+                begun = True
+                events.append(event)
+        finally:
+            sys.setprofile(None)
+        over = True
+        await other
+        await of.close()
+    assert (finished(events).reason, finished(events).fault) == ("tool_calls", None)
+    assert sum(isinstance(event, CallSealed) for event in events) == CALLS
+    assert decoding < CALLS
+    assert turns >= len(events) // 64
