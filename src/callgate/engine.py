@@ -15,6 +15,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from msgspec.structs import replace
+
 from callgate._cache import MemoryCache
 from callgate._clock import Clock
 from callgate._environment import timeout_from_environment
@@ -40,6 +42,7 @@ from callgate._pipeline.life import Life
 from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
 from callgate._pipeline.parse import parse
 from callgate._pipeline.pump import Soon
+from callgate._pipeline.quoting import quoted_error, quoted_notes
 from callgate._pipeline.record import Reason
 from callgate._pipeline.repeats import earlier_result, taking_on
 from callgate._pipeline.resolve import resolve
@@ -133,6 +136,7 @@ class Engine:
         self.restart = restart
         self.redactor = redactor
         self._log = ground.writer.log
+        self._redactor = ground.redactor
         self.run = run or f"engine-{self.clock.new_id()}"
         self.activity_since_wake = 0
         """Successful calls since the host last set this to 0."""
@@ -231,8 +235,15 @@ class Engine:
             name = resolved.tool.name
             if log.isEnabledFor(logging.INFO):
                 self._log.info("Tool call: %s %s", name, flight.raw.reasoning)
-            return validate(resolved, flight.scope, coerce=self._coerce)
+            call = validate(resolved, flight.scope, coerce=self._coerce)
+            if call.notes and self._redactor is not None:
+                again = partial(self._valid, scope=flight.scope)
+                call = replace(call, notes=quoted_notes(flight.raw, call.notes, again, self._redactor))
+            return call
         except FAILURES as error:
+            if isinstance(error, CallFailed) and self._redactor is not None:
+                again = partial(self._valid, scope=flight.scope)
+                error = quoted_error(flight.raw, error, again, self._redactor, self.limits.arguments_bytes)
             return self._endings.ended(flight, error, name)
         except BaseException as error:
             self._endings.left(flight, error)
@@ -241,10 +252,15 @@ class Engine:
     def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
         """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
         try:
-            resolved = resolve(parse(raw, "", self.limits, repair=self._repair), self.tools, scope)
-            return resolved.tool.name, canonical(validate(resolved, scope, coerce=self._coerce).arguments)
+            call = self._valid(raw, scope)
+            return call.tool.name, canonical(call.arguments)
         except (CallFailed, CallAborted):
             return None
+
+    def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
+        """What `prepare` makes of a call, without a record."""
+        resolved = resolve(parse(raw, "", self.limits, repair=self._repair), self.tools, scope)
+        return validate(resolved, scope, coerce=self._coerce)
 
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
         """The second half: a valid call to its outcome, at most once."""

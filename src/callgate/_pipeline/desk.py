@@ -17,7 +17,7 @@ from callgate._pipeline.gate import Judge
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.record import Reason, clean
+from callgate._pipeline.record import MOST_CHARS, Reason
 from callgate._pipeline.rejudge import Rejudge
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
@@ -150,23 +150,28 @@ class Desk:
 
     def answered(self, question: Question, *, allow: bool, by: str, cause: int = 0) -> int:
         """Allow the call once, or close the question; and record that. Gives the event's position."""
-        body = Reason(reason=clean(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
+        body = Reason(reason=self._writer.cut(by), status="allowed" if allow else "refused", details={"approval": question.approval_id})
         parents = (cause,) if cause else ()
         draft = Draft(kind="approval.answered", run=question.run, body=body, call=question.approval_id, parents=parents)
         question.answered_at = self._writer.write(draft)
-        question.allowed, question.by = allow, clean(by)
+        question.allowed, question.by = allow, self._writer.cut(by)
         return question.answered_at
 
     def hook_failed(self, hook: Hook, why: str) -> None:
         self._writer.log.warning("The hook %r failed: %s", hook.title, why)
-        self._writer.write(Draft(kind="hook.failed", run="hooks", body=Reason(reason=why, details={"hook": clean(hook.title)})))
+        self._writer.write(Draft(kind="hook.failed", run="hooks", body=Reason(reason=why, details={"hook": self._writer.cut(hook.title)})))
+
+    def cut(self, text: object, chars: int = MOST_CHARS) -> str:
+        """See `Writer.cut`."""
+        return self._writer.cut(text, chars)
 
     async def read(self, value: object) -> Execution:
         """What a hook or `verify` gave, read as a tool's result is, within a hook's time."""
         small = small_jsonable(value, self._reader.max_bytes)
         if small is not None:
             return Execution(status="returned", value=small[0], read=True, changes=small[1])
-        return await self._reader.read(Execution(status="returned", value=value), ReadingTime(self.hook_timeout_s, AbortSignal()))
+        read = await self._reader.read(Execution(status="returned", value=value), ReadingTime(self.hook_timeout_s, AbortSignal()))
+        return self._writer.bounded(read) if read.error else read
 
     # What the run asks
 

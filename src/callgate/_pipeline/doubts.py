@@ -140,7 +140,7 @@ def told_as_unknown(flight: Flight, error: CallFailed) -> CallFailed:
         flight.state.uncertain.update([flight.doubt])
     if isinstance(error, OutcomeUnknown):
         return error
-    return why_unknown(flight.unfinished, f"Starting it again was refused: {str(error)[:500]}")
+    return why_unknown(flight.unfinished, f"Starting it again was refused: {flight.writer.cut(error, 500)}")
 
 
 async def _as_verified(tool: BoundTool, found: Verified, desk: Settling) -> Checked:

@@ -17,7 +17,7 @@ from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.record import Reason, Verdict, clean, conversation_run, decode_result
+from callgate._pipeline.record import MOST_NAME, Reason, Verdict, conversation_run, decode_result
 from callgate._signals import FAILURES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
@@ -102,7 +102,7 @@ class Endings:
                 self._approvals.withdraw(flight.uid)
                 why = f"a human has to decide first ({outcome.question}), and the question could not be recorded"
                 failed = RecordFailed(f"It was not run: {why}: {error}", code=error.code)
-                return Answered(_marked(self.result_of(flight, failed, clean(flight.raw.name or ""), None)))
+                return Answered(_marked(self.result_of(flight, failed, self._writer.cut(flight.raw.name or ""), None)))
             case Aborted():
                 return replace(outcome, reason=_with(outcome.reason, error), recorded=False)
             case Restarted():
@@ -138,14 +138,14 @@ class Endings:
 
     def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
         """The outcome of a call whose run cannot be written to: it never came onto the record, and nothing happened."""
-        self._writer.log.error("The call %s was not run: %s", clean(raw.name), error)
+        self._writer.log.error("The call %s was not run: %s", self._writer.cut(raw.name), error)
         told = RecordFailed(f"It was not run: {error}", code=error.code)
-        return Answered(_marked(self._normaliser.refusal(raw, "", clean(raw.name or ""), told)))
+        return Answered(_marked(self._normaliser.refusal(raw, "", self._writer.cut(raw.name or ""), told)))
 
     def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """The outcome of a call that gets no place in its run: it is recorded by whoever refuses it."""
         self._control.count(scope.conversation, success=False)
-        result = self._normaliser.refusal(replace(raw, id=clean(raw.id)), "", clean(raw.name or "")[:256], error)
+        result = self._normaliser.refusal(replace(raw, id=self._writer.cut(raw.id)), "", self._writer.cut(raw.name or "", MOST_NAME), error)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
@@ -224,7 +224,7 @@ class Endings:
         flight.end("call.suspended", Reason(reason=question.question, details=details))
 
     def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
-        reason = clean(str(end))
+        reason = self._writer.cut(str(end))
         self._writer.log.warning("Tool call aborted: %s", reason)
         try:
             flight.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))

@@ -16,7 +16,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.holding import Holding
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
-from callgate._pipeline.record import MOST_CHARS, clean, valid_text
+from callgate._pipeline.record import MOST_CHARS, valid_text
 from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
@@ -72,9 +72,9 @@ class Entrance:
         if type(raw) is not RawCall or raw.idempotency_key is not None:
             _check_call(raw)
         if type(raw.id) is not str or not raw.id.isascii() or type(raw.name) is not str or not raw.name.isascii():
-            raw = replace(raw, id="" if raw.id is None else clean(raw.id), name=clean(raw.name or ""))
+            raw = replace(raw, id="" if raw.id is None else self._desk.cut(raw.id), name=self._desk.cut(raw.name or ""))
         elif len(raw.id) > MOST_CHARS or len(raw.name) > MOST_CHARS:
-            raw = replace(raw, id=clean(raw.id), name=clean(raw.name))
+            raw = replace(raw, id=self._desk.cut(raw.id), name=self._desk.cut(raw.name))
         if scope is not self.given:
             self.check(scope)
         return self._desk.flight(raw, self._placed, signal, cause=cause, unfinished=unfinished)

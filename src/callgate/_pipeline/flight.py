@@ -20,7 +20,6 @@ from callgate._pipeline.record import (
     ReceivedCall,
     Started,
     arguments_hash,
-    clean,
     conversation_run,
 )
 from callgate._pipeline.slots import Slots
@@ -122,7 +121,7 @@ class Flight(Struct, kw_only=True, eq=False):
             )
             return
         raw = self.raw
-        body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "")
+        body = ReceivedCall(raw, self.writer.facts_of(self.scope), self.parent.uid if self.parent else "", self.writer.redactor)
         short = type(raw.arguments) is str and len(raw.arguments) <= MOST_RAW and len(raw.reasoning) <= MOST_CHARS and raw.beside is None
         self.write("call.received", body if short else body.encode())  # what is long is cut now, and not kept until somebody reads it
 
@@ -161,9 +160,13 @@ class Flight(Struct, kw_only=True, eq=False):
         """The attempt's number among all that there were, in earlier processes too."""
         return attempt if self.unfinished is None else attempt + self.unfinished.attempts
 
+    def bounded(self, execution: Execution) -> Execution:
+        """See `Writer.bounded`."""
+        return self.writer.bounded(execution)
+
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.attempt = 0
-        self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s), attempt)
+        self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s, self.writer.redactor), attempt)
 
     def remember(self, body: bytes) -> None:
         """Keep the call as its conversation's current one, in a run of the conversation's own."""
@@ -191,7 +194,7 @@ class Flight(Struct, kw_only=True, eq=False):
             own = f"attempt {attempt} of the call {self.uid}" if self.nest is not None else f"the call {self.uid}"
             raise RuntimeError(
                 f"{name} was not called: {own} that would have made it is over, so it could be part of nothing."
-                f" Let {clean(self.raw.name)} wait for what it begins before it returns."
+                f" Let {self.writer.cut(self.raw.name)} wait for what it begins before it returns."
             )
         return await self.nest(self, name, arguments)
 

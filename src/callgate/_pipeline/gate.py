@@ -14,7 +14,6 @@ from callgate._json import canonical
 from callgate._pipeline.approvals import Question, binding
 from callgate._pipeline.hooks import hook_arguments
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.record import clean
 from callgate._pipeline.validate import modified
 from callgate._signals import is_own_failure
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
@@ -48,6 +47,10 @@ class Gate(Protocol):
     hook_timeout_s: float
 
     def hook_failed(self, hook: Hook, why: str) -> None: ...
+    def cut(self, text: object, chars: int = ...) -> str:
+        """The first characters of a text, redacted before it is cut."""
+        ...
+
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise where a limit will refuse this dangerous call; takes no slot."""
@@ -80,7 +83,7 @@ def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> 
         given = _asked(policy, call)
         if given is None:
             return _after_waiting(call, encoded, verdict, asked, deps, key)
-        answer = _together(call, verdict, given)
+        answer = _together(call, verdict, given, deps)
         if isinstance(answer, ValidatedCall):
             _refuse_changed(call, encoded)
             return _rounds(answer, hooks, deps, key, done=1)
@@ -96,7 +99,7 @@ async def refusal(call: ValidatedCall, deps: Gate) -> str:
         return str(error)
     if isinstance(verdict, ValidatedCall):
         return "a policy would change its arguments."
-    return f"a human has to decide about it first: {clean(verdict.question)}" if isinstance(verdict, Ask) else ""
+    return f"a human has to decide about it first: {deps.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
 async def _after_waiting(call: ValidatedCall, encoded: bytes, before: Allow | Ask, asked: int, deps: Gate, key: str) -> ApprovedCall:
@@ -134,7 +137,7 @@ async def _judge(call: ValidatedCall, deps: Gate, verdict: Allow | Ask = _BY_DEF
         answer = _asked(policy, call)
         if answer is None:
             answer = await _answered(policy, call, deps)
-        together = _together(call, verdict, answer)
+        together = _together(call, verdict, answer, deps)
         if isinstance(together, ValidatedCall):
             return together
         verdict = together
@@ -176,16 +179,16 @@ def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict) -> Allow | Ask | ValidatedCall:
+def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict, deps: Gate) -> Allow | Ask | ValidatedCall:
     """One more verdict: the first deny or change wins, then a question, then allow."""
     match verdict:
         case Allow() | Ask():
             return before if isinstance(before, Ask) else verdict
         case Deny():
-            rule = clean(verdict.rule)
-            raise CallDenied(f"{call.name} was denied: {clean(verdict.reason)}", details={"rule": rule} if rule else None)
+            rule = deps.cut(verdict.rule)
+            raise CallDenied(f"{call.name} was denied: {deps.cut(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
-            changed = modified(call, verdict.arguments, verdict.reason)
+            changed = modified(call, verdict.arguments, verdict.reason, deps.cut)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
                 return changed
             return before if isinstance(before, Ask) else Allow(rule=verdict.rule)
@@ -207,10 +210,10 @@ def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Ga
         rule = verdict.rule
         if not isinstance(rule, str):
             raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
-        return ApprovedCall(call=call, rule=rule if rule.isascii() else clean(rule), encoded=encoded, key=key)
+        return ApprovedCall(call=call, rule=rule if rule.isascii() else deps.cut(rule), encoded=encoded, key=key)
     bound_to = binding(call, encoded)
     approval = deps.spend_approval(bound_to)
     if approval is None:
-        raise ApprovalNeeded(clean(verdict.question), rule=clean(verdict.rule), binding=bound_to)
-    rule = f"{clean(verdict.rule)}, allowed by {clean(approval.by)}"
+        raise ApprovalNeeded(deps.cut(verdict.question), rule=deps.cut(verdict.rule), binding=bound_to)
+    rule = f"{deps.cut(verdict.rule)}, allowed by {deps.cut(approval.by)}"
     return ApprovedCall(call=call, rule=rule, encoded=encoded, key=key, approval=approval.approval_id, allowed_by=approval.by)

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.check import recheck
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.record import clean
 from callgate._pipeline.validate import modified
 from callgate._signals import FAILURES
 from callgate.errors import CallDenied, CallFailed, ResultRejected
@@ -35,6 +34,9 @@ class HookDesk(Protocol):
 
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
     def hook_failed(self, hook: Hook, why: str) -> None: ...
+    def cut(self, text: object, chars: int = ...) -> str:
+        """The first characters of a text, redacted before it is cut."""
+        ...
 
 
 class ResultHookDesk(HookDesk, Protocol):
@@ -72,11 +74,13 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
             if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
                 raise _HookBroken(f"it returned {type(answer).__name__} instead of arguments or None")
         except _HookBroken as broken:
-            raise CallDenied(f"{call.name} was denied: the hook '{clean(hook.title)}' failed ({broken}).", code="hook_failed") from broken
+            raise CallDenied(
+                f"{call.name} was denied: the hook '{desk.cut(hook.title)}' failed ({broken}).", code="hook_failed"
+            ) from broken
         if hook.kind == "reject" and answer:
-            raise CallDenied(f"{call.name} was denied: {clean(answer)}", code="hook_denied")
+            raise CallDenied(f"{call.name} was denied: {desk.cut(answer)}", code="hook_denied")
         if hook.kind == "transform" and answer is not None:
-            changed = modified(call, answer, f"the hook '{clean(hook.title)}' changed the arguments")
+            changed = modified(call, answer, f"the hook '{desk.cut(hook.title)}' changed the arguments", desk.cut)
             if canonical(changed.arguments) != encoded:
                 return changed
     return None
@@ -97,10 +101,10 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
                 checked = _rechecked(call, await desk.read(answer), checked)
         except _HookBroken as broken:
             raise ResultRejected(
-                f"{call.name} ran, but its result is withheld: the hook '{clean(hook.title)}' failed ({broken}). Do not repeat the call."
+                f"{call.name} ran, but its result is withheld: the hook '{desk.cut(hook.title)}' failed ({broken}). Do not repeat the call."
             ) from broken
         if hook.kind == "reject" and answer:
-            raise ResultRejected(f"{call.name} ran, but its result is withheld: {clean(answer)}. Do not repeat the call.")
+            raise ResultRejected(f"{call.name} ran, but its result is withheld: {desk.cut(answer)}. Do not repeat the call.")
     return checked
 
 
@@ -132,8 +136,8 @@ async def _ask(hook: Hook, desk: HookDesk, *values: Any) -> Any:
     if found.error is None:
         return found.value
     if hook.kind != "observe":
-        raise _HookBroken(_why(found.error)) from found.error
-    desk.hook_failed(hook, _why(found.error))
+        raise _HookBroken(_why(found.error, desk)) from found.error
+    desk.hook_failed(hook, _why(found.error, desk))
     return None
 
 
@@ -146,10 +150,10 @@ def _rechecked(call: ValidatedCall, answer: Execution, before: Checked) -> Check
         raise _HookBroken(f"what it returned is no result: {error}") from error
 
 
-def _why(error: BaseException) -> str:
+def _why(error: BaseException, desk: HookDesk) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     try:
-        return clean(f"{type(error).__name__}: {error}"[:200])
+        return desk.cut(f"{type(error).__name__}: {error}", 200)
     except FAILURES:
         return type(error).__name__

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from callgate._in_thread import in_thread
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.record import Reason, clean
+from callgate._pipeline.record import Reason
 from callgate.protocols import Kept, WriteLog
 from callgate.route import ApprovedCall
 from callgate.tools.resources import Touched
@@ -42,8 +42,8 @@ async def kept(writes: WriteLog | None, flight: Flight, approved: ApprovedCall, 
 async def _ended(writes: WriteLog, flight: Flight, tool: str, opened: object) -> None:
     done = await _tried(flight, tool, "after", lambda: writes.finish(opened))
     if isinstance(done, Kept):
-        details: dict[str, object] = {"commit": done.commit, "paths": [clean(path) for path in done.paths], "count": done.count}
-        details |= {"unkept": [clean(path) for path in done.unkept]} if done.unkept else {}
+        details: dict[str, object] = {"commit": done.commit, "paths": [flight.writer.cut(path) for path in done.paths], "count": done.count}
+        details |= {"unkept": [flight.writer.cut(path) for path in done.unkept]} if done.unkept else {}
         details |= {"not_looked_at": done.not_looked_at} if done.not_looked_at else {}
         flight.write("files.kept", Reason(reason=f"{tool} changed files", details=details))
 
@@ -52,7 +52,7 @@ async def _tried(flight: Flight, tool: str, when: str, act: Callable[[], T]) -> 
     try:
         return await in_thread(act)
     except (Exception, SystemExit, GeneratorExit) as error:
-        why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {clean(error)}"
+        why = f"what {tool} writes could not be kept ({when} the call): {type(error).__name__}: {flight.writer.cut(error)}"
         flight.writer.log.error("Undo: %s", why)
         flight.write("files.not_kept", Reason(reason=why))
         return None

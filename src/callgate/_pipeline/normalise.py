@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._limits import Limits
 from callgate._pipeline.excerpt import excerpt
+from callgate._pipeline.record import MOST_NAME, clean
 from callgate._redact import RedactedLog, Redactor
 from callgate._signals import is_own_failure
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
@@ -32,7 +33,6 @@ _decode_result = msgspec.json.Decoder(ToolResult).decode
 _SHOWN = frozenset({"modified", "warning"})
 """Notes that the model reads beside the result; the others are in the metadata."""
 _COMMAND_END_BYTES = 64
-_NAME_CHARS = 256
 _NOT_KEPT = (
     "[{size} bytes in all; the middle was left out, and the whole could not be stored, so the rest cannot be read. The call did run: do not"
     " repeat it if it changes anything. To see the rest, ask for less at a time, and tell the operator.]"
@@ -53,15 +53,15 @@ class Normaliser:
         """The call's result, as everybody will see it."""
         if self._redactor is None:
             return self._shaped(call, rule, checked)
-        return self._redacted(call.raw, call.uid, checked, lambda clean: self._shaped(call, rule, clean))
+        return self._redacted(call.raw, call.uid, checked, lambda redacted: self._shaped(call, rule, redacted))
 
     def refusal(self, raw: RawCall, uid: str, name: str, error: CallFailed, notes: tuple[Note, ...] = (), rule: str = "") -> ToolResult:
         """The result of a call that was refused on its way, or whose result was withheld."""
         checked = Checked(
             status=error.status, error=str(error), failure_class=error.failure_class, code=error.code, details=error.details, attempts=0
         )
-        shown = name[:_NAME_CHARS]  # no tool may have it
-        return self._redacted(raw, uid, checked, lambda clean: self._failure(raw, uid, shown, clean, rule, notes))
+        shown = clean(name, self._redactor, MOST_NAME)  # no tool may have it
+        return self._redacted(raw, uid, checked, lambda redacted: self._failure(raw, uid, shown, redacted, rule, notes))
 
     def recorded(self, result: ToolResult) -> bytes:
         """The result as it is recorded: whole up to a size, by reference above it."""
@@ -189,12 +189,12 @@ class Normaliser:
         if self._redactor is None:
             return build(checked)
         try:
-            clean = _decode_checked(self._redactor.redact(plain_bytes(_in_unicode(checked))))
+            redacted = _decode_checked(self._redactor.redact(plain_bytes(_in_unicode(checked))))
         except BaseException as error:
             if not is_own_failure(error):
                 raise
             return _withheld(raw, uid, checked, error)
-        result = build(clean)
+        result = build(redacted)
         try:
             return replace(_decode_result(self._redactor.redact(canonical(result))), id=raw.id, uid=uid)
         except BaseException as error:

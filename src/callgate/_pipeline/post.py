@@ -12,7 +12,7 @@ from typing import Protocol
 
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
-from callgate._pipeline.record import Reason, clean
+from callgate._pipeline.record import Reason
 from callgate._pipeline.writer import Writer
 from callgate._signals import Control
 from callgate.errors import RecordFailed, UsageError
@@ -95,7 +95,7 @@ class Post:
                 self._do(letter)
 
     def _do(self, letter: Letter) -> None:
-        said = f"{clean(letter.reason) or 'no reason given'} ({clean(letter.actor) or 'nobody named'})"
+        said = f"{self._writer.cut(letter.reason) or 'no reason given'} ({self._writer.cut(letter.actor) or 'nobody named'})"
         try:
             if letter.kind in _ANSWERS:
                 self._answer(letter, said)
@@ -144,7 +144,7 @@ class Post:
         return conversations, [flight for flight in mine if flight.scope.conversation not in conversations]
 
     def _record(self, kind: str, letter: Letter, reason: str) -> int:
-        details = {"wanted": clean(letter.kind)[:40], "by": clean(letter.actor), "at_ns": letter.at_ns}
+        details = {"wanted": self._writer.cut(letter.kind, 40), "by": self._writer.cut(letter.actor), "at_ns": letter.at_ns}
         parents = (letter.cause,) if letter.cause else ()
         body = Reason(reason=reason, details=details)
         return self._writer.write(Draft(kind=kind, run=letter.run, body=body, parents=parents, inbox=letter.id))

@@ -15,11 +15,13 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from callgate._json import canonical, exceeds
+from callgate._redact import Redactor, cut_text, cut_utf8
 from callgate.calls import Note, RawCall, Scope, ToolResult
 from callgate.protocols import Execution
 
 __all__ = [
     "MOST_CHARS",
+    "MOST_NAME",
     "MOST_RAW",
     "Allowed",
     "AttemptFailed",
@@ -43,6 +45,9 @@ _MAX_HASHED = 4_194_304
 """Arguments above this size are recorded without their hash: reading all of them would hold the event loop."""
 MOST_CHARS = 4_096
 """Of an id, a name, a reason or a model's reasoning, no more is kept."""
+MOST_NAME = 256
+"""Of the name of a call, in its record and its result."""
+_MOST_ERROR = 1_000
 _WORDS = ("conversation", "turn", "tick", "iteration", "principal", "actor", "workspace")
 _words = attrgetter(*_WORDS)
 _UNSAID: tuple[object, ...] = _words(Scope())
@@ -84,9 +89,10 @@ class ScopeFacts:
     Holds nothing of the host's, so that a kept record keeps nothing else alive.
     """
 
-    __slots__ = ("_facts", "_scope")
+    __slots__ = ("_facts", "_redactor", "_scope")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, redactor: Redactor | None) -> None:
+        self._redactor = redactor
         self._scope: Scope | None = scope if scope.extra is None else replace(scope, extra=None)
         self._facts: dict[str, object] | None = None
 
@@ -94,7 +100,7 @@ class ScopeFacts:
         """What the scope says that it does not say by default."""
         scope = self._scope
         if scope is not None:
-            self._facts = _facts_of(scope)
+            self._facts = _facts_of(scope, self._redactor)
             self._scope = None  # only now: another thread may be here too
         return self._facts
 
@@ -105,23 +111,24 @@ class ReceivedCall(Struct, frozen=True, gc=False):
     raw: RawCall
     scope: ScopeFacts
     parent: str
+    redactor: Redactor | None
 
     def encode(self) -> bytes:
-        raw = self.raw
-        text, size, digest = _as_text(raw.arguments)
+        raw, redactor = self.raw, self.redactor
+        text, size, digest = _as_text(raw.arguments, redactor)
         body = Received(
-            id=clean(raw.id),
-            name=clean(raw.name)[:256],
+            id=clean(raw.id, redactor),
+            name=clean(raw.name, redactor, MOST_NAME),
             arguments=text,
             arguments_bytes=size,
             arguments_sha256=digest,
-            origin=clean(raw.origin),
-            closed=clean(raw.closed),
-            reasoning=clean(raw.reasoning),
-            idempotency_key=clean(raw.idempotency_key or ""),
+            origin=clean(raw.origin, redactor),
+            closed=clean(raw.closed, redactor),
+            reasoning=clean(raw.reasoning, redactor),
+            idempotency_key=clean(raw.idempotency_key or "", redactor),
             scope=self.scope.said(),
             parent=self.parent,
-            beside=_as_text(raw.beside)[0] if raw.beside else "",
+            beside=_as_text(raw.beside, redactor)[0] if raw.beside else "",
         )
         return canonical(body)
 
@@ -195,8 +202,8 @@ class AttemptFailed(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     wait_s: float = 0.0
 
     @classmethod
-    def of(cls, execution: Execution, wait_s: float) -> AttemptFailed:
-        return cls(status=execution.status, error=execution.error[:1000], wait_s=round(wait_s, 3))
+    def of(cls, execution: Execution, wait_s: float, redactor: Redactor | None) -> AttemptFailed:
+        return cls(status=execution.status, error=cut_text(execution.error, _MOST_ERROR, redactor), wait_s=round(wait_s, 3))
 
 
 class Reason(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -220,43 +227,40 @@ def arguments_hash(encoded: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()[:32]
 
 
-def _facts_of(scope: Scope) -> dict[str, object] | None:
+def _facts_of(scope: Scope, redactor: Redactor | None) -> dict[str, object] | None:
     said = {word: value for word, value, unsaid in zip(_WORDS, _words(scope), _UNSAID, strict=True) if value != unsaid}
     if scope.deliberate and scope.allowed_tools is not None:
         said |= {"deliberate": True, "allowed_tools": sorted(scope.allowed_tools)}
-    return {word: clean(value) if isinstance(value, str) else value for word, value in said.items()} or None
+    return {word: clean(value, redactor) if isinstance(value, str) else value for word, value in said.items()} or None
 
 
-def _as_text(arguments: object) -> tuple[str, int, str]:
+def _as_text(arguments: object, redactor: Redactor | None) -> tuple[str, int, str]:
     """What to keep of the arguments as they came; the size and hash of the whole where that is more. Reads no more than the bounds take."""
     if isinstance(arguments, Mapping):
-        return _mapping_as_text(arguments)
+        return _mapping_as_text(arguments, redactor)
     whole = arguments if isinstance(arguments, (bytes, str)) else str(arguments)
     if len(whole) > _MAX_HASHED:
-        return _kept(_in_utf8(whole[:MOST_RAW])), len(whole), ""
+        return cut_utf8(_in_utf8(whole[: 4 * MOST_RAW]), MOST_RAW, redactor), len(whole), ""
     raw = _in_utf8(whole)
     if len(raw) <= MOST_RAW:
         return raw.decode("utf-8", "backslashreplace"), 0, ""
-    return _kept(raw), len(raw), hashlib.sha256(raw).hexdigest()
+    return cut_utf8(raw, MOST_RAW, redactor), len(raw), hashlib.sha256(raw).hexdigest()
 
 
-def _mapping_as_text(arguments: Mapping[str, object]) -> tuple[str, int, str]:
+def _mapping_as_text(arguments: Mapping[str, object], redactor: Redactor | None) -> tuple[str, int, str]:
     try:
         if exceeds(arguments, _MAX_HASHED):
             return "<too large>", _MAX_HASHED, ""
         raw = canonical(arguments)
     except Exception:
         return "<no JSON>", 0, ""
-    return (raw.decode(), 0, "") if len(raw) <= MOST_RAW else (_kept(raw), len(raw), hashlib.sha256(raw).hexdigest())
+    if len(raw) <= MOST_RAW:
+        return raw.decode(), 0, ""
+    return cut_utf8(raw, MOST_RAW, redactor), len(raw), hashlib.sha256(raw).hexdigest()
 
 
 def _in_utf8(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
-
-
-def _kept(raw: bytes) -> str:
-    """As much of it as is kept."""
-    return raw[:MOST_RAW].decode("utf-8", "ignore")
 
 
 def valid_text(text: object) -> str:
@@ -264,6 +268,6 @@ def valid_text(text: object) -> str:
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
-def clean(text: object) -> str:
-    """Bounded, and valid UTF-8 whatever came."""
-    return str(text)[:MOST_CHARS].encode("utf-8", "backslashreplace").decode()
+def clean(text: object, redactor: Redactor | None = None, chars: int = MOST_CHARS) -> str:
+    """Bounded, and valid UTF-8 whatever came; redacted before it is cut."""
+    return cut_text(str(text), chars, redactor).encode("utf-8", "backslashreplace").decode()

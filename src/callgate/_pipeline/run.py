@@ -66,6 +66,7 @@ class Attempts(Protocol):
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool) -> int: ...
     async def claimed(self, attempt: int, worker: str = "") -> None: ...
     async def durable(self, position: int, within_s: float | None = None) -> None: ...
+    def bounded(self, execution: Execution) -> Execution: ...
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None: ...
 
 
@@ -115,6 +116,8 @@ async def run(
         execution = begun if isinstance(begun, Execution) else await begun
         if not execution.read and (execution.status == "returned" or execution.value is not None):
             execution = _read_small(execution, reader.max_bytes) or await _read_large(execution, request, reader, clock)
+        if execution.error or execution.partial:
+            execution = record.bounded(execution)
         if execution.status == "returned":
             return Ran(execution, attempt, lost)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())

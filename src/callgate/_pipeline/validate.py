@@ -9,6 +9,7 @@ the tool.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from callgate._json import canonical, decode, plain_bytes, strict_object
 from callgate._json.text import clip
 from callgate._limits import Limits
-from callgate._pipeline.record import clean
+from callgate._pipeline.record import MOST_CHARS
 from callgate._schema import Problem, coerced, whole_numbers
 from callgate._signals import is_own_failure
 from callgate.calls import Note, Scope
@@ -76,7 +77,7 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _L
     )
 
 
-def modified(call: ValidatedCall, arguments: Arguments, reason: str) -> ValidatedCall:
+def modified(call: ValidatedCall, arguments: Arguments, reason: str, cut: Callable[[object, int], str]) -> ValidatedCall:
     """The call as a hook or policy wants it, validated again, with a note that the model will see.
 
     Raises:
@@ -90,7 +91,7 @@ def modified(call: ValidatedCall, arguments: Arguments, reason: str) -> Validate
         ) from error
     before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
-    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({clean(changed)[:500]}): {clean(reason)}.")
+    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({cut(changed, 500)}): {cut(reason, MOST_CHARS)}.")
     return replace(fresh, notes=(*fresh.notes, note))
 
 

@@ -15,17 +15,19 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from callgate._in_thread import in_thread
-from callgate._pipeline.record import ScopeFacts
-from callgate._redact import RedactedLog, Redactor, redacted_text
+from callgate._pipeline.record import MOST_CHARS, ScopeFacts, clean
+from callgate._redact import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
+from callgate._runners.output import shown_tail
 from callgate._signals import is_own_failure
 from callgate.calls import Scope
 from callgate.errors import LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded
-from callgate.protocols import Journal, NamesWriters, QueuedJournal
+from callgate.protocols import Execution, Journal, NamesWriters, QueuedJournal
 
 __all__ = ["Writer", "off_loop", "too_late"]
 
 T = TypeVar("T")
+_ERROR_CHARS = 4_000
 
 
 class Writer:
@@ -41,12 +43,12 @@ class Writer:
         self.redactor = redactor
         self.log = RedactedLog(redactor)
         self._scope = Scope()
-        self._facts = ScopeFacts(self._scope)
+        self._facts = ScopeFacts(self._scope, redactor)
 
     def facts_of(self, scope: Scope) -> ScopeFacts:
         """What to record of a scope: one value for all calls of a message, which share it."""
         if scope is not self._scope:
-            self._scope, self._facts = scope, ScopeFacts(scope)
+            self._scope, self._facts = scope, ScopeFacts(scope, self.redactor)
         return self._facts
 
     def write(self, draft: Draft) -> int:
@@ -84,6 +86,17 @@ class Writer:
     def told(self, text: str) -> str:
         """The text as it may be shown: without what is secret."""
         return redacted_text(text, self.redactor)
+
+    def cut(self, text: object, chars: int = MOST_CHARS) -> str:
+        """The first characters of a text, in valid UTF-8: redacted before it is cut, if it has to be."""
+        return clean(text, self.redactor, chars)
+
+    def bounded(self, execution: Execution) -> Execution:
+        """An attempt whose texts a runner has bounded only coarsely, as the engine shows them."""
+        error, partial = cut_middle(execution.error, _ERROR_CHARS, self.redactor), execution.partial
+        if len(partial) > SECRET_CHARS:
+            partial = shown_tail(partial, self.redactor)
+        return replace(execution, error=error, partial=partial)
 
     async def durable(self, position: int, within_s: float | None = None) -> None:
         """Wait until the event survives what the journal promises.

@@ -12,6 +12,7 @@ from types import WrapperDescriptorType
 from typing import Protocol
 
 from callgate._json import type_name
+from callgate._redact import middle_left_out
 from callgate._signals import AbortSignal
 from callgate.errors import NotDone, Retryable
 from callgate.protocols import Execution
@@ -33,8 +34,6 @@ class Bounded(Protocol):
     def kill(self) -> AbortSignal: ...
 
 
-_MAX_CODE = 200
-_MAX_TEXT = 4_000
 _MAX_LEAVES = 4
 _MAX_QUOTED = 65_536
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
@@ -42,12 +41,12 @@ _mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _members_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].__get__
 
 
-def clean(text: str, limit: int = _MAX_TEXT) -> str:
-    """`text` in valid Unicode, its middle left out above `limit` characters."""
-    if len(text) > limit:
-        half = limit // 2
-        text = f"{text[:half]} [... {len(text) - 2 * half} characters left out ...] {text[-half:]}"
-    return text.encode("utf-8", "backslashreplace").decode()
+def clean(text: str) -> str:
+    """`text` in valid Unicode, its middle left out where it is very long.
+
+    There is no redactor in a worker process, so more of it is kept than is shown: the engine redacts it and then cuts it.
+    """
+    return middle_left_out(text).encode("utf-8", "backslashreplace").decode()
 
 
 def describe(error: BaseException) -> tuple[str, str]:
@@ -55,7 +54,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     kind = clean(type_name(error))
     try:
         if isinstance(error, SystemExit):
-            return kind, f"called sys.exit({clean(repr(error.code), _MAX_CODE) if error.code is not None else ''})"
+            return kind, f"called sys.exit({clean(repr(error.code)) if error.code is not None else ''})"
         text = clean(str(error))
     except BaseException:  # whatever it does; in a thread, nobody else would catch it
         return kind, f"{kind}, whose text cannot be shown: its __str__ fails"

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["TAIL_CHARS", "LiveText", "Tail", "left_out_lines"]
+from callgate._redact import SECRET_CHARS, Redactor, redacted_text
+
+__all__ = ["PARTIAL_CHARS", "TAIL_CHARS", "LiveText", "Tail", "left_out_lines", "shown_tail"]
 
 TAIL_CHARS = 65_536
+PARTIAL_CHARS = TAIL_CHARS + SECRET_CHARS
+"""Kept of the output of a call, so that a piece of a secret at its beginning can be left out."""
 LIVE_CHARS_PER_S = 1_048_576
 _LEFT_OUT = re.compile(r"\n\[\.\.\. \d+ characters left out, (\d+) line ends among them \.\.\.\]\n")
 
@@ -18,6 +22,16 @@ def left_out_lines(piece: str) -> int | None:
     """How many line ends were left out where this piece of shown output stands; None if the piece is output."""
     told = _LEFT_OUT.fullmatch(piece)
     return int(told[1]) if told is not None else None
+
+
+def shown_tail(text: str, redactor: Redactor | None) -> str:
+    """The last 64 KiB of what a `Tail` of `PARTIAL_CHARS` has kept: redacted before it is cut."""
+    size = len(text.encode("utf-8", "backslashreplace"))
+    if size <= TAIL_CHARS:
+        return text
+    kept = redacted_text(text, redactor).encode("utf-8", "backslashreplace")
+    was_cut = size > PARTIAL_CHARS - 4
+    return (kept[SECRET_CHARS:] if was_cut else kept)[-TAIL_CHARS:].decode(errors="ignore")
 
 
 class Tail:
@@ -48,7 +62,7 @@ class Tail:
         self._pieces, self._size = [kept], len(kept)
 
     def text(self) -> str:
-        """At most 64 KiB of UTF-8."""
+        """At most `limit` bytes of UTF-8."""
         self._trim()
         kept = self._pieces[0].encode("utf-8", "backslashreplace")
         if len(kept) > self._limit:

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from contextlib import suppress
 
-from callgate._runners.output import LiveText, Tail
+from callgate._runners.output import PARTIAL_CHARS, LiveText, Tail
 from callgate.tools.context import ToolContext
 
 __all__ = ["Relay"]
@@ -49,7 +49,7 @@ class Relay:
     def _show(self) -> None:
         with self._lock:
             pieces, self._fresh = self._fresh, []
-        tail = self._tail = self._tail or Tail()
+        tail = self._tail = self._tail or Tail(PARTIAL_CHARS)
         for text, stream in pieces:
             tail.add(text)
             if self._listening:

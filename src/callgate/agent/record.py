@@ -282,7 +282,8 @@ class RunRecord:
         self._put("run.compacted", Compacted(messages=tuple(messages)), self._because())
 
     def ended(self, result: RunResult) -> None:
-        body = Ended(status=result.status, turn_status=result.turn_status, reason=clean(result.reason), text=clean(result.text))
+        reason, text = (clean(said, self._pen.redactor) for said in (result.reason, result.text))
+        body = Ended(status=result.status, turn_status=result.turn_status, reason=reason, text=text)
         self._put("run.ended", body, self._because())
 
     def _put(self, kind: str, body: Struct, parents: tuple[int, ...]) -> int:

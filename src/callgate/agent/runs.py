@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from callgate._conversations import Conversations, Place
 from callgate._json import decode
 from callgate._pipeline.writer import off_loop
-from callgate._redact import RedactedLog, redacted_text
+from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
 from callgate._runners.failure import describe
 from callgate._signals import is_own_failure
 from callgate.agent.deadline import in_time
@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
 
 __all__ = ["Runs", "Wish"]
 
+_ERROR_CHARS = 4_000
 _MOST_CONVERSATIONS = 1_000
 _CLOSING_S = 10.0
 """How long `close` waits for runs to end."""
@@ -194,7 +195,7 @@ class Runs(Parts):
                 return await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
             self._log.error("The run failed", error=error)
-            return turn.result(Ending("error", redacted_text(_said(error), self.engine.redactor)))
+            return turn.result(Ending("error", _said(error, self.engine.redactor)))
         except asyncio.CancelledError as error:
             if not is_own_failure(error):
                 raise
@@ -309,12 +310,13 @@ def _next_turn(history: History, scope: Scope) -> Scope:
     return replace(scope, turn=history.turns)
 
 
-def _said(error: Exception) -> str:
-    """What an exception says, whatever its `__str__` does."""
+def _said(error: Exception, redactor: Redactor | None) -> str:
+    """What an exception says, whatever its `__str__` does: redacted, and then cut."""
     if isinstance(error, CallgateError):
-        return str(error)
+        return redacted_text(str(error), redactor)
     kind, text = describe(error)
-    return text if text.startswith(kind) else f"{kind}: {text}"
+    text = text if text.startswith(kind) else f"{kind}: {text}"
+    return redacted_text(cut_middle(text, _ERROR_CHARS, redactor), redactor)
 
 
 def _ended(messages: Iterable[Message], scope: Scope, ending: Ending) -> RunResult:

@@ -66,7 +66,7 @@ class Execution(Struct, frozen=True, kw_only=True):
     abandoned: bool = False
     """The tool's code still runs and cannot be stopped."""
     partial: str = ""
-    """What it had written before it ended without a result; at most 64 KiB, the tail."""
+    """What it had written before it ended without a result; at most 72 KiB, the tail, of which the engine shows 64."""
     details: Mapping[str, object] | None = None
     """Facts about the end: exit code, signal, limit."""
     tasks_left: int = 0

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from callgate._limits import Limits
 from callgate._runners.failure import describe, failed, not_begun, not_started, overdue
-from callgate._runners.output import Tail
+from callgate._runners.output import PARTIAL_CHARS, Tail
 from callgate._runners.process.crossing import crossing
 from callgate._runners.process.target import process_target
 from callgate._signals import AbortSignal, settled
@@ -73,7 +73,7 @@ class Attempt:
         """The far side has had the last word."""
         self._heard_late = False
         self._seq = 0
-        self._tail = Tail()
+        self._tail = Tail(PARTIAL_CHARS)
 
     # What came in
 

@@ -22,6 +22,7 @@ from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.host_code import HostCode
 from callgate._pipeline.options import check_policies
 from callgate._pipeline.parse import parse
+from callgate._pipeline.record import MOST_CHARS, clean
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
@@ -144,6 +145,10 @@ class _Bench:
         self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
         self._call: ReplayedCall | None = None
         self.ask = HostCode(limits.grace_s).ask
+
+    def cut(self, text: object, chars: int = MOST_CHARS) -> str:
+        """The first characters of a text; what the record has was redacted when it was written."""
+        return clean(text, None, chars)
 
     async def compared(self, call: ReplayedCall) -> Compared:
         if call.lost:

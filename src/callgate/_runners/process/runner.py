@@ -22,7 +22,7 @@ from callgate._clock import Clock
 from callgate._limits import Limits
 from callgate._runners.alarms import Alarms
 from callgate._runners.failure import not_begun, not_started
-from callgate._runners.output import Tail
+from callgate._runners.output import PARTIAL_CHARS, Tail
 from callgate._runners.process.crossing import crossing
 from callgate._runners.process.limits import ProcessLimits
 from callgate._runners.process.link import Link
@@ -190,7 +190,7 @@ class _Attempt:
         self._link = link
         self._work = work
         self._begun = False
-        self._tail = Tail()
+        self._tail = Tail(PARTIAL_CHARS)
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
 
     async def claim(self) -> None:

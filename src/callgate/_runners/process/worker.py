@@ -21,7 +21,7 @@ from types import FrameType
 from msgspec.structs import replace
 
 from callgate._json import decode
-from callgate._runners.failure import awaited, clean, describe, failed
+from callgate._runners.failure import awaited, describe, failed
 from callgate._runners.output import LiveText
 from callgate._runners.process.hygiene import Baseline
 from callgate._runners.process.supervisor.frames import frame, split
@@ -159,7 +159,7 @@ class _Running:
     def _send(self, pieces: list[tuple[str, str]]) -> None:
         for text, stream in pieces:
             self._seq += 1
-            self._channel.write(b"P", encode(Piece(self._seq, clean(text, len(text)), stream)))
+            self._channel.write(b"P", encode(Piece(self._seq, text.encode("utf-8", "backslashreplace").decode(), stream)))
         if self._overdue and threading.get_ident() == self._thread:
             self._interrupt()
 
