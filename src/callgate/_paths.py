@@ -47,7 +47,13 @@ def resolved(path: str | os.PathLike[str], use: str) -> Path:
         UsageError: It cannot be a path.
     """
     with refused_paths(path, use):
-        return Path(path).resolve()
+        found = Path(path).resolve()
+        try:
+            found.stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # from Python 3.13 on, resolving says nothing of it
+                raise
+        return found
 
 
 @contextmanager
