@@ -54,6 +54,8 @@ class _Copier:
             return self._number(value)
         if isinstance(value, (list, tuple)):
             self._enter(depth)
+            if 2 * len(value) > self.bytes_left:  # an item takes two bytes at the least: refused before it is walked
+                self._spend(2 * len(value))
             return [self._value(item, depth + 1) for item in value]
         if isinstance(value, Mapping):
             return self.mapped(value, depth)
