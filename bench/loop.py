@@ -29,7 +29,6 @@ RULES = """
 id = "not-too-far"
 verdict = "deny"
 tool = "*"
-optional = true
 when = { "arguments.days" = { above = 100000 } }
 reason = "No forecast reaches that far."
 """
@@ -149,7 +148,7 @@ class StreamedTurns:
             items.append(Pause((at - before) * self.scale))
             items.append(Call("work", json.dumps({"index": index, "seconds": seconds * self.scale}), id=f"call_{index}"))
             before = at
-        async with Agent(ScriptedModel([items, ["done"]]), tools=[work], policies=[Rules.parse(RULES)]) as agent:
+        async with Agent(ScriptedModel([items, ["done"]]), tools=[work], policies=[Rules.parse(RULES.replace("days", "index"))]) as agent:
             began = time.perf_counter()
             result = await agent.run("Go.")
             if not result.completed or len(result.results) != len(takes):
