@@ -57,7 +57,7 @@ class Route(Protocol):
         """Whether so much waits to be recorded that a call has to wait as well."""
         ...
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until that is no longer so."""
         ...
 
@@ -213,7 +213,7 @@ class Emission:
                 self._prepare(slot)
             if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
                 number, size_bytes = 0, 0
-                await (self._route.room() if self._route.crowded else asyncio.sleep(0))
+                await (self._route.wait_for_capacity() if self._route.crowded else asyncio.sleep(0))
 
     async def _ended(self) -> list[Outcome]:
         """The outcome of every call that is taken along the route."""
@@ -288,7 +288,7 @@ class Emission:
             for index in slot.waits:
                 await self._slots[index].end(self._kill)
             if self._route.crowded:
-                await self._route.room()
+                await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
                 slot.entered = True
                 if slot.flight.raw.id and len(self._ids[slot.flight.raw.id].slots) > 1:

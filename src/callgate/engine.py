@@ -189,7 +189,7 @@ class Engine:
             except (RunHeld, RecordFailed) as error:
                 return self._endings.unrecorded(raw, error)
         if self._survives and self._ground.writer.crowded:
-            await self._ground.writer.room()
+            await self._ground.writer.wait_for_capacity()
         kill = signal or self.control.signal(scope.conversation)
         if self._survives:  # another engine may take this call's run over, and end it alone
             kill = AbortSignal(kill)
@@ -368,9 +368,9 @@ class Engine:
         """Whether so many events wait to be written that a new call has to wait as well."""
         return self._survives and self._ground.writer.crowded
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until that is no longer so."""
-        await self._ground.writer.room()
+        await self._ground.writer.wait_for_capacity()
 
     def admit(
         self,

@@ -34,7 +34,7 @@ __all__ = ["Commits"]
 _log = logging.getLogger("callgate.journal")
 _MOST_PENDING = 100_000
 _MANY_PENDING = 20_000
-"""Events from which on new calls wait: what is under way still has room for its own."""
+"""Pending events from which new calls wait; calls that have started may still append up to the full queue."""
 _MOST_TOGETHER = 4_096
 """Events in one commit: what one that waits may have to wait for."""
 _SOON_S = 0.005
@@ -152,7 +152,7 @@ class Commits:
         """Whether so many events wait that nobody should begin something that adds more."""
         return len(self._pending) >= _MANY_PENDING
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until that is no longer so, or nothing more can be written."""
         while self.crowded and self.failure is None:
             with self._guard:

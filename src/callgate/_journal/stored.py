@@ -36,9 +36,9 @@ class StoredJournal(ABC):
         """See `QueuedJournal`."""
         return self._commits.crowded
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """See `QueuedJournal`."""
-        await self._commits.room()
+        await self._commits.wait_for_capacity()
 
     def place(self, position: int) -> int:
         return self._commits.place(position)

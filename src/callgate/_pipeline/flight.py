@@ -189,7 +189,7 @@ class Flight(Struct, kw_only=True, eq=False):
             RuntimeError: Its own call is over, or the attempt at it that its code belongs to.
         """
         if self.writer.crowded:
-            await self.writer.room()
+            await self.writer.wait_for_capacity()
         if self.nest is None or attempt != self.attempt:
             own = f"attempt {attempt} of the call {self.uid}" if self.nest is not None else f"the call {self.uid}"
             raise RuntimeError(

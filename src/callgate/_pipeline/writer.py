@@ -77,11 +77,11 @@ class Writer:
         """Whether so many events wait to be written that a new call has to wait as well."""
         return self._queue is not None and self._queue.crowded
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until that is no longer so."""
         if self._queue is not None:
             with suppress(Exception):  # whoever writes next meets the same fault, and says so
-                await self._queue.room()
+                await self._queue.wait_for_capacity()
 
     def told(self, text: str) -> str:
         """The text as it may be shown: without what is secret."""

@@ -142,6 +142,6 @@ class QueuedJournal(Protocol):
         """Whether so many events wait that nobody should begin something that adds more."""
         ...
 
-    async def room(self) -> None:
-        """Wait until it is not crowded. Returns at once where nothing more can be written: whoever appends is told."""
+    async def wait_for_capacity(self) -> None:
+        """Wait until it is not crowded. Return at once if nothing more can be written: `append` raises then."""
         ...
