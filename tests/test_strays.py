@@ -1,0 +1,65 @@
+"""A thread that a test leaves inside a tool harms no later test."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import FrameType
+
+from callgate import Engine, tool
+from tests.door import call
+from tests.patience import soon
+from tests.strays import end_stray_tools
+
+
+async def test_a_tool_that_spins_is_ended_and_one_that_waits_is_not() -> None:
+    """In a thread that waits the exception would stay pending: CPython 3.11 then never enters a profiled function."""
+    release, begun = threading.Event(), threading.Semaphore(0)
+    left: list[str] = []
+
+    @tool(effect="none", timeout_s=0.05)
+    def spin() -> str:
+        """Spin."""
+        begun.release()
+        try:
+            while True:
+                pass
+        finally:
+            left.append("spin")
+
+    @tool(effect="none", timeout_s=0.05)
+    def wait() -> str:
+        """Wait."""
+        begun.release()
+        release.wait()
+        left.append("wait")
+        return ""
+
+    async with Engine([spin, wait]) as engine:
+        await engine.call_many([call("spin", id="s"), call("wait", id="w")])
+        assert begun.acquire(timeout=60)
+        assert begun.acquire(timeout=60)
+
+        def ended() -> bool:
+            end_stray_tools()
+            time.sleep(0.01)
+            return left == ["spin"]
+
+        assert await soon(ended)
+        _run_profiled()
+        release.set()
+        assert await soon(lambda: left == ["spin", "wait"])
+
+
+def _run_profiled() -> None:
+    def see(frame: FrameType, event: str, argument: object) -> None: ...
+
+    sys.setprofile(see)
+    try:
+        _run()
+    finally:
+        sys.setprofile(None)
+
+
+def _run() -> None: ...
