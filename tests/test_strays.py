@@ -18,7 +18,7 @@ async def test_a_tool_that_spins_is_ended_and_one_that_waits_is_not() -> None:
     release, begun = threading.Event(), threading.Semaphore(0)
     left: list[str] = []
 
-    @tool(effect="none", timeout_s=0.05)
+    @tool(effect="once", timeout_s=0.05)
     def spin() -> str:
         """Spin."""
         begun.release()
@@ -28,7 +28,7 @@ async def test_a_tool_that_spins_is_ended_and_one_that_waits_is_not() -> None:
         finally:
             left.append("spin")
 
-    @tool(effect="none", timeout_s=0.05)
+    @tool(effect="once", timeout_s=0.05)
     def wait() -> str:
         """Wait."""
         begun.release()
