@@ -15,7 +15,8 @@ from tests.strays import end_stray_tools
 
 async def test_a_tool_that_spins_is_ended_and_one_that_waits_is_not() -> None:
     """In a thread that waits the exception would stay pending: CPython 3.11 then never enters a profiled function."""
-    release, begun = threading.Event(), threading.Semaphore(0)
+    release, begun = threading.Lock(), threading.Semaphore(0)
+    release.acquire()
     left: list[str] = []
 
     @tool(effect="once", timeout_s=0.05)
@@ -32,7 +33,7 @@ async def test_a_tool_that_spins_is_ended_and_one_that_waits_is_not() -> None:
     def wait() -> str:
         """Wait."""
         begun.release()
-        release.wait()
+        release.acquire()
         left.append("wait")
         return ""
 
@@ -48,7 +49,7 @@ async def test_a_tool_that_spins_is_ended_and_one_that_waits_is_not() -> None:
 
         assert await soon(ended)
         _run_profiled()
-        release.set()
+        release.release()
         assert await soon(lambda: left == ["spin", "wait"])
 
 
