@@ -134,6 +134,7 @@ def tested(mutant: Mutant, copy: Path, tests: dict[str, list[str]]) -> Ended:
     changed = mutate_code(code, _operator(mutant.operator), mutant.occurrence)
     assert changed is not None, mutant
     was, becomes = _difference(code, changed)
+    killed_by = ""
     try:
         file.write_text(changed, encoding="utf-8")
         for asked in _asked(mutant.module, tests):
@@ -145,7 +146,7 @@ def tested(mutant: Mutant, copy: Path, tests: dict[str, list[str]]) -> Ended:
     return Ended(mutant, was, becomes, killed_by, time.monotonic() - began)
 
 
-def noticed(copy: Path, tests: list[str], limit_s: float = 900) -> str:
+def noticed(copy: Path, tests: list[str], limit_s: float = 3600) -> str:
     """The first test that fails, or why the run ended; empty where all passed."""
     command = [
         sys.executable,
