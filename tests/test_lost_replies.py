@@ -71,6 +71,7 @@ async def test_what_a_once_tool_raises_leaves_its_outcome_unknown(error: BaseExc
         other = await said(engine, call("pay", id="c3", to="B8"))
     assert (first.status, first.failure_class, first.code) == ("unknown", "exception", "tool_raised")
     assert type(error).__name__ in first.text
+    assert first.structured == {"exception": type(error).__name__}
     assert "may have taken effect" in first.text
     assert "another way" not in first.text
     assert (again.status, other.status) == ("unknown", "unknown")

@@ -143,6 +143,7 @@ def tested(mutant: Mutant, copy: Path, tests: dict[str, list[str]]) -> Ended:
                 break
     finally:
         file.write_text(code, encoding="utf-8")
+        shutil.rmtree(copy / ".hypothesis", ignore_errors=True)  # what failed with this change is not to be tried first with the next
     return Ended(mutant, was, becomes, killed_by, time.monotonic() - began)
 
 
@@ -162,6 +163,7 @@ def noticed(copy: Path, tests: list[str], limit_s: float = 3600) -> str:
         "no:cacheprovider",
         "--timeout=120",
         "--tb=no",
+        "--hypothesis-seed=0",
     ]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
     process = subprocess.Popen(

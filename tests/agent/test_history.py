@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from callgate.agent import Agent, History
 from callgate.agent.formats import fallback, from_native, native
 from callgate.agent.mend import mend
-from callgate.calls import Audio, Image, Text, ToolResult
+from callgate.calls import Audio, Image, Suspended, Text, ToolResult
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire import codec, known_apis
 from callgate.models.wire.names import WireNames
@@ -230,3 +230,51 @@ def test_an_id_that_comes_again_and_again_is_told_apart_each_time() -> None:
     ids = [message.call_id for message in history.messages if isinstance(message, ToolMessage)]
     assert len(set(ids)) == 20_000
     assert ids[:4] == ["call_0", "call_0-2", "call_0-4", "call_0-5"]
+
+
+def _asked(*ids: str) -> AssistantMessage:
+    return AssistantMessage(parts=(Text(text="I look."), *(ToolCall(id=one, name="look", arguments="{}") for one in ids)))
+
+
+def _seen(text: str) -> ToolResult:
+    return ToolResult(id="", uid="", name="look", status="ok", content=(Text(text=text),))
+
+
+WAITS = Suspended(approval_id="q", expires_at=0)
+
+
+def _paired(messages: list[Message]) -> list[tuple[str, str]]:
+    """Each call's id with the text that answers it."""
+    asked = [call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
+    texts = {
+        message.call_id: "".join(part.text for part in message.content if isinstance(part, Text))
+        for message in messages
+        if isinstance(message, ToolMessage)
+    }
+    return [(one, texts[one]) for one in asked]
+
+
+def test_a_call_that_waited_and_is_to_leave_no_trace_leaves_all_the_others() -> None:
+    history = History([UserMessage("begin")])
+    before = history.commit(_asked("a", "b", "c"), [_seen("A"), WAITS, WAITS])
+    history.user("And then?")
+    after = history.complete(before, [_seen("B"), None])
+    assert _paired(history.messages) == [("a", "A"), ("b", "B")]
+    assert [type(message) for message in history.messages] == [UserMessage, AssistantMessage, ToolMessage, ToolMessage, UserMessage]
+    assert (after.ids, after.waiting, len(after.answered)) == (("a", "b", ""), (), 2)
+
+
+def test_a_message_that_has_nothing_but_a_call_that_leaves_no_trace_goes_with_it() -> None:
+    history = History([UserMessage("begin")])
+    before = history.commit(AssistantMessage(parts=(ToolCall(id="a", name="look", arguments="{}"),)), [WAITS])
+    history.complete(before, [None])
+    assert history.messages == [UserMessage("begin")]
+
+
+def test_a_message_whose_waiting_call_was_compacted_away_is_committed_anew_and_once() -> None:
+    history = History([UserMessage("begin")])
+    before = history.commit(_asked("a", "b"), [_seen("A"), WAITS])
+    history.rewrite([UserMessage("begin"), _asked("a"), ToolMessage(call_id="a", name="look", content=(Text(text="A"),))])
+    history.complete(before, [_seen("B")])
+    assert [text for _, text in _paired(history.messages)] == ["A", "B"]
+    check_valid(history.messages)

@@ -316,3 +316,15 @@ async def test_what_calls_have_added_to_the_context_is_there_after_a_wait(elsewh
         assert str(seen).count("A picture of cats.") == 1
     assert "A picture of dogs." in "".join(tool_texts(model.seen[3]))
     assert [one.name for one in result.results] == ["pay", "picture"]
+
+
+async def test_a_run_that_another_agent_goes_on_with_is_on_record_with_the_ids_that_were_sent() -> None:
+    """The other agent's conversation has not seen the call that waits: its id is free there."""
+    model = Script(says(call("pay", {"to": "ann"}, id="1")), says("Hi."))
+    async with Engine(Shop().tools(), policies=[Asks("pay")]) as engine:
+        waiting = await Agent(model, engine).run("Pay.", conversation="c")
+        other = Agent(model, engine)
+        await other.run("Hi.", conversation="c")
+        again = await other.resume(waiting)
+        assert again.status == "waiting"
+        assert recall(engine.journal, engine.blobs, again.run).history.messages == list(again.messages)

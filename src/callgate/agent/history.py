@@ -143,6 +143,12 @@ class History:
             shown = self._shown = Shown(shown, self.messages[shown.count :])
         return shown
 
+    def restart_from(self, messages: Iterable[Message]) -> None:
+        """Become another conversation: only the ids of its calls are taken."""
+        self.messages[:] = messages
+        self._ids, self._numbers = _ids_of(self.messages), {}
+        self._recount()
+
     def rewrite(self, messages: Iterable[Message]) -> None:
         """Put a shorter conversation in the place of this one; ids that were given stay taken, and those that it brings are."""
         self.messages[:] = messages

@@ -154,7 +154,7 @@ class _Reading:
     def _resumed(self, run: Recalled, event: Event) -> None:
         again = _began(_body(event, self._blobs))
         if again.history:
-            run.history.rewrite(again.history)
+            run.history.restart_from(again.history)
         if not run.ended:
             run.wall_ns += max(0, event.at_ns - self._since_ns)
         self._since_ns, run.ended = event.at_ns, ""
