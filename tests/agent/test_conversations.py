@@ -8,8 +8,10 @@ import pytest
 
 from callgate import Aborted, Engine, MemoryJournal, RawCall, Scope, tool
 from callgate.agent import Agent, RunResult
+from callgate.calls import Text
 from callgate.errors import UsageError
-from callgate.messages import UserMessage
+from callgate.messages import AssistantMessage, UserMessage
+from callgate.models.wire.request import ToolSpec
 from tests.agent.scripts import Gate, Script, call, says
 
 
@@ -272,3 +274,12 @@ async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: 
         assert (await first).text == "one"
         assert (await second).turn_status == "stopped_by_user"
         assert (await agent.run("3", conversation="c")).turn_status == "completed"
+
+
+async def test_what_a_model_says_beside_its_exit_call_is_in_the_conversation() -> None:
+    model = Script(says("All is well.", call("done", {})), says("As I said."))
+    async with Agent(model, exit_tools=[ToolSpec(name="done")]) as agent:
+        first = await agent.run("How is it?", conversation="c")
+        await agent.run("What did you say?", conversation="c")
+    for messages in (first.messages, model.seen[1]):
+        assert [message.parts for message in messages if isinstance(message, AssistantMessage)] == [(Text(text="All is well."),)]

@@ -130,3 +130,10 @@ async def test_a_provider_gives_no_budget_back() -> None:
     async with Agent(Script(*counted, says("more")), tools=[look], settings=settings) as agent:
         result = await agent.run("Go.")
     assert (result.turn_status, result.spent.input_tokens) == ("budget_exhausted", 120)
+
+
+async def test_a_model_that_pauses_again_and_again_is_asked_only_so_often() -> None:
+    model = Script(*(says(f"{number} ", reason="pause") for number in range(6)))
+    async with Agent(model, settings=Settings(pauses=3)) as agent:
+        result = await agent.run("Go.")
+    assert (len(model.requests), result.status, result.text) == (4, "completed", "3 ")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
-from callgate import DirectoryBlobs, Engine, SqliteJournal, tool
+from callgate import DirectoryBlobs, Engine, SqliteJournal, UsageError, tool
 from callgate._journal import open_reader
 from callgate.agent import Agent
 from callgate.builtins import result_tools
@@ -100,3 +101,13 @@ def test_the_command_line_reads_what_an_older_callgate_kept_in_another_folder(tm
     for one, text in ((digest, "line 0"), (old, "an older result")):
         page = shell(tmp_path, "call", "read_result", json.dumps({"digest": one, "limit": 100}), "--journal", "j.db")
         assert (page.code, text in page.out) == (0, True), page.err
+
+
+async def test_a_run_whose_large_message_is_gone_is_refused_with_what_to_put_back(tmp_path: Path) -> None:
+    board, path = Board(), tmp_path / "journal.db"
+    async with Engine(board.tools(), policies=[Asks("change")], journal=SqliteJournal(path)) as first:
+        waiting = await Agent(Script(says("Changing.", call("change", {"what": "b"}))), first).run(f"Change b. {LARGE}")
+    shutil.rmtree(tmp_path / "journal.db.blobs")
+    async with Engine(board.tools(), policies=[Asks("change")], journal=SqliteJournal(path)) as second:
+        with pytest.raises(UsageError, match="is gone from there"):
+            await Agent(Script(), second).resume(waiting.run)

@@ -230,3 +230,19 @@ def test_a_store_that_was_deleted_under_a_living_engine_begins_anew(store: Store
     assert len(store.opened().changes()) == 1
     store.shadow.undo("last")
     assert facts(store.root) == found
+
+
+def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
+    """A snapshot has what a workspace keeps from others; and who started callgate may have let them read what it makes."""
+    before = os.umask(0)
+    try:
+        store = Store(tmp_path)
+        store.call(lambda: [(store.root / f"{n % 7}" / f"{n}.txt").write_text("new") for n in range(MANY)])
+        store.call(lambda: (store.root / "0" / "0.txt").write_text("newer"), keys=["0/0.txt"])
+        assert store.shadow.undo("r").paths
+    finally:
+        os.umask(before)
+    kept = [path for path in store.place.rglob("*") if not path.is_symlink()]
+    assert len(kept) > 10
+    assert [path for path in kept if path.is_file() and path.stat().st_mode & 0o177] == []
+    assert os.stat(store.shadow.folder).st_mode & 0o077 == 0
