@@ -208,10 +208,11 @@ async def test_a_change_that_python_takes_for_none_is_one(by: str, came: dict[st
     policies = [Always(Modify(arguments=wanted, reason="so it has to be"))] if by == "policy" else []
     async with Engine([keep], policies=policies, hooks=[hook] if by == "hook" else []) as engine:
         result = await said(engine, call("keep", **came))
-        [verdict] = bodies(engine, "call.verdict")
+        change, verdict = bodies(engine, "call.verdict")
     assert json.loads(str(result.structured)) == wanted
     assert str(result.structured) == json.dumps(wanted)
-    assert json.dumps(verdict["arguments"]) == json.dumps(wanted)
+    assert (change["verdict"], verdict["verdict"]) == ("modify", "allow")
+    assert json.dumps(change["arguments"]) == json.dumps(verdict["arguments"]) == json.dumps(wanted)
     assert "The arguments were changed before the call ran (value)" in result.text
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, Hook, Limits, after_call, before_call, tool
+from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, after_call, before_call, tool
 from callgate.errors import UsageError
+from callgate.protocols import Verdict
 from callgate.route import Checked, ValidatedCall
 from tests.door import call, kinds, said
 from tests.patience import HANGS_S, PATIENCE_S
@@ -248,3 +249,65 @@ async def test_a_hooks_own_time_limit_may_be_longer_than_the_engines(phase: str)
     slow = hook("pay", kind="reject", timeout_s=PATIENCE_S)(waits)
     async with Engine([pay], hooks=[slow], limits=Limits(hook_timeout_s=0.001)) as engine:
         assert (await said(engine, call("pay", amount=1))).success
+
+
+async def test_observers_before_a_call_see_only_what_will_run_with_its_final_arguments() -> None:
+    """After the gate: neither what is denied, nor what a human has to decide about, nor what is answered without a run."""
+    seen: list[object] = []
+
+    @tool(effect="none", cacheable=True, cache_scope="session")
+    async def look(n: int) -> int:
+        """Look."""
+        return n
+
+    class Judge:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            match call.arguments["n"]:
+                case 1:
+                    return Deny(reason="no")
+                case 2:
+                    return Ask(question="may it?")
+                case 3:
+                    return Modify(arguments={"n": 4}, reason="three is too few")
+                case _:
+                    return Allow()
+
+    @before_call("look")
+    async def observer(call: ValidatedCall) -> None:
+        started = [event.kind for event in engine.journal.read(call=call.uid)]
+        seen.append((call.arguments["n"], "call.verdict" in started, "call.started" in started))
+
+    async with Engine([look], policies=[Judge()], hooks=[observer]) as engine:
+        for n in (1, 2, 3, 4, 5):
+            await engine.call(call("look", n=n))
+    assert seen == [(4, True, False), (5, True, False)]
+
+
+async def test_observers_do_not_see_a_call_that_an_unknown_outcome_keeps_from_running() -> None:
+    """Nor does one open a way past it: a doubt that comes up while they run counts."""
+    seen: list[str] = []
+    entered, first_ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def transfer() -> str:
+        """Transfer, and lose the reply."""
+        runs.append("")
+        raise ConnectionResetError("lost")
+
+    runs: list[str] = []
+
+    @before_call("transfer")
+    async def observer(call: ValidatedCall) -> None:
+        seen.append(call.raw.id)
+        if call.raw.id == "second":
+            entered.set()
+            await first_ended.wait()
+
+    async with Engine([transfer], hooks=[observer]) as engine:
+        second = asyncio.create_task(said(engine, call("transfer", id="second")))
+        await entered.wait()
+        assert (await said(engine, call("transfer", id="first"))).status == "unknown"
+        first_ended.set()
+        assert (await second).status == "unknown"
+        assert (await said(engine, call("transfer", id="third"))).status == "unknown"
+    assert (seen, len(runs)) == (["second", "first"], 1)

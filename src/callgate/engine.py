@@ -302,17 +302,17 @@ class Engine:
 
     async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
         hooks = self._desk.hooks(call.tool)
-        gated = gate(call, hooks.before, self._desk, key)
+        flight.judged, flight.withholds = call, hooks.withholds
+        gated = gate(call, hooks.before, self._desk, key, flight)
         approved = gated if isinstance(gated, ApprovedCall) else await gated
         refuse_other_arguments(flight, approved)
         flight.approved(approved)
         try:
-            execute = self._executor.executed if call.tool.cache_scope is None else self._executor.cached
-            checked = await execute(flight, approved)  # cache → run → check
-            if flight.stopped or self.control.stops:
-                self._check_stop(flight, checked)
-            if hooks.after:
-                checked = await hook_result(approved.call, checked, hooks.after, self._desk)
+            finish = partial(self._hooked, flight, approved)
+            if call.tool.cache_scope is None:
+                checked = await finish(await self._executor.executed(flight, approved))  # run → check → hooks
+            else:
+                checked = await self._executor.cached(flight, approved, finish)  # cache → run → check → hooks
             if checked.status == "ok" and checked.cached is None:
                 self.activity_since_wake += 1
             if exceeds(checked.value, LARGE_BYTES):
@@ -321,6 +321,13 @@ class Engine:
         except CallFailed as error:
             self._check_stop(flight)
             return self._endings.result_of(flight, error, call.tool.name, approved)
+
+    async def _hooked(self, flight: Flight, approved: ApprovedCall, checked: Checked) -> Checked:
+        """What a call came to, as its hooks leave it."""
+        if flight.stopped or self.control.stops:
+            self._check_stop(flight, checked)
+        hooks = self._desk.hooks(approved.call.tool).after
+        return await hook_result(approved.call, checked, hooks, self._desk) if hooks else checked
 
     async def _replay(self, flight: Flight, known: Known) -> Outcome:
         """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
@@ -333,7 +340,10 @@ class Engine:
         """End the message where a stop is pending. What a call that ran came to stays in the record and out of the history."""
         reason = flight.stopped or self.control.pending(flight.scope.conversation)
         if reason is not None:
-            raise CallAborted("stopped_by_user", reason, details=None if checked is None else checked.facts)
+            facts = None if checked is None else checked.facts
+            if facts is not None and flight.withholds:
+                facts = {name: fact for name, fact in facts.items() if name != "error"}
+            raise CallAborted("stopped_by_user", reason, details=facts)
 
     # Many calls of one message
 

@@ -18,7 +18,7 @@ __all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "en
 
 KINDS: Final[dict[str, str]] = {
     "call.received": "the model's call, as it came, cut to the record's limit",
-    "call.verdict": "what the gate decided, by which rule, on which final arguments",
+    "call.verdict": "what the gate decided, by which rule or hook, on which arguments; `modify` where it goes on with others",
     "call.suspended": "a human has to decide; nothing ran",
     "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`",
     "call.claimed": "a worker process is there for the attempt and gets it now",
@@ -29,7 +29,7 @@ KINDS: Final[dict[str, str]] = {
     "call.aborted": "the call ended its message; it has no result",
     "call.replayed": "the same call was handed in again and got the stored result",
     "conversation.tool_call": "the conversation's latest successful call",
-    "hook.failed": "an observer broke; nothing else was affected",
+    "hook.failed": "an observer broke on this call; nothing else was affected",
     "emission.sealed": "all calls of one message are known, in this order",
     "emission.limited": "calls of one message above the limit were refused; nothing of them ran",
     "emission.discarded": "the message failed or was killed; early results were dropped",

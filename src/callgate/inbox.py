@@ -20,7 +20,7 @@ from callgate._clock import SystemClock
 from callgate._journal import Reader, open_reader
 from callgate._journal.outside import outside
 from callgate._journal.rows import Unreadable
-from callgate._json import decode
+from callgate._json import canonical, decode
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.reading import Reading
 from callgate._pipeline.record import Received, decode_reason
@@ -43,7 +43,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
     run: str
     tool: str
     arguments: str
-    """As they came, up to the record's limit."""
+    """The final ones, as JSON: what the human decides about. As they came, where an older callgate wrote the record."""
     question: str
     asked_ns: int
     """When, in UTC nanoseconds."""
@@ -241,7 +241,9 @@ def _told(reader: Reader, event: Event, question: Question, holder: str) -> Wait
     for one in reader.find(EventQuery(call=event.call, kinds=("call.received", "call.verdict"))):
         body = decode(one.body)
         tool = str(body.get("tool") or body.get("name") or tool)
-        arguments = str(body["arguments"]) if one.kind == "call.received" and "arguments" in body else arguments
+        given = body.get("arguments")
+        if given is not None:
+            arguments = given if isinstance(given, str) else canonical(given).decode()
     return Waiting(
         approval=question.approval_id,
         run=event.run,

@@ -83,6 +83,8 @@ class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):
     duration_ms: float = 0.0
     cached: str | None = None
     joined: bool = False
+    changed: bool = False
+    """Whether hooks had changed it before it was kept."""
 
     @property
     def facts(self) -> dict[str, object]:

@@ -176,10 +176,14 @@ async def test_every_call_goes_by_policy_and_hooks_to_the_tool_and_back() -> Non
     def after(call: ValidatedCall, result: Checked) -> None:
         order.append("after")
 
-    async with Engine([act], policies=[Judge()], hooks=[after, before]) as engine:
+    @before_call(kind="transform")
+    def rewrite(call: ValidatedCall) -> None:
+        order.append("rewrite")
+
+    async with Engine([act], policies=[Judge()], hooks=[after, before, rewrite]) as engine:
         await said(engine, call("act", n=1))
         await engine.call_many([call("act", n=2)])
-    assert order == ["before", "policy", "tool", "after"] * 2
+    assert order == ["rewrite", "policy", "before", "tool", "after"] * 2
 
 
 async def agent(engine: Engine) -> list[ToolResult]:

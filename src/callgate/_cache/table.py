@@ -85,7 +85,7 @@ def _opened(path: str | Path) -> apsw.Connection:
     if tables and (tables != {"results"} or columns - {"grp"} != _COLUMNS):
         connection.close()
         raise UsageError(f"{path} is a database, but no cache. {_GIVE}")
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON"):  # what hooks withhold is dropped, bytes and all
         connection.execute(f"PRAGMA {pragma}")
     connection.execute(_SCHEMA)
     if "grp" in columns:  # made before 0.1

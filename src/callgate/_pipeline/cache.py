@@ -1,9 +1,10 @@
 """Answer a call from a result that is still good, and let identical calls in flight share one run.
 
-Sits after the gate, so that a denied call is never answered from here, and before the run, which is all that a hit skips: hooks,
-normalisation and the record still happen. What is kept or shared is the checked result as bytes, so that copies go in and copies come
-out. Only successful results are kept, and none is given to a call that came after a write of what it reads, or while one is under way.
-A store that fails costs a run, never a result.
+Sits after the gate, so that a denied call is never answered from here, and before the run, which is all that a hit skips: the hooks after
+the call, normalisation and the record still happen. What is kept is what the hooks have left of a result, so that what they hide or
+withhold rests nowhere. On a hit they run over it again; where they would change it once more, it is dropped and the tool runs. What is kept
+or shared is encoded, so that copies go in and copies come out. Only successful results are kept, and none is given to a call that came
+after a write of what it reads, or while one is under way. A store that fails costs a run, never a result.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from callgate._clock import Clock
 from callgate._pipeline.flight import Flight
 from callgate._redact import RedactedLog, Redactor
 from callgate._signals import FAILURES, settled
-from callgate.errors import CallNotStarted
+from callgate.errors import CallNotStarted, ResultRejected
 from callgate.protocols import CacheStore
 from callgate.route import ApprovedCall, Checked
 from callgate.tools.resources import ANYTHING, Touched, meet
 
-__all__ = ["Cache", "cache_key"]
+__all__ = ["Cache", "Finish", "cache_key"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Checked).decode
@@ -34,8 +35,16 @@ _OWN_ENDS = frozenset({"killed", "not_started"})
 """Failures that say something of one call and nothing of its tool."""
 
 
-def cache_key(approved: ApprovedCall) -> str:
-    """What a cached result is bound to: the tool as it is now, the final arguments, the principal, the actor, the workspace, the tick."""
+Finish = Callable[[Checked], Awaitable[Checked]]
+"""Runs the hooks over a result."""
+
+
+def cache_key(approved: ApprovedCall, changes_by: str = "") -> str:
+    """What a cached result is bound to: the tool as it is now, the final arguments, the principal, the actor, the workspace, the tick.
+
+    Args:
+        changes_by: The names of the hooks that may change the result.
+    """
     call = approved.call
     scope = call.scope
     tick = _tick(approved) if call.tool.cache_scope == "tick" else ""
@@ -43,6 +52,8 @@ def cache_key(approved: ApprovedCall) -> str:
     for part in (call.tool.identity, scope.principal, scope.actor, scope.workspace, tick):
         digest.update(part.encode("utf-8", "surrogatepass") + b"\x00")
     digest.update(approved.encoded)
+    if changes_by:
+        digest.update(b"\x00" + changes_by.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
@@ -89,35 +100,65 @@ class Cache:
         self._waiting: dict[Flight, _Shared] = {}
         self._writing: list[frozenset[str]] = []
         """What the calls write that are under way, or that left code behind."""
+        self._changed_again: set[str] = set()
+        """The tools, by identity, whose kept results the hooks would have changed once more: what hooks change is not kept of these."""
 
-    async def answer(self, flight: Flight, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]]) -> Checked:
-        """The call's checked result: cached, shared with an identical call in flight, or fresh from `execute`.
+    async def answer(
+        self, flight: Flight, approved: ApprovedCall, execute: Callable[[], Awaitable[Checked]], finish: Finish, changes_by: str
+    ) -> Checked:
+        """The call's result as the hooks leave it: cached, shared with an identical call that is running, or fresh from `execute`.
 
         A call that waits for another's result waits no longer than its own kill and deadline allow; then `execute` says how it ends. Where
         the run it waited for fails, one of those who waited runs again; how that ends holds for all who waited for it by then.
+
+        Args:
+            finish: Runs the hooks over a result. What it raises keeps the result from everybody, the cache included.
+            changes_by: The names of the hooks that may change the result.
 
         Raises:
             CallNotStarted: It would wait for itself.
         """
         scope = approved.call.tool.cache_scope
         if scope is None or (self._writing and self._is_written(_reads(approved))):
-            return await execute()
-        key = cache_key(approved)
+            return await finish(await execute())
+        key = cache_key(approved, changes_by)
         store = self._store(scope)
         again = False
         while True:
-            kept = self._kept(store, key)
-            if kept is not None:
-                return replace(kept, cached=scope, attempts=0, duration_ms=0.0)
+            found = await self._found(approved, store, key, finish)
+            if found is not None:
+                return found
             shared = self._flights.get(key)
             if shared is None:
-                return await self._lead(flight, approved, key, store, execute)
+                return await self._lead(flight, approved, key, store, execute, finish)
             if not await self._ended(flight, approved, shared):
-                return await execute()
+                return await finish(await execute())
             end = shared.done.result()
             if end is not None and (end.failure_class is None or (again and end.holds_for(flight.deadline))):
-                return replace(_decode(end.value), joined=True, attempts=0)
+                return await finish(replace(_decode(end.value), joined=True, attempts=0))
             again = True
+
+    async def _found(self, approved: ApprovedCall, store: CacheStore, key: str, finish: Finish) -> Checked | None:
+        """The kept result, if the hooks leave it as it is; what they change or withhold is kept no longer.
+
+        What they had changed before it was kept is no result if they change it again: then the tool has to run.
+        """
+        kept = self._kept(store, key)
+        if kept is None:
+            return None
+        cached = replace(kept, cached=approved.call.tool.cache_scope, attempts=0, duration_ms=0.0)
+        try:
+            after = await finish(cached)
+        except ResultRejected:
+            self._drop(store, key)
+            raise
+        if _same(after, cached):
+            return cached
+        self._drop(store, key)
+        if kept.changed:
+            self._changed_again.add(approved.call.tool.identity)
+            return None
+        return after
 
     async def _ended(self, flight: Flight, approved: ApprovedCall, shared: _Shared) -> bool:
         """Wait for another's run; False where the call's own kill or deadline came first."""
@@ -148,22 +189,35 @@ class Cache:
         return False
 
     async def _lead(
-        self, flight: Flight, approved: ApprovedCall, key: str, store: CacheStore, execute: Callable[[], Awaitable[Checked]]
+        self, flight: Flight, approved: ApprovedCall, key: str, store: CacheStore, execute: Callable[[], Awaitable[Checked]], finish: Finish
     ) -> Checked:
-        """Run, and let those that wait for the same have what came of it."""
+        """Run, let those that wait for the same have what came of it, and keep what the hooks leave of it."""
         shared = self._flights[key] = _Shared(flight, _reads(approved), asyncio.get_running_loop().create_future())
+        try:
+            checked = await self._run(shared, key, execute)
+            after = await finish(checked)
+            if after.status == "ok" and self._flights.get(key) is shared:
+                self._keep(approved, key, store, after if _same(after, checked) else replace(after, changed=True), shared.reads)
+            return after
+        finally:
+            self._let_go(shared, key)
+
+    async def _run(self, shared: _Shared, key: str, execute: Callable[[], Awaitable[Checked]]) -> Checked:
+        """Run, and tell those that wait for the same; where nothing good came of it, the next call runs itself."""
         end: _End | None = None
         try:
             checked = await execute()
             with suppress(ValueError):  # what a tool raised may be no valid Unicode: then it is told to nobody else
-                end = _End(_encode(checked), checked.failure_class, flight.deadline)
-            if checked.status == "ok" and end is not None and self._flights.get(key) is shared:
-                self._keep(approved, key, store, end.value, shared.reads)
+                end = _End(_encode(checked), checked.failure_class, shared.leader.deadline)
             return checked
         finally:
-            if self._flights.get(key) is shared:
-                del self._flights[key]
+            if end is None or end.failure_class is not None:
+                self._let_go(shared, key)
             shared.done.set_result(end)
+
+    def _let_go(self, shared: _Shared, key: str) -> None:
+        if self._flights.get(key) is shared:
+            del self._flights[key]
 
     # What is kept
 
@@ -178,10 +232,20 @@ class Cache:
             self._log.warning("A cached result could not be read (%s: %s); the call runs", type(error).__name__, error)
             return None
 
-    def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, value: bytes, reads: frozenset[str]) -> None:
+    def _drop(self, store: CacheStore, key: str) -> None:
+        """Keep nothing under this key any more."""
+        try:
+            store.put(key, b"", expires_ns=0, reads=frozenset())
+        except FAILURES as error:
+            self._log.error("A cached result that hooks change or withhold could not be dropped (%s)", type(error).__name__)
+
+    def _keep(self, approved: ApprovedCall, key: str, store: CacheStore, checked: Checked, reads: frozenset[str]) -> None:
         tool = approved.call.tool
+        if checked.changed and tool.identity in self._changed_again:
+            return
         expires = None if tool.cache_ttl is None else self._clock.wall_ns() + int(tool.cache_ttl * 1e9)
         try:
+            value = _encode(checked)
             if self._redactor is not None:
                 value = self._redactor.redact(value)
             store.put(key, value, expires_ns=expires, reads=reads)
@@ -235,6 +299,16 @@ def _reads(approved: ApprovedCall) -> frozenset[str]:
         return frozenset()
     touched = call.tool.touched(call.arguments, call.scope)
     return ANYTHING if touched is None else touched.reads
+
+
+def _same(one: Checked, other: Checked) -> bool:
+    """Whether hooks have left a result as it was; how it was put right on its way does not matter."""
+    if one is other:
+        return True
+    try:
+        return _encode(replace(one, notes=())) == _encode(replace(other, notes=()))
+    except ValueError:  # no valid Unicode
+        return False
 
 
 def _meet(writes: frozenset[str], reads: frozenset[str]) -> bool:

@@ -47,7 +47,7 @@ def recheck(tool: BoundTool, given: Execution, before: Checked) -> Checked:
     fresh = _value(tool, given, before.attempts, before.duration_ms)
     if before.status != "ok":
         return replace(before, value=fresh.value, notes=before.notes + fresh.notes)
-    return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined)
+    return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined, changed=before.changed)
 
 
 def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: float) -> Checked:

@@ -157,9 +157,10 @@ class Desk:
         question.allowed, question.by = allow, self._writer.cut(by)
         return question.answered_at
 
-    def hook_failed(self, hook: Hook, why: str) -> None:
-        self._writer.log.warning("The hook %r failed: %s", hook.title, why)
-        self._writer.write(Draft(kind="hook.failed", run="hooks", body=Reason(reason=why, details={"hook": self._writer.cut(hook.title)})))
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
+        self._writer.log.warning("The hook %r failed on %s: %s", hook.title, call.uid, why)
+        body = Reason(reason=why, details={"hook": self._writer.cut(hook.title)})
+        self._writer.write(Draft(kind="hook.failed", run="hooks", body=body, call=call.uid))
 
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
         """See `Writer.cut`."""

@@ -17,7 +17,7 @@ from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.record import MOST_NAME, Reason, Verdict, conversation_run, decode_result
+from callgate._pipeline.record import MOST_NAME, Reason, conversation_run, decode_result
 from callgate._signals import FAILURES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
@@ -194,8 +194,8 @@ class Endings:
         result = result if recorded else _marked(result)
         try:
             if isinstance(error, CallDenied):
-                rule = str((error.details or {}).get("rule", ""))
-                flight.write("call.verdict", Verdict(verdict="deny", tool=name, rule=rule, reason=str(error)))
+                by = error.details or {}
+                flight.verdict("deny", name, rule=str(by.get("rule", "")), reason=str(error), hook=str(by.get("hook", "")))
             flight.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must hear of it all the same
             self._writer.log.error("%s", unwritable)
@@ -219,7 +219,7 @@ class Endings:
 
     @staticmethod
     def _asked(flight: Flight, asked: Question, question: ApprovalNeeded, name: str) -> None:
-        flight.write("call.verdict", Verdict(verdict="ask", tool=name, rule=question.rule, reason=question.question))
+        flight.verdict("ask", name, rule=question.rule, reason=question.question)
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
         flight.end("call.suspended", Reason(reason=question.question, details=details))
 

@@ -1,7 +1,8 @@
 """Give an approved call room, run it and judge what came back: what the cache stage skips on a hit.
 
 Between approval and start stand the last things that can keep a call with an effect from starting: the emission's order, an earlier call
-like it whose outcome nobody knows, the slots, the tick's limit. Knows nothing of policies, hooks or how results look.
+like it whose outcome nobody knows, the slots, the tick's limit; and the hooks that only observe, which see what is about to start. Knows
+nothing of policies, of other hooks or how results look.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from functools import partial
 from typing import Any
 
 from callgate._json import exceeds
-from callgate._pipeline.cache import Cache
+from callgate._pipeline.cache import Cache, Finish
 from callgate._pipeline.check import check
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.doubts import rule_out_repeat, settle_by_verify
 from callgate._pipeline.fencing import Fence
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
+from callgate._pipeline.hooks import observe_start
 from callgate._pipeline.keep import kept
 from callgate._pipeline.run import Ran, run
 from callgate._runners import OWN_RUNNERS, Runners
@@ -53,10 +55,15 @@ class Executor:
         self._advised: set[str] = set()
         """The tools whose authors were told how to say more about failures, by identity."""
 
-    async def cached(self, flight: Flight, approved: ApprovedCall) -> Checked:
-        """What the call came to: from the cache, shared with an identical call in flight, or from its own run."""
+    async def cached(self, flight: Flight, approved: ApprovedCall, finish: Finish) -> Checked:
+        """What the call came to: from the cache, shared with an identical call that is running, or from its own run.
+
+        Args:
+            finish: Runs the hooks over it.
+        """
         flight.start_clock(self._clock.monotonic() + self._timeout_s)
-        return await self._cache.answer(flight, approved, partial(self.executed, flight, approved))
+        changes_by = self._desk.hooks(approved.call.tool).changes_by
+        return await self._cache.answer(flight, approved, partial(self.executed, flight, approved), finish, changes_by)
 
     async def executed(self, flight: Flight, approved: ApprovedCall) -> Checked:
         """What the call's own run came to."""
@@ -70,10 +77,9 @@ class Executor:
                 flight.held = slots
             else:
                 await flight.take(slots, min(self._timeout_s, flight.deadline - began))
-            if flight.state.uncertain:  # asked here, because another call may have left a doubt while this one waited for its slot
-                happened = await rule_out_repeat(flight, approved, self._desk, self.fence)
-                if happened is not None:
-                    return happened
+            happened = await self._cleared(flight, approved)
+            if happened is not None:
+                return happened
             if tool.category == "dangerous":
                 flight.tick = self._desk.take_dangerous(approved.call)
             ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))
@@ -89,6 +95,22 @@ class Executor:
         else:
             checked = check(tool, ran, took_s)
         return checked if checked.status != "unknown" else await self._in_doubt(flight, approved, ran, checked)
+
+    async def _cleared(self, flight: Flight, approved: ApprovedCall) -> Checked | None:
+        """None where the call may start now, after its observers have seen it; what an earlier call like it gave, where that answers it.
+
+        Doubts are looked at last, because another call may leave one while this one waits for its slot or its observers.
+        """
+        observers = self._desk.hooks(approved.call.tool).observers
+        if observers:
+            happened = await self._ruled_out(flight, approved)
+            if happened is not None:
+                return happened
+            await observe_start(approved.call, approved.encoded, observers, self._desk)
+        return await self._ruled_out(flight, approved)
+
+    async def _ruled_out(self, flight: Flight, approved: ApprovedCall) -> Checked | None:
+        return await rule_out_repeat(flight, approved, self._desk, self.fence) if flight.state.uncertain else None
 
     async def _in_doubt(self, flight: Flight, approved: ApprovedCall, ran: Ran, checked: Checked) -> Checked:
         """Ask the tool what became of a call whose code is gone; where it cannot tell, let none like it start."""

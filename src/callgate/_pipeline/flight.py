@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from callgate._json import exceeds
+from callgate._json import canonical, exceeds
 from callgate._pipeline.again import Doubt, RunState
 from callgate._pipeline.record import (
     MOST_CHARS,
@@ -19,18 +19,20 @@ from callgate._pipeline.record import (
     Reason,
     ReceivedCall,
     Started,
+    Verdict,
     arguments_hash,
     conversation_run,
 )
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
+from callgate._pipeline.validate import Modified
 from callgate._pipeline.writer import Writer
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
-from callgate.route import ApprovedCall
+from callgate.route import ApprovedCall, ValidatedCall
 
 __all__ = ["Flight"]
 
@@ -70,6 +72,10 @@ class Flight(Struct, kw_only=True, eq=False):
     """Asked between approval and start, and waited for where it says so: the emission's say."""
     held: Slots | None = None
     """Where this call holds a slot while its tool runs."""
+    judged: ValidatedCall | None = None
+    """The call with the arguments that the gate judges; None before it."""
+    withholds: bool = False
+    """Whether hooks may yet change or withhold what it comes to, so that nothing of that may be recorded before them."""
     encoded: bytes = b""
     """The final arguments as canonical JSON, once the call is approved."""
     tick: str = ""
@@ -125,6 +131,18 @@ class Flight(Struct, kw_only=True, eq=False):
         short = type(raw.arguments) is str and len(raw.arguments) <= MOST_RAW and len(raw.reasoning) <= MOST_CHARS and raw.beside is None
         self.write("call.received", body if short else body.encode())  # what is long is cut now, and not kept until somebody reads it
 
+    def modified(self, change: Modified) -> None:
+        """The gate goes on with other arguments."""
+        self.judged = change.call
+        self.verdict("modify", change.call.tool.name, rule=change.rule, reason=change.reason, hook=change.hook)
+
+    def verdict(self, verdict: str, tool: str, *, rule: str = "", reason: str = "", hook: str = "") -> None:
+        """Record a verdict on the arguments that the gate judges."""
+        judged = self.judged
+        identity, arguments = ("", b"null") if judged is None else (judged.tool.identity, _encoded(judged))
+        body = Verdict(verdict=verdict, tool=tool, rule=rule, reason=reason, identity=identity, arguments=Raw(arguments), hook=hook)
+        self.write("call.verdict", body)
+
     def approved(self, approved: ApprovedCall) -> None:
         call, tool = approved.call, approved.call.tool
         self.encoded = approved.encoded
@@ -166,6 +184,8 @@ class Flight(Struct, kw_only=True, eq=False):
 
     def attempt_failed(self, attempt: int, execution: Execution, wait_s: float) -> None:
         self.attempt = 0
+        if self.withholds:
+            execution = replace(execution, error=execution.error_type)
         self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s, self.writer.redactor), attempt)
 
     def remember(self, body: bytes) -> None:
@@ -230,3 +250,11 @@ class Flight(Struct, kw_only=True, eq=False):
         """Give the call its own deadline, never beyond its parent's."""
         if deadline < self.deadline:
             self.deadline = deadline
+
+
+def _encoded(call: ValidatedCall) -> bytes:
+    """The arguments as canonical JSON; null where a policy left something else in their place."""
+    try:
+        return canonical(call.arguments)
+    except Exception:
+        return b"null"

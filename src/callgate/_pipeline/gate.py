@@ -14,14 +14,14 @@ from callgate._json import canonical
 from callgate._pipeline.approvals import Question, binding
 from callgate._pipeline.hooks import hook_arguments
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.validate import modified
+from callgate._pipeline.validate import Modified, modified
 from callgate._signals import is_own_failure
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
 from callgate.protocols import Allow, Ask, Deny, Modify, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
 
-__all__ = ["Gate", "Judge", "gate", "refusal"]
+__all__ = ["Gate", "Judge", "Verdicts", "gate", "refusal"]
 
 _BY_DEFAULT = Allow(rule="default")
 
@@ -46,7 +46,7 @@ class Gate(Protocol):
     policy_timeout_s: float
     hook_timeout_s: float
 
-    def hook_failed(self, hook: Hook, why: str) -> None: ...
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
     def cut(self, text: object, chars: int = ...) -> str:
         """The first characters of a text, redacted before it is cut."""
         ...
@@ -61,14 +61,25 @@ class Gate(Protocol):
         ...
 
 
-def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
+class Verdicts(Protocol):
+    """What is recorded of the gate's verdicts on one call before the last one."""
+
+    def modified(self, change: Modified) -> None:
+        """The call goes on with these arguments, and is judged again."""
+        ...
+
+
+def gate(
+    call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str, verdicts: Verdicts
+) -> ApprovedCall | Coroutine[Any, Any, ApprovedCall]:
     """Give `call`, as it was finally approved, with the rule that let it through: at once, or when something has been waited for.
 
     Args:
         call: Its `arguments` match the tool's input schema.
-        hooks: Those before this tool, in order.
+        hooks: Those that may change or refuse the arguments of this tool, in order.
         deps: Policies, limits and approvals.
         key: The call's idempotency key.
+        verdicts: Hears of each change of the arguments.
 
     Raises:
         CallDenied: A hook or policy refused, or one of them failed.
@@ -76,17 +87,18 @@ def gate(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str) -> 
         ApprovalNeeded: A human has to decide.
     """
     if hooks or deps.waits:
-        return _rounds(call, hooks, deps, key)
+        return _rounds(call, hooks, deps, key, verdicts)
     encoded = canonical(call.arguments)
     verdict: Allow | Ask = _BY_DEFAULT
     for asked, policy in enumerate(deps.policies):
         given = _asked(policy, call)
         if given is None:
-            return _after_waiting(call, encoded, verdict, asked, deps, key)
+            return _after_waiting(call, encoded, verdict, asked, deps, key, verdicts)
         answer = _together(call, verdict, given, deps)
-        if isinstance(answer, ValidatedCall):
+        if isinstance(answer, Modified):
             _refuse_changed(call, encoded)
-            return _rounds(answer, hooks, deps, key, done=1)
+            verdicts.modified(answer)
+            return _rounds(answer.call, hooks, deps, key, verdicts, done=1)
         verdict = answer
     return _approve(call, encoded, verdict, deps, key)
 
@@ -97,32 +109,37 @@ async def refusal(call: ValidatedCall, deps: Gate) -> str:
         verdict = await _judge(call, deps)
     except CallDenied as error:
         return str(error)
-    if isinstance(verdict, ValidatedCall):
+    if isinstance(verdict, Modified):
         return "a policy would change its arguments."
     return f"a human has to decide about it first: {deps.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
-async def _after_waiting(call: ValidatedCall, encoded: bytes, before: Allow | Ask, asked: int, deps: Gate, key: str) -> ApprovedCall:
+async def _after_waiting(
+    call: ValidatedCall, encoded: bytes, before: Allow | Ask, asked: int, deps: Gate, key: str, verdicts: Verdicts
+) -> ApprovedCall:
     """The gate from policy number `asked` on, which has to be waited for; there are no hooks."""
     verdict = await _judge(call, deps, before, asked)
-    if isinstance(verdict, ValidatedCall):
+    if isinstance(verdict, Modified):
         _refuse_changed(call, encoded)
-        return await _rounds(verdict, (), deps, key, done=1)
+        verdicts.modified(verdict)
+        return await _rounds(verdict.call, (), deps, key, verdicts, done=1)
     return _approve(call, encoded, verdict, deps, key)
 
 
-async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str, *, done: int = 0) -> ApprovedCall:
+async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str, verdicts: Verdicts, *, done: int = 0) -> ApprovedCall:
     """The gate from round `done` on, until nothing changes the arguments any more."""
     for _ in range(done, deps.rounds):
         encoded = canonical(call.arguments)
         changed = await hook_arguments(call, encoded, hooks, deps) if hooks else None
         if changed is not None:
-            call = changed
+            verdicts.modified(changed)
+            call = changed.call
             continue
         verdict = await _judge(call, deps)
-        if isinstance(verdict, ValidatedCall):
+        if isinstance(verdict, Modified):
             _refuse_changed(call, encoded)
-            call = verdict
+            verdicts.modified(verdict)
+            call = verdict.call
             continue
         return _approve(call, encoded, verdict, deps, key)
     raise CallDenied(
@@ -131,14 +148,14 @@ async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key:
     )
 
 
-async def _judge(call: ValidatedCall, deps: Gate, verdict: Allow | Ask = _BY_DEFAULT, asked: int = 0) -> Allow | Ask | ValidatedCall:
+async def _judge(call: ValidatedCall, deps: Gate, verdict: Allow | Ask = _BY_DEFAULT, asked: int = 0) -> Allow | Ask | Modified:
     """The verdict of all policies together, or the call as one of them changed it; the first `asked` of them gave `verdict`."""
     for policy in deps.policies[asked:]:
         answer = _asked(policy, call)
         if answer is None:
             answer = await _answered(policy, call, deps)
         together = _together(call, verdict, answer, deps)
-        if isinstance(together, ValidatedCall):
+        if isinstance(together, Modified):
             return together
         verdict = together
     return verdict
@@ -179,7 +196,7 @@ def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict, deps: Gate) -> Allow | Ask | ValidatedCall:
+def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict, deps: Gate) -> Allow | Ask | Modified:
     """One more verdict: the first deny or change wins, then a question, then allow."""
     match verdict:
         case Allow() | Ask():
@@ -188,9 +205,10 @@ def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict, deps: 
             rule = deps.cut(verdict.rule)
             raise CallDenied(f"{call.name} was denied: {deps.cut(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
-            changed = modified(call, verdict.arguments, verdict.reason, deps.cut)
+            rule = deps.cut(verdict.rule)
+            changed = modified(call, verdict.arguments, verdict.reason, deps.cut, {"rule": rule} if rule else None)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
-                return changed
+                return Modified(call=changed, rule=rule, reason=deps.cut(verdict.reason))
             return before if isinstance(before, Ask) else Allow(rule=verdict.rule)
         case _:
             raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")

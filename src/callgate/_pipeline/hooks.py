@@ -1,13 +1,16 @@
 """Run the user's hooks around one call: observers isolated, transformers and rejecters failing closed.
 
-Stands at two places: before the policies, so that they judge final arguments, and after the check, so that hooks see plain data. What
-a hook returns is checked again by the caller of this module.
+Stands at three places. Transformers and rejecters run before the policies, so that these judge final arguments. Observers run once the
+gate has let the call through, right before it starts. The hooks after a call run after the check, so that they see plain data. What a
+hook returns is checked again.
 """
 
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Awaitable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -16,7 +19,7 @@ from msgspec.structs import replace
 from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.check import recheck
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.validate import modified
+from callgate._pipeline.validate import Modified, modified
 from callgate._signals import FAILURES
 from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
@@ -24,7 +27,7 @@ from callgate.protocols import Execution
 from callgate.route import Checked, ValidatedCall
 from callgate.tools import BoundTool
 
-__all__ = ["HookChain", "hook_arguments", "hook_result"]
+__all__ = ["HookChain", "hook_arguments", "hook_result", "observe_start"]
 
 
 class HookDesk(Protocol):
@@ -33,7 +36,7 @@ class HookDesk(Protocol):
     hook_timeout_s: float
 
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
-    def hook_failed(self, hook: Hook, why: str) -> None: ...
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
     def cut(self, text: object, chars: int = ...) -> str:
         """The first characters of a text, redacted before it is cut."""
         ...
@@ -49,16 +52,30 @@ class HookChain(Struct, frozen=True):
     """The hooks of one tool, in the order they run."""
 
     before: tuple[Hook, ...]
+    """May change or refuse the arguments: before the policies."""
+    observers: tuple[Hook, ...]
+    """See a call that is about to start."""
     after: tuple[Hook, ...]
+    withholds: bool
+    """Whether one of those after a call may change its result or keep it back."""
+    changes_by: str
+    """The names of those that may change its result; what they made of it is kept under these alone."""
 
     @classmethod
     def of(cls, hooks: Iterable[Hook], tool: BoundTool) -> HookChain:
         mine = sorted((hook for hook in hooks if hook.matches(tool)), key=lambda hook: hook.priority)
-        return cls(tuple(h for h in mine if h.phase == "before"), tuple(h for h in mine if h.phase == "after"))
+        before, after = (tuple(hook for hook in mine if hook.phase == phase) for phase in ("before", "after"))
+        return cls(
+            before=tuple(hook for hook in before if hook.kind != "observe"),
+            observers=tuple(hook for hook in before if hook.kind == "observe"),
+            after=after,
+            withholds=any(hook.kind != "observe" for hook in after),
+            changes_by="\x00".join(hook.title for hook in after if hook.kind == "transform"),
+        )
 
 
-async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], desk: HookDesk) -> ValidatedCall | None:
-    """Run the hooks before a call until one changes the arguments; return the call with these, or None where nobody did.
+async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], desk: HookDesk) -> Modified | None:
+    """Run the hooks before the policies until one changes the arguments; return the call with these, or None where nobody did.
 
     Each hook gets a copy of its own: what it does to the arguments counts only if it returns them.
 
@@ -69,21 +86,33 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
         CallDenied: A rejecter refused, a rejecter or transformer broke, or the tool does not accept what a transformer returned.
     """
     for hook in hooks:
+        name = desk.cut(hook.title)
         try:
             answer = await _ask(hook, desk, replace(call, arguments=decode(encoded)))
             if hook.kind == "transform" and answer is not None and not isinstance(answer, Mapping):
                 raise _HookBroken(f"it returned {type(answer).__name__} instead of arguments or None")
         except _HookBroken as broken:
             raise CallDenied(
-                f"{call.name} was denied: the hook '{desk.cut(hook.title)}' failed ({broken}).", code="hook_failed"
+                f"{call.name} was denied: the hook '{name}' failed ({broken}).", code="hook_failed", details={"hook": name}
             ) from broken
         if hook.kind == "reject" and answer:
-            raise CallDenied(f"{call.name} was denied: {desk.cut(answer)}", code="hook_denied")
+            raise CallDenied(f"{call.name} was denied: {desk.cut(answer)}", code="hook_denied", details={"hook": name})
         if hook.kind == "transform" and answer is not None:
-            changed = modified(call, answer, f"the hook '{desk.cut(hook.title)}' changed the arguments", desk.cut)
+            reason = f"the hook '{name}' changed the arguments"
+            changed = modified(call, answer, reason, desk.cut, {"hook": name})
             if canonical(changed.arguments) != encoded:
-                return changed
+                return Modified(call=changed, reason=reason, hook=name)
     return None
+
+
+async def observe_start(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook, ...], desk: HookDesk) -> None:
+    """Show a call that is about to start to the hooks that only observe; each gets a copy of its own.
+
+    Args:
+        encoded: The final arguments as canonical JSON.
+    """
+    for hook in hooks:
+        await _ask(hook, desk, replace(call, arguments=decode(encoded)))
 
 
 async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, ...], desk: ResultHookDesk) -> Checked:
@@ -94,17 +123,21 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
     Raises:
         ResultRejected: A rejecter kept the result back, or a rejecter or transformer broke.
     """
+    quietly = any(hook.kind != "observe" for hook in hooks)
     for hook in hooks:
+        name = desk.cut(hook.title)
         try:
-            answer = await _ask(hook, desk, call, _own_copy(checked))
+            answer = await _ask(hook, desk, call, _own_copy(checked), quietly=quietly)
             if hook.kind == "transform" and answer is not None:
                 checked = _rechecked(call, await desk.read(answer), checked)
         except _HookBroken as broken:
             raise ResultRejected(
-                f"{call.name} ran, but its result is withheld: the hook '{desk.cut(hook.title)}' failed ({broken}). Do not repeat the call."
+                f"{call.name} ran, but its result is withheld: the hook '{name}' failed ({broken}). Do not repeat the call."
             ) from broken
         if hook.kind == "reject" and answer:
-            raise ResultRejected(f"{call.name} ran, but its result is withheld: {desk.cut(answer)}. Do not repeat the call.")
+            raise ResultRejected(
+                f"{call.name} ran, but the hook '{name}' withholds its result: {desk.cut(answer)}. Do not repeat the call."
+            )
     return checked
 
 
@@ -123,10 +156,14 @@ class _HookBroken(Exception):
     """A transformer or rejecter failed; says how."""
 
 
-async def _ask(hook: Hook, desk: HookDesk, *values: Any) -> Any:
-    """The hook's answer; None from an observer that broke, which is recorded and changes nothing."""
+async def _ask(hook: Hook, desk: HookDesk, call: ValidatedCall, *result: Checked, quietly: bool = False) -> Any:
+    """The hook's answer; None from an observer that broke, which is recorded and changes nothing.
+
+    Args:
+        quietly: Tell nothing that an exception says: it may quote a result that is to be changed or withheld.
+    """
     try:
-        answer = hook.run(*values)
+        answer = hook.run(call, *result)
         if not inspect.isawaitable(answer):
             return answer
     except FAILURES as error:
@@ -136,8 +173,8 @@ async def _ask(hook: Hook, desk: HookDesk, *values: Any) -> Any:
     if found.error is None:
         return found.value
     if hook.kind != "observe":
-        raise _HookBroken(_why(found.error, desk)) from found.error
-    desk.hook_failed(hook, _why(found.error, desk))
+        raise _HookBroken(_why(found.error, desk, quietly)) from found.error
+    desk.hook_failed(hook, call, _why(found.error, desk, quietly))
     return None
 
 
@@ -150,9 +187,12 @@ def _rechecked(call: ValidatedCall, answer: Execution, before: Checked) -> Check
         raise _HookBroken(f"what it returned is no result: {error}") from error
 
 
-def _why(error: BaseException, desk: HookDesk) -> str:
+def _why(error: BaseException, desk: HookDesk, quietly: bool) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
+    if quietly:
+        raised = traceback.extract_tb(error.__traceback__)[-1:]
+        return desk.cut(f"{type(error).__name__}{''.join(f' in {Path(one.filename).name}:{one.lineno}' for one in raised)}", 200)
     try:
         return desk.cut(f"{type(error).__name__}: {error}", 200)
     except FAILURES:

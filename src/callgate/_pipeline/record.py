@@ -137,12 +137,15 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The body of `call.verdict`."""
 
     verdict: str
+    """`allow`, `deny`, `ask`, or `modify`: the call goes on with other arguments and is judged again."""
     tool: str
     rule: str = ""
     reason: str = ""
     identity: str = ""
     arguments: Raw = Raw(b"null")
-    """The final arguments, as the tool gets them."""
+    """What the verdict is about: of `allow`, the final arguments, as the tool gets them; of `modify`, the new ones."""
+    hook: str = ""
+    """The hook that refused the call or changed its arguments; empty where a policy did."""
     notes: tuple[Note, ...] = ()
     approval: str = ""
     """Which approval lets the call run, where a human was asked."""

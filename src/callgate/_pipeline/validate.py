@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode, plain_bytes, strict_object
@@ -26,7 +27,7 @@ from callgate.route import ResolvedCall, ValidatedCall
 from callgate.tools.base import ValidationResult
 from callgate.tools.registry import BoundTool
 
-__all__ = ["modified", "revalidate", "validate"]
+__all__ = ["Modified", "modified", "revalidate", "validate"]
 
 _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
@@ -37,6 +38,7 @@ _LIMITS = Limits()
 
 Arguments = dict[str, object]
 Notes = tuple[Note, ...]
+Details = dict[str, object] | None
 
 
 def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall:
@@ -77,8 +79,22 @@ def revalidate(call: ValidatedCall, arguments: Arguments, *, limits: Limits = _L
     )
 
 
-def modified(call: ValidatedCall, arguments: Arguments, reason: str, cut: Callable[[object, int], str]) -> ValidatedCall:
+class Modified(Struct, frozen=True, kw_only=True):
+    """A call whose arguments a policy or a hook has changed, and who changed them why."""
+
+    call: ValidatedCall
+    reason: str
+    rule: str = ""
+    hook: str = ""
+
+
+def modified(
+    call: ValidatedCall, arguments: Arguments, reason: str, cut: Callable[[object, int], str], details: Details = None
+) -> ValidatedCall:
     """The call as a hook or policy wants it, validated again, with a note that the model will see.
+
+    Args:
+        details: Of the denial, where the tool does not accept these arguments.
 
     Raises:
         CallDenied: The tool does not accept these arguments.
@@ -87,7 +103,9 @@ def modified(call: ValidatedCall, arguments: Arguments, reason: str, cut: Callab
         fresh = revalidate(call, arguments)
     except CallFailed as error:
         raise CallDenied(
-            f"{call.name} was denied: {reason}, and the new arguments are not valid: {error}", code="modification_invalid"
+            f"{call.name} was denied: {cut(reason, MOST_CHARS)}, and the new arguments are not valid: {error}",
+            code="modification_invalid",
+            details=details,
         ) from error
     before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))

@@ -79,5 +79,7 @@ def question_of(end: Event) -> Suspended:
 
 
 def final_of(event: Event) -> bytes:
-    arguments = decode(event.body).get("arguments")
-    return canonical(arguments) if isinstance(arguments, dict) else b""
+    """The arguments that the tool got, as canonical JSON; empty where this verdict did not let it run."""
+    body = decode(event.body)
+    arguments = body.get("arguments")
+    return canonical(arguments) if body.get("verdict") == "allow" and isinstance(arguments, dict) else b""

@@ -177,7 +177,8 @@ def _scope(facts: Mapping[str, object], event: Event) -> Scope:
 def _told(call: ReplayedCall, event: Event) -> ReplayedCall:
     match event.kind:
         case "call.verdict":
-            return _decided(call, msgspec.json.decode(event.body, type=_Verdict))
+            verdict = msgspec.json.decode(event.body, type=_Verdict)
+            return call if verdict.verdict == "modify" else _decided(call, verdict)
         case "call.replayed":
             return replace(call, undecided="it had been handed in before, and got the stored result")
         case "call.completed":
@@ -202,7 +203,14 @@ def _decided(call: ReplayedCall, body: _Verdict) -> ReplayedCall:
         notes=body.notes,
     )
     lost = call.lost or ("a secret was taken out of it" if body.redacted else "")
-    return replace(call, tool=body.tool, identity=body.identity, decision=decision, approval=body.approval, lost=lost)
+    return replace(
+        call,
+        tool=body.tool,
+        identity=body.identity if body.verdict == "allow" else "",
+        decision=decision,
+        approval=body.approval,
+        lost=lost,
+    )
 
 
 def _closed(call: ReplayedCall) -> ReplayedCall:

@@ -24,7 +24,7 @@ from callgate._pipeline.options import check_policies
 from callgate._pipeline.parse import parse
 from callgate._pipeline.record import MOST_CHARS, clean
 from callgate._pipeline.resolve import resolve
-from callgate._pipeline.validate import validate
+from callgate._pipeline.validate import Modified, validate
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
 from callgate.protocols import Policy
@@ -175,7 +175,7 @@ class _Bench:
 
     async def _judged(self, valid: ValidatedCall) -> Decision:
         before = HookChain.of(self._hooks, valid.tool).before
-        answer = gate(valid, before, self, "")
+        answer = gate(valid, before, self, "", self)
         approved = await answer if isinstance(answer, Coroutine) else answer
         return Decision(word="allow", rule=approved.rule, arguments=approved.encoded, notes=approved.call.notes)
 
@@ -189,8 +189,11 @@ class _Bench:
 
     # What the gate asks
 
-    def hook_failed(self, hook: Hook, why: str) -> None:
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
         """An observer's failure changes nothing."""
+
+    def modified(self, change: Modified) -> None:
+        """What counts is the verdict on what the arguments are in the end."""
 
     def check_limits(self, call: ValidatedCall) -> None:
         """A limit's refusal stays: how many calls a tick may have is no rule, and the limit is not on record."""
