@@ -197,10 +197,12 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Facts about a result that are not its content."""
 
     bytes: int = 0
-    """Size of the whole content in UTF-8, before anything was left out."""
+    """Size of the whole content, before anything was left out: in UTF-8, or as the tool says, as of a file."""
     truncated: bool = False
-    """Whether the model sees less than the whole; then `blob` names the whole."""
+    """Whether the model sees less than the whole; then `blob` names it, or the content says how to go on."""
     mime: str = "text/plain"
+    content_key: str = ""
+    """The key of `structured` whose text the content is; empty: the content is the whole value."""
     blob: str | None = None
     """SHA-256 of the whole content in the blob store; `read_result` and `search_result` take it."""
     duration_ms: float = 0.0

@@ -174,7 +174,7 @@ def _parameters(raw: RawCall) -> object:
 
 def _payload(result: ToolResult) -> object:
     if result.success:
-        if result.metadata.truncated:
+        if result.metadata.truncated or result.metadata.content_key:
             return result.text
         return {"status": "completed"} if result.data is None else result.data
     payload: dict[str, object] = {"status": result.status, "error": result.error, "code": result.code, "tool_name": result.name}

@@ -155,6 +155,8 @@ async def test_a_page_comes_with_status_type_and_final_url() -> None:
             "truncated": False,
             "redirects": 0,
             "text": "<p>é</p>",
+            "mime": "text/html",
+            "note": f"[http://127.0.0.1:{port}/a?b=c answered with status 200, text/html; charset=utf-8, 9 bytes.]",
         }
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import canonical, plain_bytes, utf8
@@ -33,6 +34,7 @@ _decode_result = msgspec.json.Decoder(ToolResult).decode
 _SHOWN = frozenset({"modified", "warning"})
 """Notes that the model reads beside the result; the others are in the metadata."""
 _COMMAND_END_BYTES = 64
+_MIME_BYTES = 200
 _NOT_KEPT = (
     "[{size} bytes in all; the middle was left out, and the whole could not be stored, so the rest cannot be read. The call did run: do not"
     " repeat it if it changes anything. To see the rest, ask for less at a time, and tell the operator.]"
@@ -77,13 +79,16 @@ class Normaliser:
         notes = call.notes + checked.notes
         if checked.status != "ok":
             return self._failure(call.raw, call.uid, call.tool.name, checked, rule, notes)
-        raw, mime = (utf8(value), "text/plain") if type(value) is str else (plain_bytes(value), "application/json")
-        blob: str | None = None
-        if len(raw) <= self._limits.content_bytes:
+        shown = _content_of(value, call.tool.tool.content_key)
+        raw, blob = shown.raw, None
+        cut = len(raw) > self._limits.content_bytes
+        if not cut:
             content: tuple[Part, ...] = (Text(text=raw.decode()),)
         else:
             blob, how = self._kept(raw, call.uid)
-            content = (Text(text=excerpt(raw, value, self._limits.content_bytes)), Text(text=how))
+            content = (Text(text=excerpt(raw, shown.value, self._limits.content_bytes)), Text(text=how))
+        if shown.note:
+            content += (Text(text=_bounded(shown.note, self._limits.error_bytes)),)
         if notes:
             content += _shown(notes)
         return ToolResult(
@@ -92,14 +97,15 @@ class Normaliser:
             name=call.tool.name,
             status="ok",
             content=content,
-            structured=value if len(raw) <= self._limits.result_inline_bytes else None,
+            structured=value if len(raw if shown.value is value else plain_bytes(value)) <= self._limits.result_inline_bytes else None,
             message=checked.message,
             end_turn=checked.end_turn,
             image_metadata=checked.image_metadata,
             metadata=Metadata(
-                bytes=len(raw),
-                truncated=len(raw) > self._limits.content_bytes,
-                mime=mime,
+                bytes=len(raw) if shown.size is None else shown.size,
+                truncated=cut or shown.partial,
+                mime=shown.mime,
+                content_key=shown.key,
                 blob=blob,
                 duration_ms=checked.duration_ms,
                 attempts=checked.attempts,
@@ -201,6 +207,36 @@ class Normaliser:
             if not is_own_failure(error):
                 raise
             return _withheld(raw, uid, checked, error)
+
+
+class _Content(Struct, frozen=True):
+    """What of a value is its content, and what is known about it."""
+
+    value: object
+    raw: bytes
+    mime: str
+    key: str = ""
+    size: int | None = None
+    """Of the whole, as the tool says."""
+    partial: bool = False
+    note: str = ""
+
+
+def _content_of(value: object, key: str | None) -> _Content:
+    if type(value) is str:
+        return _Content(value, utf8(value), "text/plain")
+    if key is None or type(value) is not dict or type(value.get(key)) is not str:
+        return _Content(value, plain_bytes(value), "application/json")
+    text, mime, size, note = value[key], value.get("mime"), value.get("bytes"), value.get("note")
+    return _Content(
+        value=text,
+        raw=utf8(text),
+        mime=_bounded(mime, _MIME_BYTES) if type(mime) is str and mime else "text/plain",
+        key=key,
+        size=size if type(size) is int and size >= 0 else None,
+        partial=value.get("truncated") is True,
+        note=note if type(note) is str else "",
+    )
 
 
 def _in_unicode(checked: Checked) -> Checked:

@@ -63,7 +63,7 @@ class Fetcher:
         self._deadline_s = deadline_s
 
     def tool(self) -> Tool:
-        return tool(category="async_required", effect="none", reads="url:{url}")(self.fetch_url)
+        return tool(category="async_required", effect="none", reads="url:{url}", content_key="text")(self.fetch_url)
 
     async def fetch_url(self, context: ToolContext, url: str, max_bytes: int = 1_000_000) -> Result:
         """Get a page or file from the web by its http or https URL. Follows redirects; only public addresses can be reached.
@@ -135,10 +135,19 @@ def _result(target: Target, response: Response, hops: int) -> Result:
     result: Result = {"url": target.url, "status": response.status, "content_type": headers.get("Content-Type") or ""}
     result |= {"bytes": len(response.body), "truncated": response.truncated, "redirects": hops}
     if _is_text(headers, response.body):
-        result["text"] = _decode(headers, response.body)
+        result |= {"text": _decode(headers, response.body), "mime": headers.get_content_type(), "note": _note(result)}
     else:
         result["note"] = "The content is not text, so it is not shown."
     return result
+
+
+def _note(result: Result) -> str:
+    """What a page's text does not say: where it is from, how the server answered, and whether it is all."""
+    kind, cut = (
+        result["content_type"] or "no content type",
+        " Only its beginning is here: ask for more with max_bytes." if result["truncated"] else "",
+    )
+    return f"[{result['url']} answered with status {result['status']}, {kind}, {result['bytes']:,} bytes.{cut}]"
 
 
 def _is_text(headers: Message, body: bytes) -> bool:

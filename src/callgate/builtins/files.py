@@ -11,8 +11,9 @@ from glob import escape
 
 from callgate._workspace import Workspace, shown
 from callgate.builtins._failures import CannotDo, Result, told
+from callgate.builtins._mime import mime_of
 from callgate.builtins._search import Search, TextIndex, withheld
-from callgate.builtins._text import decoded, is_binary, page
+from callgate.builtins._text import Page, decoded, is_binary, page
 from callgate.builtins._workspaces import Workspaces, folder_key
 from callgate.calls import Scope
 from callgate.tools import Tool, ToolContext, tool
@@ -38,7 +39,7 @@ class FileTools:
 
     def tools(self) -> list[Tool]:
         return [
-            tool(category="safe_chain", effect="none", reads=self._key)(self.read_file),
+            tool(category="safe_chain", effect="none", reads=self._key, content_key="content")(self.read_file),
             tool(category="dangerous", effect="idempotent", writes=self._key)(self.write_file),
             tool(category="dangerous", effect="once", reads=self._key, writes=self._key)(self.edit_file),
             tool(category="safe_chain", effect="none", reads=self._key)(self.list_files),
@@ -76,15 +77,13 @@ class FileTools:
         start = max(0, offset)
         found = page(lines[start:], max(1, limit))
         after = start + found.lines
-        result: Result = {"path": path, "content": found.text, "offset": start, "lines": found.lines, "total_lines": len(lines)}
-        result["next_offset"] = after if after < len(lines) else None
-        if found.cut_line:
-            result["note"] = (
-                f"Line {start + 1} has {found.cut_line:,} bytes; only its beginning is shown. grep_files finds text further on."
-            )
+        result: Result = {"path": path, "content": found.text, "mime": mime_of(path), "bytes": len(data)}
+        result |= {"truncated": found.lines < len(lines) or bool(found.cut_line), "offset": start, "lines": found.lines}
+        result |= {"total_lines": len(lines), "next_offset": after if after < len(lines) else None}
         if undecodable:
             result["undecodable"] = undecodable
-        return result
+        note = _note(found, start, len(lines), undecodable)
+        return result | ({"note": note} if note else {})
 
     @told
     def write_file(self, context: ToolContext, path: str, content: str) -> Result:
@@ -192,6 +191,24 @@ class FileTools:
             raise CannotDo("`pattern` is empty. Give the text to find; glob_files finds files by name.")
         search = Search(self._workspace(context), stopped=lambda: context.signal.aborted, may_visit=context.may_visit, index=self._index)
         return search.run(pattern, path, glob=glob, regex=regex, ignore_case=ignore_case, most=max(1, min(max_matches, 500)))
+
+
+def _note(found: Page, start: int, total: int, undecodable: int) -> str:
+    """What the text of a page does not say by itself; empty for a whole file of sound text."""
+    said = []
+    after = start + found.lines
+    if not total:
+        said.append("The file is empty.")
+    elif start >= total:
+        said.append(f"Nothing is there: the file has {total:,} lines, and offset={start} skips them all.")
+    elif found.lines < total:
+        rest = f"continue with offset={after}" if after < total else "this is the end"
+        said.append(f"Lines {start + 1:,} to {after:,} of {total:,}; {rest}.")
+    if found.cut_line:
+        said.append(f"Line {start + 1} has {found.cut_line:,} bytes; only its beginning is shown. grep_files finds text further on.")
+    if undecodable:
+        said.append(f"{undecodable:,} places are no UTF-8 and read as \ufffd here.")
+    return f"[{' '.join(said)}]" if said else ""
 
 
 def _encoded(text: str) -> bytes:

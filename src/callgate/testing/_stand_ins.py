@@ -185,6 +185,10 @@ def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, 
 
 def _value(result: ToolResult, blobs: Blobs) -> object:
     """The value that the tool returned, from the bytes that were made of it: there its keys are in the tool's own order."""
+    if result.metadata.content_key:
+        if result.structured is None:
+            raise _as_recorded(result)
+        return result.structured
     whole = blobs.get(result.metadata.blob) if result.metadata.blob is not None else _shown(result).encode()
     if whole is None:
         raise _as_recorded(result)

@@ -82,6 +82,9 @@ class Tool:
     triggers: tuple[str, ...] = ()
     """Phrases by which deliberate mode exposes the tool: literal, `stem*`, `/regex/`, or `^` for always."""
     output_schema: Mapping[str, Any] | None = None
+    content_key: str | None = None
+    """Of a result that is a dict: the key whose text is the result's content, in the place of the dict as JSON. Beside it, `mime`,
+    `bytes` and `truncated` are facts about that content, and `note` is shown after it."""
     runner: RunnerName | None = None
     """None: `inline` for async, `thread` for sync code. `process` for tools that must be stoppable."""
     parallel: int | None = None

@@ -161,6 +161,7 @@ def tool(
     validate: Callable[[dict[str, Any]], object] | None = None,
     verify: Callable[[dict[str, Any], str], object] | None = None,
     output_schema: Mapping[str, Any] | None = None,
+    content_key: str | None = None,
     runner: RunnerName | None = None,
     parallel: int | None = None,
     coerce: bool | None = None,
@@ -191,5 +192,5 @@ _SETTINGS = (
     *("name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "retry", "retryable"),
     "not_done",
     *("cacheable", "cache_scope", "cache_ttl", "requires_actor", "aliases", "triggers", "validate", "verify"),
-    *("output_schema", "runner", "parallel", "coerce"),
+    *("output_schema", "content_key", "runner", "parallel", "coerce"),
 )

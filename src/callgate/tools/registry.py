@@ -294,6 +294,8 @@ def _check_kinds(tool: Tool, where: str) -> None:
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a key, a tuple of keys, or a function.")
     if not (isinstance(tool.not_done, tuple) and all(isinstance(one, type) and issubclass(one, BaseException) for one in tool.not_done)):
         raise UsageError(f"Tool '{tool.name}' ({where}) has not_done={tool.not_done!r}; it must be a tuple of exception classes.")
+    if tool.content_key is not None and not (isinstance(tool.content_key, str) and tool.content_key):
+        raise UsageError(f"Tool '{tool.name}' ({where}) has content_key={tool.content_key!r}; it must be a key of its results, or None.")
     if not _are_texts(tool.triggers):
         raise UsageError(f"Tool '{tool.name}' ({where}) has triggers={tool.triggers!r}; it must be a tuple of phrases.")
 
