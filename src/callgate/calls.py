@@ -134,6 +134,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """What the `dangerous` limit and the `tick` cache count by. Empty: one tick per turn."""
     iteration: int = 0
     """The emission's number within the turn, from 0."""
+    phase: str = ""
+    """The phase of the run that the calls belong to, for the record. An agent names each pass of the model `run/iteration`."""
     principal: str = ""
     """Who is asking; part of every cache key and idempotency key."""
     actor: str = ""

@@ -24,7 +24,7 @@ from callgate.errors import RecordFailed, RunHeld, UsageError
 
 __all__ = ["Entrance"]
 
-_NAMES = ("run", "conversation", "tick", "principal", "actor", "workspace", "locale", "provider")
+_NAMES = ("run", "conversation", "tick", "phase", "principal", "actor", "workspace", "locale", "provider")
 _WORDS = attrgetter(*_NAMES)
 _KINDS = ({str}, int, int)
 """Of a scope's words, and of its two numbers."""

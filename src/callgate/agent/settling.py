@@ -70,7 +70,8 @@ class Settling:
     def intake(self) -> Intake:
         """What takes the calls of the next message."""
         parts = self._parts
-        scope = replace(parts.scope, iteration=self._course.iteration)
+        iteration = self._course.iteration
+        scope = replace(parts.scope, iteration=iteration, phase=f"{parts.scope.run}/{iteration}")
         return Intake(self._desk, scope, parts.settings.early_start and parts.account.iterations_left != 0)
 
     def settle(self, calls: MessageCalls, intake: Intake) -> Ending | None:
