@@ -7,8 +7,10 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, after_call, before_call, tool
+from callgate._json import canonical, decode
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
 from callgate.route import Checked, ValidatedCall
@@ -311,3 +313,62 @@ async def test_observers_do_not_see_a_call_that_an_unknown_outcome_keeps_from_ru
         assert (await second).status == "unknown"
         assert (await said(engine, call("transfer", id="third"))).status == "unknown"
     assert (seen, len(runs)) == (["second", "first"], 1)
+
+
+@pytest.mark.parametrize("status", ["failed", "declared"])
+async def test_a_transformer_changes_what_a_failure_says(status: str) -> None:
+    """A secret may stand in an exception, too; that the call failed stays."""
+
+    @tool(effect="none", retryable=False)
+    async def login() -> dict[str, object]:
+        """Fail."""
+        if status == "declared":
+            return {"success": False, "error": "hunter2 is wrong", "data": "hunter2"}
+        raise ValueError("hunter2 is wrong")
+
+    @after_call(kind="transform")
+    def hide(call: ValidatedCall, result: Checked) -> Checked:
+        value = decode(canonical(result.value).replace(b"hunter2", b"[hidden]"))
+        return replace(result, status="ok", value=value, error=str(result.error).replace("hunter2", "[hidden]"))
+
+    async with Engine([login], hooks=[hide]) as engine:
+        result = await said(engine, call("login"))
+        record = b"".join(event.body for event in engine.journal.read())
+    assert (result.status, result.failure_class) == ("error", "exception" if status == "failed" else "tool_declared")
+    assert "[hidden] is wrong" in str(result.error)
+    assert "hunter2" not in repr(result)
+    assert b"hunter2" not in record
+
+
+@pytest.mark.parametrize("put", [{"success": False, "error": "[hidden] is wrong"}, "hidden"], ids=["a failure", "a text"])
+async def test_what_a_tool_says_of_its_own_failure_is_changed_with_its_value(put: object) -> None:
+    @tool(effect="none", retryable=False)
+    async def login() -> dict[str, object]:
+        """Fail."""
+        return {"success": False, "error": "hunter2 is wrong", "message": "not hunter2", "image_metadata": {"alt": "hunter2"}}
+
+    @after_call(kind="transform")
+    def hide(call: ValidatedCall, result: Checked) -> object:
+        return put
+
+    async with Engine([login], hooks=[hide]) as engine:
+        result = await said(engine, call("login"))
+    assert (result.status, result.failure_class, result.structured) == ("error", "tool_declared", put)
+    assert result.error == ("[hidden] is wrong" if isinstance(put, dict) else "the tool reported a failure")
+    assert "hunter2" not in repr(result)
+
+
+@pytest.mark.parametrize("changes", [{"error": None}, {"error": 5}, {"details": [1]}, {"details": {"a": object()}}], ids=str)
+async def test_a_failure_that_a_transformer_breaks_is_withheld(changes: dict[str, Any]) -> None:
+    @tool(effect="none", retryable=False)
+    async def login() -> str:
+        """Fail."""
+        raise ValueError("hunter2 is wrong")
+
+    @after_call(kind="transform")
+    def odd(call: ValidatedCall, result: Checked) -> Checked:
+        return replace(result, **changes)
+
+    async with Engine([login], hooks=[odd]) as engine:
+        result = await said(engine, call("login"))
+    assert (result.failure_class, "hunter2" in repr(result)) == ("rejected_by_hook", False)

@@ -28,8 +28,9 @@ class Hook(Struct, frozen=True, kw_only=True):
     """One hook. `run` may be a plain or an async function.
 
     Before a call, `run(call)` gets the `ValidatedCall`; a transformer returns new arguments or None, a rejecter the reason or None.
-    After it, `run(call, result)` gets the `Checked` result as well; a transformer returns the new value or None for no change, a
-    rejecter the reason why the model must not see it, or None.
+    After it, `run(call, result)` gets the `Checked` result as well; a transformer returns the new value, or None for no
+    change, or the result with another `value`, or for a failure another `error` and `details` (`msgspec.structs.replace`); a rejecter
+    the reason why the model must not see it, or None.
     """
 
     run: Callable[..., Any]

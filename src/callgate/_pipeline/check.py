@@ -45,7 +45,10 @@ def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
 def recheck(tool: BoundTool, given: Execution, before: Checked) -> Checked:
     """Check what a hook put in a result's place; what the hook did not touch stays."""
     fresh = _value(tool, given, before.attempts, before.duration_ms)
-    if before.status != "ok":
+    if before.failure_class == "tool_declared":  # its words are made from the value
+        error = fresh.error or "the tool reported a failure"
+        fresh = replace(fresh, status=before.status, error=error, failure_class=before.failure_class, code=before.code)
+    elif before.status != "ok":
         return replace(before, value=fresh.value, notes=before.notes + fresh.notes)
     return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined, changed=before.changed)
 

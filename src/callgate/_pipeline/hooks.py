@@ -129,7 +129,7 @@ async def hook_result(call: ValidatedCall, checked: Checked, hooks: tuple[Hook, 
         try:
             answer = await _ask(hook, desk, call, _own_copy(checked), quietly=quietly)
             if hook.kind == "transform" and answer is not None:
-                checked = _rechecked(call, await desk.read(answer), checked)
+                checked = await _replaced(call, answer, checked, desk)
         except _HookBroken as broken:
             raise ResultRejected(
                 f"{call.name} ran, but its result is withheld: the hook '{name}' failed ({broken}). Do not repeat the call."
@@ -176,6 +176,22 @@ async def _ask(hook: Hook, desk: HookDesk, call: ValidatedCall, *result: Checked
         raise _HookBroken(_why(found.error, desk, quietly)) from found.error
     desk.hook_failed(hook, call, _why(found.error, desk, quietly))
     return None
+
+
+async def _replaced(call: ValidatedCall, answer: object, before: Checked, desk: ResultHookDesk) -> Checked:
+    """What a transformer put in a result's place: a value; or the result itself, with another value, or for a failure another text."""
+    if not isinstance(answer, Checked):
+        return _rechecked(call, await desk.read(answer), before)
+    if before.status == "ok":
+        return _rechecked(call, await desk.read(answer.value), before)
+    after = before if answer.value == before.value else _rechecked(call, await desk.read(answer.value), before)
+    told = await desk.read({"error": answer.error, "details": answer.details})
+    match told.value:
+        case {"error": str() as error, "details": None}:
+            return replace(after, error=error, details=None)
+        case {"error": str() as error, "details": dict() as details}:
+            return replace(after, error=error, details=details)
+    raise _HookBroken("it returned a failure whose error is no text, or whose details are no JSON object")
 
 
 def _rechecked(call: ValidatedCall, answer: Execution, before: Checked) -> Checked:
