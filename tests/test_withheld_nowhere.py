@@ -131,7 +131,9 @@ async def test_what_hooks_have_hidden_is_answered_from_the_cache_hidden(tmp_path
 
 
 async def test_what_a_hook_changes_each_time_is_never_changed_twice() -> None:
+    """The tool runs again; once that is known, nothing is kept in vain."""
     runs: list[str] = []
+    hooked: list[str] = []
 
     @tool(effect="none", cacheable=True, cache_scope="session")
     async def look() -> str:
@@ -141,11 +143,12 @@ async def test_what_a_hook_changes_each_time_is_never_changed_twice() -> None:
 
     @after_call(kind="transform")
     def louder(call: ValidatedCall, result: Checked) -> str:
+        hooked.append("")
         return f"{result.value}!"
 
     async with Engine([look], hooks=[louder]) as engine:
         assert [(await said(engine, call("look"))).text for _ in range(4)] == ["seen!"] * 4
-    assert len(runs) == 4
+    assert (len(runs), len(hooked)) == (4, 5)
 
 
 async def test_what_was_kept_is_kept_no_longer_once_a_hook_withholds_or_hides_it(tmp_path: Path) -> None:
@@ -156,13 +159,23 @@ async def test_what_was_kept_is_kept_no_longer_once_a_hook_withholds_or_hides_it
     def now_secret(call: ValidatedCall, result: Checked) -> str:
         return "it is secret now"
 
-    async with Engine([small], persistent_cache=TableCache(path)) as engine:
-        assert SECRET in (await said(engine, call("small", path="a"))).text
-    async with Engine([small], hooks=[now_secret], persistent_cache=TableCache(path)) as engine:
-        assert (await said(engine, call("small", path="a"))).failure_class == "rejected_by_hook"
-    assert SECRET.encode() not in left_behind(tmp_path)
+    for one in (small, large):
+        async with Engine([one], persistent_cache=TableCache(path)) as engine:
+            assert SECRET in (await said(engine, call(one.name, path="a"))).text
+        assert SECRET.encode() in left_behind(tmp_path)
+        async with Engine([one], hooks=[now_secret], persistent_cache=TableCache(path)) as engine:
+            assert (await said(engine, call(one.name, path="a"))).failure_class == "rejected_by_hook"
+        assert SECRET.encode() not in left_behind(tmp_path)
     async with Engine([small], persistent_cache=TableCache(path)) as engine:
         assert (await said(engine, call("small", path="a"))).metadata.cached is None
+
+
+async def test_what_hooks_have_hidden_is_nothing_to_an_engine_without_them(tmp_path: Path) -> None:
+    for hooks, shown in (([hides], "[hidden]"), ([], SECRET), ([hides], "[hidden]")):
+        async with Engine([small], hooks=hooks, persistent_cache=TableCache(tmp_path / "cache.db")) as engine:
+            result = await said(engine, call("small", path="a"))
+            assert result.text == f"the password of a is {shown}"
+    assert result.metadata.cached == "persistent"
 
 
 async def test_calls_that_share_a_run_each_pass_the_hooks() -> None:
