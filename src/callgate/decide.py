@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from callgate._options import Count, Options
 from callgate.calls import Category, ToolResult
+from callgate.errors import CallRepeated
 
 __all__ = [
     "REFUSED_BY_LOOP",
@@ -61,7 +62,7 @@ Failures = Literal["recover", "strict"]
 """What a failed call means for the run. `recover`: the model is told and goes on. `strict`: failures of form or execution end the run."""
 
 SPENT: Final = "budget_exhausted"
-REPEATED: Final = "stuck_loop"
+REPEATED: Final = CallRepeated.code
 REFUSED_BY_LOOP: Final = frozenset({SPENT, REPEATED})
 """Codes of calls that a loop did not let run: they cost nothing, and no rule, tool or person was asked about them."""
 

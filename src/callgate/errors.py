@@ -20,6 +20,7 @@ __all__ = [
     "CallDenied",
     "CallFailed",
     "CallNotStarted",
+    "CallRepeated",
     "CallgateError",
     "DangerousLimitReached",
     "IdempotencyConflict",
@@ -261,6 +262,12 @@ class CallDenied(CallFailed):
 
     code = "policy_denied"
     failure_class = "denied"
+
+
+class CallRepeated(CallDenied):
+    """The model must use the result it has: the same call came to the same too often. Not counted as a failure of the turn."""
+
+    code = "stuck_loop"
 
 
 class ActorRequired(CallFailed):

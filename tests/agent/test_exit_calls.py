@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import Callable
+from typing import Any
 
-from callgate.agent import Agent, Budget, Settings
+import pytest
+from msgspec.structs import replace
+
+from callgate import Engine, Scope
+from callgate.agent import PRESETS, Agent, Budget, Settings
+from callgate.agent.recall import recall
 from callgate.errors import UsageError
-from callgate.messages import AssistantMessage
+from callgate.messages import AssistantMessage, SystemMessage
+from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, TextDelta
+from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ToolSpec
+from callgate.stream import StreamLimits
 from tests.agent.board import Board, Desk, run
-from tests.agent.scripts import Script, call, says, tool_texts
+from tests.agent.scripts import Answer, Gate, Script, Step, call, ends, says, tool_texts
 
 
 async def test_exit_calls_become_signals_and_change_nothing(board: Board) -> None:
@@ -70,15 +80,177 @@ async def test_a_name_that_may_mean_an_exit_tool_or_a_tool_is_neither(board: Boa
     assert (result.signals, board.done) == ((), ["look a"])
 
 
-async def test_a_message_of_exit_calls_alone_is_final_and_no_iteration(board: Board) -> None:
-    """Decision R22, ACCEPTANCE E18, E20: with text or without."""
-    done = ToolSpec(name="done")
+DONE = ToolSpec(name="done", schema={"type": "object"})
+
+
+async def test_a_message_of_exit_calls_alone_completes_a_run_and_is_no_iteration(board: Board) -> None:
+    """Decision R22, ACCEPTANCE E18, E20: with text or without, where the model has nothing to add, or cannot."""
     for parts in (["Bye."], []):
-        result, _ = await run(board, says(*parts, call("done")), exit_tools=[done])
-        assert (result.status, result.text, result.spent.iterations) == ("completed", "".join(parts), 0)
-        assert len(result.signals) == 1
-    result, _ = await run(board, says("Bye."), exit_tools=[done])
+        for rest in ([], [says()], [says(call("done"))], [[OSError("gone")]], [ends(reason="error")]):
+            result, _ = await run(board, says(*parts, call("done")), *rest, exit_tools=[DONE], settings=Settings(empty_retries=2))
+            assert (result.turn_status, result.text, result.spent.iterations) == ("completed", "".join(parts), 0)
+            assert [one.name for one in result.signals][:1] == ["done"]
+    result, _ = await run(board, says("Bye."), exit_tools=[DONE])
     assert (result.status, result.signals) == ("completed", ())
+
+
+@pytest.mark.parametrize("said", [[], ["I will report first."]], ids=["silent", "announced"])
+@pytest.mark.parametrize("text_mode", [False, True], ids=["calls", "text"])
+async def test_a_model_that_reports_first_still_gives_its_answer(board: Board, said: list[str], text_mode: bool) -> None:
+    """ACCEPTANCE E18, E20, decision R20: an exit call terminates nothing, wherever in the run it comes."""
+    look, done = call("look", {"what": "a"}), call("done", {"how": "well"})
+    written = ['{"tool": "look", "parameters": {"what": "a"}}', '{"tool": "done", "parameters": {"how": "well"}}']
+    normal, exit_call = written if text_mode else [look, done]
+    report = says(*said, *(["\n"] if said else []), exit_call)
+    model = Script(report, says(normal), report, says("The answer is 42."))
+    model.native_tools = not text_mode
+    async with Agent(model, tools=board.tools(), exit_tools=[DONE], preset="worker") as agent:
+        result = await agent.run("Go.")
+    assert (result.status, result.text, board.done, result.spent.iterations) == ("completed", "The answer is 42.", ["look a"], 1)
+    assert [one.arguments for one in result.signals] == [{"how": "well"}] * 2
+    assert not any(call.name == "done" for message in result.messages if isinstance(message, AssistantMessage) for call in message.calls)
+    heads = [seen[0].text for seen in model.seen if isinstance(seen[0], SystemMessage)]
+    assert ["you are asked once more" in head for head in heads] == [True] * 4
+
+
+async def test_a_host_may_take_a_message_of_exit_calls_alone_for_the_last(board: Board) -> None:
+    """Decision R22 to the letter, and a system text that says so."""
+    result, model = await run(
+        board, says("Bye.", call("done")), exit_tools=[DONE], settings=replace(PRESETS["worker"], after_exit_calls="end")
+    )
+    assert (result.turn_status, result.text, result.reason, len(model.seen), len(result.signals)) == ("completed", "Bye.", "", 1, 1)
+    head = model.seen[0][0]
+    assert isinstance(head, SystemMessage)
+    assert "is your last: write your whole answer into it" in head.text
+
+
+@pytest.mark.parametrize("ask", ["stop", "kill"])
+async def test_a_run_that_has_reported_can_be_stopped(board: Board, ask: str) -> None:
+    agent: Agent
+    again = [lambda context: getattr(agent, ask)(context.conversation, "enough"), *says("late")]
+    agent = Agent(Script(says(call("done")), again), tools=board.tools(), exit_tools=[DONE])
+    async with agent:
+        result = await agent.run("Go.", conversation="c")
+    assert (result.turn_status, len(result.signals)) == ("stopped_by_user", 1)
+
+
+async def test_a_failure_in_the_middle_of_what_comes_after_a_report_is_no_success(board: Board) -> None:
+    result, _ = await run(board, says(call("done")), [TextDelta("The ans"), OSError("gone")], exit_tools=[DONE])
+    assert (result.turn_status, result.text, len(result.signals)) == ("error", "The ans", 1)
+
+
+SEALED: list[Step] = [CallOpened(0, "x", "done"), CallSealed(0, call("done", {"how": "well"}, id="x"), "sealed")]
+BREAKS: dict[str, tuple[Answer, str]] = {
+    "the model raises": ([*SEALED, OSError("gone")], "error"),
+    "the stream just ends": (SEALED, "error"),
+    "the provider fails": ([*SEALED, ends(reason="error")], "error"),
+    "cut": ([*SEALED, ends(reason="cut")], "error"),
+}
+
+
+@pytest.mark.parametrize("how", [*BREAKS, "stop", "kill", "follow up", "silence", "cancelled"])
+@pytest.mark.parametrize("early", [True, False], ids=["early", "late"])
+async def test_a_sealed_exit_call_is_kept_however_its_pass_ends(how: str, early: bool) -> None:
+    """ACCEPTANCE E19: recorded whenever it occurs, in the result and on record."""
+    agent: Agent
+    deeds: dict[str, tuple[Callable[[StreamingContext], None], str]] = {
+        "stop": (lambda context: agent.engine.control.stop("c", "enough"), "stopped_by_user"),
+        "kill": (lambda context: agent.engine.control.kill("c", "enough"), "stopped_by_user"),
+        "follow up": (lambda context: agent.engine.control.follow_up("c"), "follow_up_interrupt"),
+    }
+    gate = Gate()
+    if how in BREAKS:
+        answer, status = BREAKS[how]
+    elif how in deeds:
+        answer, status = [*SEALED, deeds[how][0], gate], deeds[how][1]
+    else:
+        answer, status = [*SEALED, gate], {"silence": "timeout"}.get(how, "")
+    limits = StreamLimits(idle_s=0.05) if how == "silence" else StreamLimits()
+    async with Engine(Board().tools()) as engine:
+        agent = Agent(Script(answer), engine, exit_tools=[DONE], stream_limits=limits, settings=Settings(early_start=early))
+        running = asyncio.ensure_future(agent.run("Go.", conversation="c", scope=Scope(run="r")))
+        if how == "cancelled":
+            await gate.reached.wait()
+            running.cancel()
+            await asyncio.wait([running])
+        else:
+            result = await running
+            assert (result.turn_status, [one.arguments for one in result.signals]) == (status, [{"how": "well"}])
+        recalled = recall(engine.journal, engine.blobs, "r")
+    assert [one.arguments for one in recalled.signals] == [{"how": "well"}]
+
+
+async def test_an_exit_call_that_was_not_sealed_when_its_pass_broke_off_is_none(board: Board) -> None:
+    """Half a call says nothing, and one that went on after its end is not the one that was sealed."""
+    half = [CallOpened(0, "x", "done"), ArgumentsDelta(0, '{"how": "w')]
+    reopened = [*SEALED, CallReopened(0)]
+    for answer in (half, reopened):
+        result, _ = await run(board, [*answer, OSError("gone")], exit_tools=[DONE])
+        assert (result.turn_status, result.signals) == ("error", ())
+
+
+async def test_exit_tools_stand_in_the_last_pass_too(board: Board) -> None:
+    """ACCEPTANCE E15: where no iteration is left, the system text speaks of them, the request has them, and their calls count."""
+    settings = replace(PRESETS["worker"], budget=Budget(iterations=1), when_spent="answer")
+    model = Script(says(call("look", {"what": "a"})), says("Bye.", call("done", {"how": "well"})), says())
+    async with Agent(model, tools=board.tools(), exit_tools=[DONE], settings=settings) as agent:
+        result = await agent.run("Go.")
+    assert [spec.name for spec in model.requests[1].tools] == ["done"]
+    assert model.requests[1].tool_choice == "auto"
+    head = model.seen[1][0]
+    assert isinstance(head, SystemMessage)
+    assert "Only done can be called any more." in head.text
+    assert (result.turn_status, result.text, [one.arguments for one in result.signals]) == ("completed", "Bye.", [{"how": "well"}])
+
+
+WORKERS: dict[str, dict[str, Any]] = {
+    "preset": {"preset": "worker"},
+    "settings": {"settings": PRESETS["worker"]},
+    "changed settings": {"settings": replace(PRESETS["worker"], soft_warn=3)},
+    "both": {"preset": "worker", "settings": Settings()},
+}
+
+
+@pytest.mark.parametrize("way", WORKERS)
+async def test_every_way_to_the_worker_preset_writes_the_system_text(board: Board, way: str) -> None:
+    """ACCEPTANCE E20: it is the worker's own text that encourages exit tools."""
+    _, model = await run(board, says("Bye."), exit_tools=[DONE], **WORKERS[way])
+    head = model.seen[0][0]
+    assert isinstance(head, SystemMessage)
+    assert "report how it went by calling done" in head.text
+    _, model = await run(board, says("Bye."), exit_tools=[DONE], bios=False, **WORKERS[way])
+    assert not isinstance(model.seen[0][0], SystemMessage)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "function", "function": {"name": "done", "description": "Say so.", "parameters": {"type": "object"}}},
+        {"type": "function", "name": "done", "description": "Say so.", "parameters": {"type": "object"}, "strict": True},
+    ],
+    ids=["chat completions", "responses"],
+)
+async def test_an_exit_tool_may_be_a_dictionary_as_openai_has_it(board: Board, given: dict[str, object]) -> None:
+    """ACCEPTANCE E14: given as tool definitions."""
+    result, model = await run(board, says("Bye.", call("done")), says(), exit_tools=[given])
+    spec = model.requests[0].tools[-1]
+    assert (spec.name, spec.description, spec.schema) == ("done", "Say so.", {"type": "object"})
+    assert [one.name for one in result.signals] == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"type": "web_search"}, "is no function"),
+        ({"type": "function", "function": "done"}, "is no function"),
+        ({"type": "function", "function": {"parameters": {}}}, "has no name"),
+        ({"type": "function", "function": {"name": "done", "parameters": []}}, "'done' has the schema"),
+        ({"type": "function", "function": {"name": "done", "description": 5}}, "no text"),
+    ],
+)
+def test_a_dictionary_that_is_no_function_is_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Agent(Script(), exit_tools=[given])
 
 
 async def test_a_name_that_is_tool_and_exit_tool_is_refused(board: Board) -> None:

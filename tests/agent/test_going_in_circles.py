@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import pytest
+from msgspec.structs import replace
+
 from callgate import tool
-from callgate.agent import Agent
+from callgate.agent import PRESETS, Agent, Settings
+from callgate.agent.settings import PresetName
 from callgate.agent.stuck import StuckLimits
+from callgate.decide import LoopRules
+from callgate.policy import Deny
 from tests.agent.board import Board, run
 from tests.agent.scripts import Answer, Script, call, says, tool_texts
+
+
+class Never:
+    """A policy that denies everything."""
+
+    name = "never"
+
+    async def decide(self, call: object) -> Deny:
+        return Deny(reason="not here")
 
 
 async def test_a_call_is_the_same_however_its_arguments_are_written() -> None:
@@ -44,15 +59,16 @@ async def test_calls_that_no_tool_takes_go_round_in_circles_too(board: Board) ->
 
 
 async def test_a_model_that_goes_round_in_circles_is_told_refused_and_stopped(board: Board) -> None:
-    """Identical calls with identical results: hint, then refuse, then stop. In turns with another call it is the same."""
+    """Identical calls with identical failures: hint, then refuse, then stop. In turns with another call it is the same."""
     limits = StuckLimits(hint=2, refuse=3, stop=4)
-    again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(9)]
+    again = [says(call("fail", {"why": "a"}, id=str(number))) for number in range(9)]
     result, model = await run(board, *again, stuck=limits)
     assert (result.status, result.turn_status) == ("failed", "error")
-    assert "get nowhere" in result.reason or "gets nowhere" in result.reason
-    assert board.done == ["look a", "look a"]
-    assert [one.code for one in result.results] == [None, None, "stuck_loop", "stuck_loop"]
+    assert "gets nowhere" in result.reason
+    assert board.done == ["fail a", "fail a"]
+    assert [one.code for one in result.results] == ["tool_raised", "tool_raised", "stuck_loop", "stuck_loop"]
     assert "2nd time" in tool_texts(model.seen[2])[-1]
+    again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(9)]
     board.done.clear()
     ping_pong = [says(call("look", {"what": "ab"[number % 2]}, id=str(number))) for number in range(9)]
     await run(board, *ping_pong, stuck=limits)
@@ -94,6 +110,54 @@ async def test_the_same_call_many_times_in_one_message_runs_a_few_times_and_ends
     assert (result.text, len(drawn), [one.code for one in result.results[5:7]]) == ("I stop.", 6, [None, "stuck_loop"])
     drawn.clear()
 
-    async with Agent(Script(many("marked", 50, "a"), many("marked", 50, "b")), tools=[draw]) as agent:
+    async with Agent(Script(many("marked", 50, "a"), many("marked", 50, "b"), says("I stop.")), tools=[draw]) as agent:
         result = await agent.run("Go.")
-    assert (result.turn_status, "gets nowhere" in result.reason, len(drawn)) == ("error", True, 6)
+    assert (result.text, len(drawn), result.results[-1].code) == ("I stop.", 6, "stuck_loop")
+
+
+@pytest.mark.parametrize("preset", ["agent", "chat", "worker"])
+@pytest.mark.parametrize(
+    "given",
+    [{"results": []}, {"found": False}, [], {"success": False, "error": "no such page"}],
+    ids=["results", "found", "list", "declared"],
+)
+async def test_results_that_are_data_end_no_run_however_often_they_repeat(given: object, preset: PresetName) -> None:
+    """ACCEPTANCE E7, E13, decision R2: found nothing is an answer. The guard hints and refuses; the run goes on to its own end."""
+    searched: list[str] = []
+
+    @tool(effect="none")
+    async def search(query: str) -> object:
+        """Search."""
+        searched.append(query)
+        return given
+
+    again = [says(call("search", {"query": "q"}, id=str(number))) for number in range(6)]
+    rules = replace(PRESETS[preset].rules, errors_in_a_row=None) if isinstance(given, dict) and "error" in given else PRESETS[preset].rules
+    settings = replace(PRESETS[preset], rules=rules)
+    async with Agent(
+        Script(*again, says("Nothing.")), tools=[search], settings=settings, stuck=StuckLimits(hint=1, refuse=2, stop=3)
+    ) as agent:
+        result = await agent.run("Go.")
+    assert (result.turn_status, result.text, searched) == ("completed", "Nothing.", ["q"])
+    assert [one.code for one in result.results[1:]] == ["stuck_loop"] * 5
+
+
+async def test_what_the_guard_refuses_is_no_failure_in_a_row(board: Board) -> None:
+    """The refusals of a repeated read do not add up to the end that failures have; failures do."""
+    again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(9)]
+    settings = Settings(rules=LoopRules(errors_in_a_row=2))
+    result, _ = await run(board, *again, says("Done."), stuck=StuckLimits(refuse=2), settings=settings)
+    assert (result.text, board.done) == ("Done.", ["look a"])
+    result, _ = await run(board, says(call("fail", {"why": "a"})), says(call("fail", {"why": "b"})), settings=settings)
+    assert result.turn_status == "error"
+
+
+async def test_no_refusal_ends_a_strict_run_however_often_it_repeats(board: Board) -> None:
+    """Decision R1: only the five kinds of failure end it; a call that is denied again and again does not."""
+    again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(6)]
+    async with Agent(
+        Script(*again, says("I may not.")), tools=board.tools(), preset="worker", policies=[Never()], stuck=StuckLimits(refuse=2, stop=3)
+    ) as agent:
+        result = await agent.run("Go.")
+    assert (result.turn_status, result.text, board.done) == ("completed", "I may not.", [])
+    assert {one.failure_class for one in result.results} == {"denied"}

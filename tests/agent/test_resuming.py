@@ -261,10 +261,20 @@ PAY = says(call("pay", {"to": "ann"}, id="p"))
 @here_and_elsewhere
 async def test_a_model_that_goes_round_in_circles_does_so_after_a_wait_too(elsewhere: bool, tmp_path: Path) -> None:
     """What the guard has counted is on record: the third call is refused and the fourth ends the turn, before and after alike."""
-    run = Run(tmp_path, *LOOK, PAY, *LOOK, stuck=StuckLimits(hint=2, refuse=3, stop=4))
+    fails = [says(call("fail", id=f"f{number}")) for number in range(4)]
+    run = Run(tmp_path, *fails[:2], PAY, *fails[2:], stuck=StuckLimits(hint=2, refuse=3, stop=4))
+    result = await run.waits_and_goes_on(elsewhere)
+    codes = [one.code for one in result.results]
+    assert (result.turn_status, codes) == ("error", ["tool_raised", "tool_raised", None, "stuck_loop", "stuck_loop"])
+
+
+@here_and_elsewhere
+async def test_data_that_repeats_ends_no_run_after_a_wait_either(elsewhere: bool, tmp_path: Path) -> None:
+    """ACCEPTANCE E13: refused from the third call on, before and after the wait alike, and never stopped."""
+    run = Run(tmp_path, *LOOK, PAY, *LOOK, says("Nothing."), stuck=StuckLimits(hint=2, refuse=3, stop=4))
     result = await run.waits_and_goes_on(elsewhere)
     assert run.shop.done == ["look a", "look a", "pay ann"]
-    assert (result.turn_status, [one.code for one in result.results[-2:]]) == ("error", ["stuck_loop"] * 2)
+    assert (result.text, [one.code for one in result.results[-2:]]) == ("Nothing.", ["stuck_loop"] * 2)
 
 
 @here_and_elsewhere

@@ -94,11 +94,79 @@ async def test_what_is_no_call_stays_text(text: str) -> None:
     assert (result.status, result.text, board.done) == ("completed", text, [])
 
 
-async def test_a_call_of_a_tool_that_does_not_exist_stays_text() -> None:
-    """Calls in text are anchored on the names that were offered: JSON that names something else may be the answer."""
-    wrong = json.dumps({"tool": "no_such_tool", "parameters": {}})
-    result, _, _ = await run(letters(wrong))
-    assert (result.status, result.text, result.results) == ("completed", wrong, ())
+UNKNOWN = [
+    '{"tool": "gaze", "parameters": {}}',
+    'I try.\n{"tool": "gaze", "parameters": {"at": "sky"}, "reasoning": "r"}',
+    '```json\n{"reasoning": "r", "tool": "gaze", "arguments": {}}\n```',
+]
+
+
+@pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
+@pytest.mark.parametrize("text", UNKNOWN)
+async def test_a_call_in_the_taught_form_of_a_tool_that_does_not_exist_is_a_failure(text: str, model: type[Script]) -> None:
+    """ACCEPTANCE E12, decisions R1, R14: the model hears of it, with the names there are; it ends a strict run."""
+    result, script, _ = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
+    assert (result.text, [one.failure_class for one in result.results]) == ("Sorry.", ["unknown_tool"])
+    assert "look" in str(script.seen[1][-1])
+    result, _, _ = await run(letters(text), model=model, text_calls="fallback", preset="worker")
+    assert (result.turn_status, [one.failure_class for one in result.results]) == ("tool_parse_error", ["unknown_tool"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "gaze", "arguments": {}}',
+        '{"tool": "gaze"}',
+        '{"tool": "gaze", "at": "sky"}',
+        '{"tool": "gaze", "parameters": {}, "price": 5}',
+        '{"tools": [{"tool": "gaze", "parameters": {}}]}',
+        'Such as {"tool": "gaze", "parameters": {}}.',
+        'For example:\n{"tool": "gaze", "parameters": {}}',
+        '{"tool": "gaze", "parameters": "none"}',
+    ],
+)
+async def test_what_names_no_tool_and_has_not_the_taught_form_stays_text(text: str) -> None:
+    """It may be the answer."""
+    result, _, _ = await run(letters(text))
+    assert (result.status, result.text, result.results) == ("completed", text, ())
+
+
+NOT_STRICT = [
+    "{'tool': 'look', 'parameters': {'what': 'a'}}",
+    '{"tool": "look", "parameters": {"what": "a"},}',
+    '{"tool": "look", "parameters": {"what": "a",}}',
+    '{"tool": "look", "parameters": {"what": NaN}}',
+]
+
+
+@pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
+@pytest.mark.parametrize("text", NOT_STRICT)
+async def test_a_call_that_is_not_strict_json_is_a_failure_and_never_runs(text: str, model: type[Script]) -> None:
+    """ACCEPTANCE E6, E10: the system text promises strict JSON."""
+    result, script, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
+    assert (result.text, board.done, [one.failure_class for one in result.results]) == ("Sorry.", [], ["malformed_arguments"])
+    head = script.seen[0][0]
+    assert isinstance(head, SystemMessage)
+    assert "It must be strict JSON: double quotes, no comments, no trailing commas." in head.text
+    assert '{"tool": "<name>", "parameters": {...}' in head.text
+
+
+OTHER_FORMS = ['look(what="a")', '[look(what="a")]', 'Action: look\nAction Input: {"what": "a"}', '{tool: "look", parameters: {what: "a"}}']
+
+
+@pytest.mark.parametrize("text", OTHER_FORMS)
+async def test_the_fallback_takes_no_form_without_markers_but_the_taught_one(text: str) -> None:
+    """ACCEPTANCE E6: what the system text did not ask for is an answer. A host that knows a family's form names it."""
+    result, _, board = await run(letters(text))
+    assert (result.text, board.done) == (text, [])
+    result, _, board = await run(letters(OTHER_FORMS[1]), letters("Done."), dialect="pythonic")
+    assert (result.text, board.done) == ("Done.", ["look a"])
+
+
+async def test_a_family_that_marks_its_calls_is_still_found_out() -> None:
+    text = '<tool_call>{"name": "look", "arguments": {"what": "a"}}</tool_call>'
+    result, _, board = await run(letters(text), letters("Done."))
+    assert (result.text, board.done) == ("Done.", ["look a"])
 
 
 async def test_an_exit_tool_in_text_is_a_signal() -> None:

@@ -20,7 +20,17 @@ from callgate._pipeline.host_code import Answer
 from callgate._pipeline.record import MOST_NAME, Reason, conversation_run, decode_result
 from callgate._signals import FAILURES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
-from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, CallgateError, OutcomeUnknown, RecordFailed, RunHeld
+from callgate.errors import (
+    ApprovalNeeded,
+    CallAborted,
+    CallDenied,
+    CallFailed,
+    CallgateError,
+    CallRepeated,
+    OutcomeUnknown,
+    RecordFailed,
+    RunHeld,
+)
 from callgate.protocols import RestartHandler
 from callgate.route import ApprovedCall
 
@@ -203,7 +213,8 @@ class Endings:
                 result = _marked(self.result_of(flight, unwritable, name, None))
             elif recorded:
                 result = _marked(result, unwritable)
-        self._control.count(flight.scope.conversation, success=False)
+        if not isinstance(error, CallRepeated):
+            self._control.count(flight.scope.conversation, success=False)
         self._writer.log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -69,7 +69,7 @@ class Agent(Resuming):
         restart: The same; `ContextRestarts` lets results enrich the context instead of the history.
         undo: The same; `Shadows()` keeps what calls change in the scope's workspace, so that it can be undone.
         instructions: The system prompt, or what makes it from the iterations that are left (None: no limit) before each pass.
-        exit_tools: Shown to the model; their calls become signals, never executions.
+        exit_tools: Shown to the model; their calls become signals, never executions. `ToolSpec`s, or tool dictionaries as OpenAI has them.
         preset: Where `settings` is not given.
         settings: Every bound and rule.
         stream_limits: On the model's silence; None: from `STREAM_SDK_CALL_TIMEOUT_MS`, or 120 s.
@@ -83,8 +83,8 @@ class Agent(Resuming):
         text_calls: When calls are read from the model's text. `auto`: only where the model has no calls of its own, which then is
             taught to write them; `fallback`: also where a message of a model with calls has none; `never`.
         dialect: How the model's family writes calls as text; None: found out.
-        bios: Whether the loop writes a system text of its own before the instructions: time, rounds left, rules of tools. None: for
-            the preset `worker`, and where calls are text.
+        bios: Whether the loop writes a system text of its own before the instructions: time, rounds left, rules of tools. None: as
+            `Settings.bios` says, which the preset `worker` has, and where calls are text.
     """
 
     @by_name
@@ -98,7 +98,7 @@ class Agent(Resuming):
         restart: RestartHandler | None = None,
         undo: WriteLog | None = None,
         instructions: str | Callable[[int | None], str] = "",
-        exit_tools: Sequence[ToolSpec] = (),
+        exit_tools: Iterable[ToolSpec | Mapping[str, object]] = (),
         preset: PresetName = "agent",
         settings: Settings | None = None,
         stream_limits: StreamLimits | None = None,
@@ -121,7 +121,7 @@ class Agent(Resuming):
         self.engine = engine_of(engine, self.settings, tools, policies, restart, undo)
         self._own_engine = engine is None
         self._instructions = instructions_of(instructions)
-        self._bios = (preset == "worker" or self.model is not given) if bios is None else bios
+        self._bios = (self.settings.bios or preset == "worker" or self.model is not given) if bios is None else bios
         self._exits = exits_of(exit_tools, self.engine)
         self._limits = stream_limits or StreamLimits(idle_s=silence_from_environment())
         self._stuck = stuck

@@ -79,6 +79,8 @@ class Course(Struct, kw_only=True, eq=False):
     pending: Pending | None = None
     cut: str = ""
     """Why the last answer is not whole; empty where it is."""
+    reported: bool = False
+    """Whether the latest message was of exit calls alone, and the model has said nothing since."""
 
 
 class Conversation(Sequence[Message]):

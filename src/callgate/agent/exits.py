@@ -6,14 +6,18 @@ it is almost right, and only one tool or exit tool can be meant, that one is mea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from callgate._json import decode
 from callgate._pipeline.resolve import almost
+from callgate._runners.failure import describe
 from callgate.agent.results import Signal
-from callgate.messages import ToolCall
+from callgate.messages import AssistantMessage, ToolCall
+from callgate.models.events import CallOpened, Fault, Finished, ModelEvent, TextDelta
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.request import ModelRequest
 
-__all__ = ["Exits", "as_signal"]
+__all__ = ["Exits", "LastWord", "as_signal", "go_on"]
 
 
 class Exits:
@@ -32,6 +36,10 @@ class Exits:
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    def has(self, name: str) -> bool:
+        """Whether an exit tool has just this name."""
+        return name in self._names
 
     def meant(self, name: str) -> str | None:
         """The exit tool that a call of this name is for; None where it is for none."""
@@ -58,3 +66,44 @@ def as_signal(call: ToolCall, iteration: int, name: str = "") -> Signal:
     said = call.name if name and name != call.name else ""
     arguments = value if isinstance(value, dict) else None
     return Signal(name=name or call.name, arguments=arguments, raw=call.arguments, iteration=iteration, said=said)
+
+
+def go_on(names: Iterable[str]) -> str:
+    """What the model is told after a message of exit calls alone."""
+    recorded = ", ".join(dict.fromkeys(names))
+    return (
+        f"Recorded: {recorded}. This ends nothing. If work is left, go on with it. If not, write your answer now, in full: your answer is"
+        " what you write in a message without calls."
+    )
+
+
+class LastWord:
+    """A model that is asked for more after it has reported: what it raises is reported as a fault, since the run is complete without it.
+
+    Args:
+        model: The model itself.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.provider = model.provider
+        self.name = model.name
+        self.native_tools = model.native_tools
+        self.said_more = False
+        """Whether it has begun to say something."""
+
+    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        events: AsyncIterator[ModelEvent] | None = None
+        try:
+            events = self._model.stream(request, context)
+            async for event in events:
+                self.said_more = self.said_more or isinstance(event, (TextDelta, CallOpened))
+                yield event
+        except Exception as error:
+            kind, said = describe(error)
+            fault = Fault(code=kind, message=said, retryable=False)
+            yield Finished(reason="error", message=AssistantMessage(parts=()), fault=fault)
+        finally:
+            close = getattr(events, "aclose", None)
+            if close is not None:
+                await close()

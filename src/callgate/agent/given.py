@@ -93,11 +93,12 @@ def instructions_of(given: str | Callable[[int | None], str]) -> str | Callable[
     return given
 
 
-def exits_of(given: Iterable[ToolSpec], engine: Engine) -> dict[str, ToolSpec]:
+def exits_of(given: Iterable[ToolSpec | Mapping[str, object]], engine: Engine) -> dict[str, ToolSpec]:
     """The exit tools by their names, none of which a tool of the engine has."""
-    wanted = "a list of ToolSpecs: an exit tool has a name and a schema, and no code"
+    wanted = "a list of ToolSpecs or of OpenAI tool dictionaries: an exit tool has a name and a schema, and no code"
     exits: dict[str, ToolSpec] = {}
-    for one in check_list("Agent", "exit_tools", given, wanted):
+    for entry in check_list("Agent", "exit_tools", given, wanted):
+        one = _exit_from_openai(entry) if isinstance(entry, Mapping) else entry
         if not isinstance(one, ToolSpec):
             raise refused("Agent", "exit_tools", given, wanted)
         _check_exit(one, exits)
@@ -105,6 +106,20 @@ def exits_of(given: Iterable[ToolSpec], engine: Engine) -> dict[str, ToolSpec]:
             raise UsageError(f"'{one.name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")
         exits[one.name] = one
     return exits
+
+
+def _exit_from_openai(entry: Mapping[str, object]) -> ToolSpec:
+    """Read a tool definition of OpenAI's Chat Completions, or of its Responses API, which has no inner `function`."""
+    function = entry.get("function", entry)
+    if entry.get("type", "function") != "function" or not isinstance(function, Mapping):
+        raise UsageError(
+            f"The exit tool {shown(entry)} is no function. Give {{'type': 'function', 'function': {{'name': ..., 'parameters': {{...}}}}}}."
+        )
+    description, parameters = function.get("description"), function.get("parameters")
+    if not isinstance(description, str | None):
+        raise UsageError(f"The exit tool {shown(entry)} has a description that is no text.")
+    name, schema = function.get("name"), {} if parameters is None else parameters
+    return ToolSpec(name=name, description=description or "", schema=schema)  # type: ignore[arg-type]  # looked at below
 
 
 def _check_exit(tool: ToolSpec, others: Collection[str]) -> None:

@@ -94,12 +94,13 @@ class Intake(Struct, eq=False):
     """Whether calls may start before the message is complete."""
     cause: int = 0
     """The position of the event that causes the calls which are handed in next."""
-    signals: list[Signal] = []
     ends: Sequence[EndOnRecord] = ()
     """Of each of the message's calls, once they have ended; exit calls have no uid."""
     _emission: Emission | None = None
     _held: dict[int, CallSealed] = {}
     """Calls that are sealed, but not in their turn."""
+    _sealed_exits: dict[int, ToolCall] = {}
+    """The exit calls that are sealed so far, by position."""
     _handed: list[ToolCall] = []
     """Calls that were handed on before the message was whole."""
     _next: int = 0
@@ -111,6 +112,7 @@ class Intake(Struct, eq=False):
 
     def see(self, event: CallSealed | CallReopened) -> None:
         """Hand on what is sealed, in the message's order."""
+        self._note_exit(event)
         if isinstance(event, CallReopened):
             self._held.pop(event.position, None)
             self._spoiled = self._spoiled or event.position < self._next
@@ -129,7 +131,6 @@ class Intake(Struct, eq=False):
         if self._spoiled or not self._as_handed_on(calls):
             await self.drop("a call was changed after its end")
             self._emission, self._next, self._asked, self.early = None, 0, 0, False
-            self.signals.clear()
         for position in range(self._next, len(calls)):
             self._add(calls[position], closed[position])
             if self._next % _TOGETHER == 0:
@@ -150,10 +151,8 @@ class Intake(Struct, eq=False):
         """
         self.early = False
         for place, call in enumerate(calls):
-            if self._signalled(call):
-                continue
             known = left.get(place, _NEW)
-            if not known.over:
+            if not known.over and self._exit_of(call) is None:
                 self._emit(call, closed[place], known)
         ended, ends = iter(await self._ended()), iter(self.ends)
         both: list[tuple[Outcome | None, EndOnRecord]] = []
@@ -173,8 +172,13 @@ class Intake(Struct, eq=False):
         self.ends = self._emission.ends
         return [*outcomes, *repeat(None, len(self.ends) - len(outcomes))]
 
+    @property
+    def sealed_exits(self) -> tuple[ToolCall, ...]:
+        """The exit calls of a message that has not ended yet, as far as they are complete."""
+        return tuple(self._sealed_exits[position] for position in sorted(self._sealed_exits))
+
     def signals_of(self, calls: Iterable[ToolCall]) -> list[Signal]:
-        """What the exit calls of a message say whose other calls do not run."""
+        """What the exit calls among these say."""
         return [as_signal(call, self.scope.iteration, name) for call in calls if (name := self._exit_of(call)) is not None]
 
     async def drop(self, reason: str) -> None:
@@ -191,19 +195,19 @@ class Intake(Struct, eq=False):
 
     def _add(self, call: ToolCall, closed: Closed) -> None:
         self._next += 1
-        if self.desk.exits is None or not self._signalled(call):
+        if self._exit_of(call) is None:
             self._emit(call, closed)
 
     def _exit_of(self, call: ToolCall) -> str | None:
         """The exit tool that the call is for."""
         return self.desk.exits.meant(call.name) if self.desk.exits is not None else None
 
-    def _signalled(self, call: ToolCall) -> bool:
-        """Whether this is an exit call, which is taken down and goes nowhere."""
-        name = self._exit_of(call)
-        if name is not None:
-            self.signals.append(as_signal(call, self.scope.iteration, name))
-        return name is not None
+    def _note_exit(self, event: CallSealed | CallReopened) -> None:
+        """Keep an exit call from when it is sealed, however its message ends."""
+        if isinstance(event, CallReopened):
+            self._sealed_exits.pop(event.position, None)
+        elif event.closed == "sealed" and self._exit_of(event.call) is not None:
+            self._sealed_exits[event.position] = event.call
 
     def _emit(self, call: ToolCall, closed: Closed, known: LeftOpen = _NEW) -> None:
         desk, emission = self.desk, self._emission

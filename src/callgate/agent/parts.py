@@ -125,8 +125,8 @@ class Parts:
         from callgate.agent.bios import bios as bios_text
 
         has_tools = offers_tools and not (left == 0 and self.settings.when_spent == "answer")
-        exits = tuple(self._exits.values())
-        text = bios_text(at_ns=self.engine.clock.wall_ns(), left=left, name=self.model.name, exits=exits, has_tools=has_tools)
+        exits, asks = tuple(self._exits.values()), self.settings.after_exit_calls == "ask"
+        text = bios_text(at_ns=self.engine.clock.wall_ns(), left=left, name=self.model.name, exits=exits, has_tools=has_tools, asks=asks)
         return f"{text}\n\n{own}" if own else text
 
     def _exposure(self, message: UserMessage, history: History, scope: Scope, mode: Mode, *, leaves_trace: bool) -> Exposure | None:
@@ -151,7 +151,8 @@ class Parts:
     def _guard(self, scope: Scope, goes_on: GoesOn | None) -> StuckGuard | None:
         if self._stuck is None:
             return None
-        guard = StuckGuard(self._stuck, partial(self._asked, scope), goes_on.repeats if goes_on is not None else ())
+        may_end = self.settings.rules.failures != "strict"
+        guard = StuckGuard(self._stuck, partial(self._asked, scope), goes_on.repeats if goes_on is not None else (), may_end=may_end)
         for calls, results, finals in goes_on.rounds if goes_on is not None else ():
             guard.told(calls, results, finals)
         return guard

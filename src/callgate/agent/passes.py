@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from callgate._signals import AbortController, AbortSignal, settled
 from callgate.agent.course import Conversation, Course, TurnParts
 from callgate.agent.events import MessageBegan, MessageEnded, Notice
+from callgate.agent.exits import LastWord
 from callgate.agent.intake import Intake
 from callgate.calls import Text
 from callgate.decide import Ending, TurnStatus
-from callgate.messages import AssistantMessage, SystemMessage
+from callgate.errors import RecordFailed
+from callgate.messages import AssistantMessage, SystemMessage, ToolCall
 from callgate.models.wire.request import ModelRequest
 from callgate.stream import PassStatus, StreamResult, stream_once
 
@@ -48,7 +50,9 @@ class Passes:
         self._course = course
         self._view = Conversation((), parts.history.messages)
         self._request = replace(parts.request, messages=self._view)
-        self._toolless = replace(self._request, tools=(), tool_choice="none")
+        exits = tuple(tool for tool in self._request.tools if parts.exits.has(tool.name))
+        self._last = replace(self._request, tools=exits, tool_choice="auto" if exits else "none")
+        """The request of a pass in which only exit tools can be called."""
         self._system = ""
         """The system text of the present pass."""
         self._empty = 0
@@ -86,8 +90,9 @@ class Passes:
         intake.cause = parts.record.pass_began(iteration, parts.history.shown(), self._system, self._view.tail)
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
+        last = LastWord(parts.model) if self._course.reported else None
         result = await stream_once(
-            parts.model,
+            last or parts.model,
             request,
             parts.context,
             control=parts.engine.control,
@@ -105,11 +110,24 @@ class Passes:
             parts.tell(MessageEnded(iteration, result.status, result.reason))
         if result.text:
             self._course.texts.append(result.text)
+        if last is not None and last.said_more and result.status != "function_call":
+            self._course.reported = False
         return result
 
-    async def answered(self, result: StreamResult) -> Ending | None:
-        """What a message without calls means for the turn; None: the model is asked again."""
-        message = _kept(result)
+    def broke_off(self, intake: Intake) -> None:
+        """Keep what the exit calls say of a message whose stream failed."""
+        exits = intake.sealed_exits
+        self._course.signals += intake.signals_of(exits)
+        if exits:
+            result = StreamResult(status="error", reason="the model's stream failed")
+            with suppress(RecordFailed):  # what broke the stream is told, and not that the record is gone as well
+                self._parts.record.answered(result, AssistantMessage(parts=exits), self._course.iteration, executes=False)
+
+    async def answered(self, result: StreamResult, intake: Intake) -> Ending | None:
+        """What a message without calls, or one that did not end well, means for the turn; None: the model is asked again."""
+        exits = intake.sealed_exits if result.status != "completed" else ()
+        self._course.signals += intake.signals_of(exits)
+        message = _kept(result, exits)
         self._parts.record.answered(result, message, self._course.iteration, executes=False)
         if message is not None:
             self._parts.history.answer(message)
@@ -121,7 +139,7 @@ class Passes:
             case "completed":
                 self._course.cut = _CUT.get(result.finish or "", "")
                 return Ending("completed", self._course.cut)
-            case "empty_response" if self._empty < settings.empty_retries:
+            case "empty_response" if self._empty < settings.empty_retries and not self._course.reported:
                 self._empty += 1
                 await self._wait_and_retry()
                 return None
@@ -136,7 +154,7 @@ class Passes:
             self._system = parts.head(left)
             self._view.head = (SystemMessage(self._system),)
         self._view.tail = parts.enrichment.tail()
-        return self._toolless if left == 0 and parts.settings.when_spent == "answer" else self._request
+        return self._last if left == 0 and parts.settings.when_spent == "answer" else self._request
 
     async def _wait_and_retry(self) -> None:
         """An empty answer is asked for again after a moment, unless somebody stops the turn meanwhile."""
@@ -168,13 +186,13 @@ class Passes:
             self._parts.tell(notice)
 
 
-def _kept(result: StreamResult) -> AssistantMessage | None:
-    """What the conversation keeps of a pass without calls."""
+def _kept(result: StreamResult, exits: tuple[ToolCall, ...]) -> AssistantMessage | None:
+    """What is kept of a pass whose calls do not run: its text, and the exit calls that were complete."""
     if result.status == "completed":
         return result.message
-    if result.status in ("stopped_by_user", "budget_exhausted") and result.text:
-        return AssistantMessage(parts=(Text(text=result.text),))
-    return None
+    said = result.status in ("stopped_by_user", "budget_exhausted") and result.text
+    parts = (*((Text(text=result.text),) if said else ()), *exits)
+    return AssistantMessage(parts=parts) if parts else None
 
 
 _WHOLE = frozenset({"completed", "function_call"})

@@ -19,7 +19,7 @@ from callgate.agent.recalled import OpenMessage, Recalled, Record
 from callgate.agent.record import Answered, Began, Blobs, Compacted, Ended, Executed, Said, read_body
 from callgate.agent.restart import Added
 from callgate.calls import ToolResult
-from callgate.decide import REFUSED_BY_LOOP
+from callgate.decide import REFUSED_BY_LOOP, REPEATED
 from callgate.errors import UsageError
 from callgate.events import TERMINAL, Event
 from callgate.messages import UserMessage
@@ -223,7 +223,7 @@ def _exits(run: Recalled) -> Exits:
 
 def _count(run: Recalled, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
     for end, result in zip(ends, results, strict=False):
-        if result is not None:
+        if result is not None and result.code != REPEATED:
             run.errors = 0 if result.success else run.errors + 1
         elif end is not None and end.kind == "call.restarted":
             run.errors = 0

@@ -53,6 +53,8 @@ class Repeat(Struct, frozen=True, kw_only=True):
     said: tuple[str, str | None, str] | None
     """The result as the model saw it: status, code, text."""
     times: int
+    is_data: bool = False
+    """Whether the result is what the tool had to say, and no failure of the call."""
 
 
 class CommittedMessage(Struct, frozen=True, kw_only=True):

@@ -52,6 +52,8 @@ class Settings(Options, frozen=True, kw_only=True):
     prices: Prices | None = None
     when_spent: Literal["end", "answer"] = "end"
     """Where no iteration is left: end as `budget_exhausted`, or let the model answer once more without tools."""
+    after_exit_calls: Literal["ask", "end"] = "ask"
+    """After a message of exit calls alone: ask the model once whether there is more, or end the run with that message."""
     soft_warn: Whole | None = 20
     """At this iteration one notice says that the turn takes long."""
     early_start: bool = True
@@ -65,6 +67,8 @@ class Settings(Options, frozen=True, kw_only=True):
     """For engines that the agent makes itself."""
     pauses: Whole = 8
     """How often a provider may ask to be sent its own message to go on."""
+    bios: bool = False
+    """Whether the loop writes a system text of its own before the instructions; `Agent(bios=...)` wins."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,6 +82,6 @@ PRESETS: Final[dict[str, Settings]] = {
     "agent": Settings(),
     "chat": Settings(empty_retries=2, dangerous_per_tick=1),
     "tick": Settings(budget=Budget(iterations=20, calls=5, calls_per_message=5), dangerous_per_tick=1),
-    "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None)),
+    "worker": Settings(budget=Budget(iterations=8), rules=LoopRules(failures="strict", errors_in_a_row=None), bios=True),
 }
 """`agent` for a task, `chat` for a conversation with people, `tick` for an actor in a world, `worker` for a job that succeeds or fails."""

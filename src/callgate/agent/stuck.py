@@ -1,7 +1,9 @@
 """Notice a model that goes round in circles: the same call with the same result, again and again, alone or in turns with another.
 
-First the result carries a hint, then the call is refused, then the turn ends. A call whose result changes is progress and starts anew. Two
-calls are the same where their tool gets the same arguments, however the model writes them. What was counted survives a wait for a human.
+First the result carries a hint, then the call is refused, and where the results are failures, the turn ends. Results that are data end
+nothing: "found nothing" is an answer, however often it is given. Neither do others in a `strict` run, whose rules say what ends it.
+A call whose result changes is progress and starts anew. Two calls are the same where their tool gets the same arguments, however the model
+writes them. What was counted survives a wait for a human.
 
 While a model writes a message it has seen none of its results. So the same call again and again in one message does not end the turn: as
 many run as may, and what would have ended it is refused.
@@ -17,7 +19,7 @@ from callgate._options import Count, Options
 from callgate.agent.results import Repeat
 from callgate.calls import ToolResult
 from callgate.decide import REPEATED
-from callgate.errors import CallDenied
+from callgate.errors import CallRepeated
 from callgate.messages import ToolCall
 
 __all__ = ["StuckGuard", "StuckLimits"]
@@ -31,7 +33,7 @@ class StuckLimits(Options, frozen=True, kw_only=True):
     refuse: Count = 5
     """The call is not run again."""
     stop: Count = 7
-    """The turn ends."""
+    """The turn ends, where the results are failures; those that are data, such as an empty search, end nothing."""
     remembered: Count = 64
     """Different calls that are kept in mind, the oldest going first."""
 
@@ -47,10 +49,14 @@ class StuckGuard:
         limits: When what happens.
         asked: What a call asks for that has not been made; None where it is not valid. Only called once a refusal is near.
         before: What was counted before the turn waited.
+        may_end: Whether failures that repeat may end the turn.
     """
 
-    def __init__(self, limits: StuckLimits, asked: Callable[[ToolCall], _Asked | None], before: Sequence[Repeat] = ()) -> None:
+    def __init__(
+        self, limits: StuckLimits, asked: Callable[[ToolCall], _Asked | None], before: Sequence[Repeat] = (), *, may_end: bool = True
+    ) -> None:
         self._limits = limits
+        self._may_end = may_end
         self._asked = asked
         self._seen: OrderedDict[_Asked, Repeat] = OrderedDict(((one.tool, one.arguments), one) for one in before)
         self._most = max((one.times for one in before), default=0)
@@ -69,7 +75,7 @@ class StuckGuard:
         """What was counted so far, the oldest first."""
         return tuple(self._seen.values())
 
-    def refusal(self, call: ToolCall, place: int) -> CallDenied | None:
+    def refusal(self, call: ToolCall, place: int) -> CallRepeated | None:
         """Why this call, the `place`-th of its message, is not run: it has been, with the same result or in this message, too often."""
         if place <= self._place:
             self._new_message()
@@ -144,10 +150,11 @@ class StuckGuard:
     def _note(self, asked: _Asked, result: ToolResult) -> Repeat:
         before = self._seen.pop(asked, None)
         said: tuple[str, str | None, str] | None = (result.status, result.code, result.text)
+        is_data = result.success or result.failure_class == "tool_declared"
         if result.code == REPEATED:
-            said = before.said if before is not None else None
+            said, is_data = (before.said, before.is_data) if before is not None else (None, False)
         times = before.times + 1 if before is not None and before.said == said else 1
-        seen = self._seen[asked] = Repeat(tool=asked[0], arguments=asked[1], said=said, times=times)
+        seen = self._seen[asked] = Repeat(tool=asked[0], arguments=asked[1], said=said, times=times, is_data=is_data)
         if times > self._most:
             self._most = times
             self._give_up(seen)
@@ -156,12 +163,12 @@ class StuckGuard:
         return seen
 
     def _give_up(self, seen: Repeat) -> None:
-        if seen.times >= self._limits.stop:
+        if self._may_end and not seen.is_data and seen.times >= self._limits.stop:
             self.gave_up = f"{seen.tool} was called {seen.times} times with the same arguments and the same result; the turn gets nowhere."
 
 
-def _refused(why: str) -> CallDenied:
-    return CallDenied(f"It was not run: {why}", code=REPEATED)
+def _refused(why: str) -> CallRepeated:
+    return CallRepeated(f"It was not run: {why}")
 
 
 def _times(number: int) -> str:

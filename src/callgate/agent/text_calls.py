@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from callgate.agent.bios import teaching
+from callgate.agent.bios import GUIDANCE, teaching
 from callgate.agent.formats import fallback
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
 from callgate.models.dialects import Found, Part, Shown, TextReader, Thought
@@ -40,7 +40,7 @@ class TextCalls:
 
     Args:
         model: The model itself.
-        teach: Whether to teach the tools in the prompt and send none; else the request goes as it is.
+        teach: Whether to teach the tools in the prompt and send none; else the prompt only says how a call is written as text.
         dialect: How this model's family writes calls; None: found out.
     """
 
@@ -62,10 +62,10 @@ class TextCalls:
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         tools = {spec.name: spec.schema for spec in request.tools}
-        asked = _taught(request) if self._teach else request
+        asked = _taught(request) if self._teach else _guided(request)
         events = self._model.stream(asked, context)
         out = Assembly("text", WireNames(), self._new_id, request.calls_per_message)
-        reading = _Reading(TextReader(tools, dialect=self._dialect), out, hold=not self._teach)
+        reading = _Reading(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, hold=not self._teach)
         try:
             async for event in events:
                 if not tools:
@@ -228,12 +228,20 @@ def _as_read(read: AssistantMessage, written: AssistantMessage) -> AssistantMess
 
 def _taught(request: ModelRequest) -> ModelRequest:
     """The request for a model that only writes text."""
-    messages: list[Message] = fallback(request.messages)
-    lesson = teaching(request.tools) if request.tools else ""
-    if lesson:
-        first = messages[0] if messages else None
-        if isinstance(first, SystemMessage):
-            messages[0] = SystemMessage(f"{first.text}\n\n{lesson}")
-        else:
-            messages.insert(0, SystemMessage(lesson))
+    messages = _with_lesson(fallback(request.messages), teaching(request.tools) if request.tools else "")
     return replace(request, messages=messages, tools=(), tool_choice="auto")
+
+
+def _guided(request: ModelRequest) -> ModelRequest:
+    """The request for a model that has calls, and may write them as text."""
+    return replace(request, messages=_with_lesson(list(request.messages), GUIDANCE)) if request.tools else request
+
+
+def _with_lesson(messages: list[Message], lesson: str) -> list[Message]:
+    """The messages, with a lesson at the end of the system text."""
+    first = messages[0] if messages else None
+    if not lesson:
+        return messages
+    if isinstance(first, SystemMessage):
+        return [SystemMessage(f"{first.text}\n\n{lesson}"), *messages[1:]]
+    return [SystemMessage(lesson), *messages]

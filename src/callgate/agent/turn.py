@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from callgate.agent.course import Course, TurnParts
+from callgate.agent.exits import go_on
 from callgate.agent.intake import Intake, LeftOpen
 from callgate.agent.passes import Passes
 from callgate.agent.results import Pending, RunResult
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from callgate.agent.recalled import OpenMessage
 
 __all__ = ["Turn"]
+
+_NOTHING_SAID = frozenset({"empty_response", "error", "timeout", "budget_exhausted"})
+"""How a turn may end that has nothing to add to its report."""
 
 
 class Turn:
@@ -51,7 +55,7 @@ class Turn:
                 if ending is None:
                     ending = await self._once()
                 if ending is not None:
-                    return ending
+                    return self._complete(ending)
 
     async def resume(self, pending: Pending) -> Ending:
         """Hand in again what waited for a human, then go on."""
@@ -65,7 +69,7 @@ class Turn:
             intake = self._settling.intake()
             intake.cause = self._parts.record.last
             outcomes = await intake.take_up(message.calls, closed, left)  # type: ignore[arg-type]
-        self._course.signals += intake.signals
+        self._course.signals += intake.signals_of(message.calls)
         self._parts.account.iterations += not opened.again
         self._parts.account.calls += sum(call.counts for call in left.values()) - (len(message.calls) if opened.again else 0)
         calls = MessageCalls(message=message, calls=message.calls, closed=closed, outcomes=outcomes, whole=opened.whole, broken_off=True)
@@ -111,27 +115,45 @@ class Turn:
                 return await self._called(result, intake)
         except BaseException:
             await intake.drop(f"{doing} failed")
+            if doing == "the model's stream":
+                self._passes.broke_off(intake)
             raise
         await intake.drop(result.reason or result.status)
-        return await self._passes.answered(result)
+        return await self._passes.answered(result, intake)
 
     async def _called(self, result: StreamResult, intake: Intake) -> Ending | None:
         message = result.message
         assert message is not None
         exits, account = self._parts.exits, self._parts.account
+        self._course.signals += intake.signals_of(message.calls)
         normal = not exits or any(exits.meant(call.name) is None for call in result.calls)
         may_run = normal and account.iterations_left != 0
         intake.cause = self._parts.record.answered(result, message, self._course.iteration, executes=may_run)
         if normal and not may_run:
             return await self._out_of_iterations(message, intake)
+        if not normal:
+            return self._reported(message)
         outcomes = await intake.outcomes(result.calls, result.closed)
-        self._course.signals += intake.signals
-        if not normal:  # exit calls only: the message was the last
-            self._parts.history.answer(message)
-            return Ending("completed", "")
+        self._course.reported = False
         account.iterations += 1
         calls = MessageCalls(message=message, calls=result.calls, closed=result.closed, outcomes=outcomes)
         return await self._settled(calls, intake)
+
+    def _reported(self, message: AssistantMessage) -> Ending | None:
+        """A message of exit calls alone: the model is asked once whether there is more, since such a call ends nothing."""
+        parts, course = self._parts, self._course
+        parts.history.answer(message)
+        if course.reported or parts.settings.after_exit_calls == "end" or parts.account.over() is not None:
+            return Ending("completed")
+        course.reported = True
+        self.say(go_on(call.name for call in message.calls))
+        return None
+
+    def _complete(self, ending: Ending) -> Ending:
+        """A run that has reported is complete where the model then says nothing, or cannot."""
+        if not self._course.reported or ending.status not in _NOTHING_SAID:
+            return ending
+        return Ending("completed", f"The model reported, and then said nothing more: {ending.reason}")
 
     async def _settled(self, calls: MessageCalls, intake: Intake) -> Ending | None:
         """Settle the calls. Those that a human answered while others of the message ran go on at once."""
@@ -156,7 +178,6 @@ class Turn:
 
     async def _out_of_iterations(self, message: AssistantMessage, intake: Intake) -> Ending:
         await intake.drop("no iteration is left")
-        self._course.signals += intake.signals_of(message.calls)
         self._parts.history.answer(message)
         why = "no iteration is left, and the model asked for another round of tools"
         strict = self._parts.settings.rules.failures == "strict"

@@ -34,6 +34,7 @@ _ROLE_KEY = "role"
 _MESSAGE_KEYS = frozenset({_ROLE_KEY, "content"})
 _SURE_NAMES = ("name", "tool_name", "tool", "function")
 _SURE_ARGUMENTS = ("arguments", "parameters")
+_TAUGHT_KEYS = frozenset({"tool", "reasoning", *_SURE_ARGUMENTS})
 _INPUT_KEYS = ("input", "action_input", "tool_input")
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -57,6 +58,8 @@ class Call(Struct, frozen=True, kw_only=True):
     """As the fallback format has them: what stands beside parameters that are empty or missing, as an object."""
     worded: bool = False
     """Whether its arguments are what agents call an input, which may be bare text."""
+    taught: bool = False
+    """Whether it has the form of the fallback: the name of a `tool`, and its parameters."""
 
     def found(self, tools: ToolNames) -> Found:
         arguments = self.arguments
@@ -152,6 +155,7 @@ def _call(text: str, spans: dict[str, tuple[int, int]]) -> Call | None:
         sure=name_key in _SURE_NAMES and key in _SURE_ARGUMENTS,
         beside=_rest(text) if name_key == "tool" and arguments in ("", "{}") else "",
         worded=key in _INPUT_KEYS,
+        taught=name_key == "tool" and key in _SURE_ARGUMENTS and _TAUGHT_KEYS.issuperset(spans),
     )
 
 
@@ -213,7 +217,9 @@ def starts_a_call(text: str, tools: ToolNames) -> bool | None:
         return key in _CALL_KEYS
     if value is None:
         return None if len(rest) < 1_000 else False
-    return _string(value) == "assistant" if key == _ROLE_KEY else tools.may_call(_string(value))
+    if key == _ROLE_KEY:
+        return _string(value) == "assistant"
+    return tools.may_call(_string(value)) or (tools.taught and key == "tool")
 
 
 def said(text: str) -> list[Call]:

@@ -37,6 +37,8 @@ _SILENT = (
     "<|start_of_role|>assistant<|end_of_role|>",
     *sorted(ENDS),
 )
+_TAUGHT = frozenset({"bare-json", "fenced-json"})
+"""Those that read the fallback format."""
 _THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
 
 
@@ -98,9 +100,11 @@ def _beginnings(literals: Iterable[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)
-def marks_for(hint: str | None) -> Marks:
-    """The marks of all dialects, that of the hint first."""
+def marks_for(hint: str | None, *, taught: bool = False) -> Marks:
+    """The marks of all dialects, that of the hint first; of those without markers, where another form was taught, only the taught one."""
     chosen = [_hinted(one) if one.name == hint else one for one in ALL if not one.by_hint or one.name == hint]
+    if taught:
+        chosen = [one for one in chosen if not one.unmarked or one.name in _TAUGHT]
     return Marks(sorted(chosen, key=lambda one: one.name != hint))
 
 

@@ -22,8 +22,15 @@ _NO_NAMES = frozenset({"none", "null", "n/a"})
 class ToolNames:
     """The tools of one message and their schemas; none if they are unknown."""
 
-    def __init__(self, tools: Mapping[str, Schema | None]) -> None:
+    def __init__(self, tools: Mapping[str, Schema | None], *, taught: bool = False) -> None:
+        """Know the tools.
+
+        Args:
+            tools: Their schemas, by name; None for one that is not known.
+            taught: The prompt teaches the fallback format, so an object of just that form is a call of any name.
+        """
         self._tools = dict(tools)
+        self.taught = taught
         self._folded: dict[str, str] = {}
         for name in self._tools:
             self._folded.setdefault(_folded(name), name)

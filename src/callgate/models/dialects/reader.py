@@ -36,16 +36,20 @@ _UNWRAPS = frozenset(WRAPPERS.values())
 class TextReader:
     """Reads one message. No input or output; never raises for what the text holds."""
 
-    def __init__(self, tools: Mapping[str, Mapping[str, object] | None], *, dialect: str | None = None, thinking: bool = False) -> None:
+    def __init__(
+        self, tools: Mapping[str, Mapping[str, object] | None], *, dialect: str | None = None, thinking: bool = False, taught: bool = False
+    ) -> None:
         """Start a message.
 
         Args:
             tools: The schemas of the tools that the model knows, by name; None for a schema that is not known. Empty: no name is known.
             dialect: The dialect to expect; one that is not known is no hint. The others are read all the same.
             thinking: The prompt ended inside a thought, so the text begins in it.
+            taught: The prompt teaches the fallback format. Of the forms without markers, only that one makes calls then: an object of
+                strict JSON, of whatever name.
         """
-        self._tools = ToolNames(tools)
-        self._marks = marks_for(dialect)
+        self._tools = ToolNames(tools, taught=taught)
+        self._marks = marks_for(dialect, taught=taught)
         self._cursor = Cursor()
         self._flow = Flow()
         self._flow.thinking = thinking

@@ -4,13 +4,15 @@
 
 It counts at the start of a line or as the whole of a fence, alone on its lines, and only if it names a tool that exists. Where nobody
 said which tools exist, it has to have a name and arguments and nothing that a call has not. What else is JSON is an answer; so is the
-definition of a tool, which has a schema where a call has its arguments.
+definition of a tool, which has a schema where a call has its arguments. Where the prompt teaches this form, an object of just that form is
+a call of whatever name, and one that is not JSON is a call with arguments that are none: the engine tells the model of both.
 
 Source: the chat template of Llama-3.1; the model card of xLAM-2; callgate's fallback format.
 """
 
 from __future__ import annotations
 
+import json
 import re
 
 from msgspec.structs import replace
@@ -43,10 +45,21 @@ def _object(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
             raise NoCall
     if not verdict:
         raise NoCall
-    calls = [_lifted(call, tools) for call in said((yield from cursor.value()))]
+    text = yield from cursor.value()
+    calls = [_lifted(call, tools) for call in said(text)]
     if not calls or not all(_is_call(call, tools) for call in calls):
         raise NoCall
+    if tools.taught and not _is_json(text):  # Python's words, a comma too many: what was taught is JSON, and the model hears of it
+        calls = [replace(call, arguments=text) if _is_json(call.arguments) else call for call in calls]
     return [call.found(tools) for call in calls]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _lifted(call: Call, tools: ToolNames) -> Call:
@@ -60,7 +73,9 @@ def _lifted(call: Call, tools: ToolNames) -> Call:
 def _is_call(call: Call, tools: ToolNames) -> bool:
     sure = not tools.unknown or call.sure
     arguments = call.found(tools).arguments
-    if not sure or call.alien or not arguments.startswith("{") or not tools.may_call(call.name):
+    if not sure or call.alien or not arguments.startswith("{"):
+        return False
+    if not tools.may_call(call.name) and not (tools.taught and call.taught and call.name.strip()):
         return False
     return not defines(arguments, tools.schema(call.name))
 
