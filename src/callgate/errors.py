@@ -265,9 +265,18 @@ class CallDenied(CallFailed):
 
 
 class CallRepeated(CallDenied):
-    """The model must use the result it has: the same call came to the same too often. Not counted as a failure of the turn."""
+    """The model must use the result it has: the same call came to the same too often.
+
+    Args:
+        message: As for every failed call.
+        of_data: Whether that result is data. Such a refusal is not one more failure in a row.
+    """
 
     code = "stuck_loop"
+
+    def __init__(self, message: str, *, of_data: bool) -> None:
+        super().__init__(message, details={"repeated": "data" if of_data else "failure"})
+        self.of_data = of_data
 
 
 class ActorRequired(CallFailed):

@@ -148,8 +148,9 @@ async def test_what_the_guard_refuses_is_no_failure_in_a_row(board: Board) -> No
     settings = Settings(rules=LoopRules(errors_in_a_row=2))
     result, _ = await run(board, *again, says("Done."), stuck=StuckLimits(refuse=2), settings=settings)
     assert (result.text, board.done) == ("Done.", ["look a"])
-    result, _ = await run(board, says(call("fail", {"why": "a"})), says(call("fail", {"why": "b"})), settings=settings)
-    assert result.turn_status == "error"
+    same = [says(call("fail", {"why": "a"}, id=str(number))) for number in range(5)]
+    result, _ = await run(board, *same, stuck=StuckLimits())
+    assert (result.turn_status, result.reason[:21], result.results[-1].code) == ("error", "5 calls in a row fail", "stuck_loop")
 
 
 async def test_no_refusal_ends_a_strict_run_however_often_it_repeats(board: Board) -> None:

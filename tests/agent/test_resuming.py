@@ -278,6 +278,14 @@ async def test_data_that_repeats_ends_no_run_after_a_wait_either(elsewhere: bool
 
 
 @here_and_elsewhere
+async def test_refusals_of_repeated_data_are_no_failures_over_a_wait_either(elsewhere: bool, tmp_path: Path) -> None:
+    rules = Settings(rules=LoopRules(errors_in_a_row=2))
+    run = Run(tmp_path, *LOOK, PAY, *LOOK, says("Nothing."), stuck=StuckLimits(refuse=2), settings=rules)
+    result = await run.waits_and_goes_on(elsewhere, allow=False)
+    assert (result.text, run.shop.done) == ("Nothing.", ["look a"])
+
+
+@here_and_elsewhere
 async def test_failures_in_a_row_are_counted_over_a_wait(elsewhere: bool, tmp_path: Path) -> None:
     """ACCEPTANCE A6: two failures before the wait, a denial and one more after it."""
     fails = says(call("fail"))

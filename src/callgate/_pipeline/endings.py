@@ -213,7 +213,7 @@ class Endings:
                 result = _marked(self.result_of(flight, unwritable, name, None))
             elif recorded:
                 result = _marked(result, unwritable)
-        if not isinstance(error, CallRepeated):
+        if not (isinstance(error, CallRepeated) and error.of_data):
             self._control.count(flight.scope.conversation, success=False)
         self._writer.log.info("Function call refused: %s (%s)", name, result.code)
         if self._bus.busy:

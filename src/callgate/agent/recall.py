@@ -223,10 +223,16 @@ def _exits(run: Recalled) -> Exits:
 
 def _count(run: Recalled, ends: Sequence[Event | None], results: Sequence[ToolResult | None]) -> None:
     for end, result in zip(ends, results, strict=False):
-        if result is not None and result.code != REPEATED:
+        if result is not None and not _repeats_data(result):
             run.errors = 0 if result.success else run.errors + 1
         elif end is not None and end.kind == "call.restarted":
             run.errors = 0
+
+
+def _repeats_data(result: ToolResult) -> bool:
+    """Whether this is a refusal that is no failure, because what it would have given again is data."""
+    facts = result.structured if result.code == REPEATED else None
+    return isinstance(facts, dict) and facts.get("repeated") == "data"
 
 
 def _enrich(run: Recalled, added: Added | None) -> None:

@@ -90,12 +90,14 @@ class StuckGuard:
         if before >= self._limits.refuse - 1:
             return _refused(
                 f"{asked[0]} has been called {before} times with these arguments, and the result was the same each time."
-                " Use that result, call it with other arguments, or answer."
+                " Use that result, call it with other arguments, or answer.",
+                seen,
             )
         if here and before + here >= self._limits.stop - 1:
             return _refused(
                 f"{asked[0]} stands {_times(here)} before it in your message with the same arguments."
-                " Look at the results first, and send it again if it is still needed."
+                " Look at the results first, and send it again if it is still needed.",
+                seen,
             )
         return None
 
@@ -167,8 +169,8 @@ class StuckGuard:
             self.gave_up = f"{seen.tool} was called {seen.times} times with the same arguments and the same result; the turn gets nowhere."
 
 
-def _refused(why: str) -> CallRepeated:
-    return CallRepeated(f"It was not run: {why}")
+def _refused(why: str, seen: Repeat | None) -> CallRepeated:
+    return CallRepeated(f"It was not run: {why}", of_data=seen is None or seen.is_data)
 
 
 def _times(number: int) -> str:
