@@ -39,6 +39,21 @@ def test_an_item_that_is_no_call_is_one_without_a_name(read: Any, item: Any) -> 
         parsed(read(item))
 
 
+@pytest.mark.parametrize("more", [{}, {"id": "7"}, {"id": "7", "type": "function"}])
+@pytest.mark.parametrize("form", [("name", "args"), ("name", "arguments"), ("tool", "parameters"), ("tool", "arguments")])
+def test_every_form_of_a_call_is_the_same_call(form: tuple[str, str], more: dict[str, str]) -> None:
+    """Decision R12: the forms of all five documents."""
+    name, arguments = form
+    raw = RawCall.from_dict({name: "pay", arguments: {"amount": 1}, **more})
+    assert (raw.name, parsed(raw).arguments, raw.id, raw.beside) == ("pay", {"amount": 1}, more.get("id", ""), None)
+
+
+def test_a_parameter_that_is_called_args_is_one() -> None:
+    """Beside what only a flat call has, it is no word of the form."""
+    raw = RawCall.from_dict({"tool": "run", "args": ["-x"]})
+    assert raw.beside == {"args": ["-x"]}
+
+
 @pytest.mark.parametrize("arguments", [["x"], [], True, False, 5, 1.5])
 def test_arguments_that_are_no_object_are_called_what_they_are(arguments: object) -> None:
     """Not malformed JSON, which nobody has sent."""

@@ -83,13 +83,16 @@ class RawCall(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_dict(cls, item: object) -> RawCall:
-        """Read a call written as `{"tool" | "name", "parameters" | "arguments", "reasoning"}`.
+        """Read a call written as `{"tool" | "name", "parameters" | "arguments", "reasoning"}`, or as `{"name", "args"}`, Gemini's form.
 
         Where the parameters are missing or empty, keys that stand beside `tool` are taken for them when the call is parsed.
         What is no mapping is a call without a name, which ends its message.
         """
         if not isinstance(item, Mapping):
             return cls(name="", arguments=_arguments(item), origin="dict")
+        if _GEMINI_KEYS <= item.keys() <= _GEMINI_KEYS | {"id", "type"}:
+            item = {**item, "arguments": item["args"]}
+            del item["args"]
         name = item.get("tool", item.get("name"))
         return cls(
             id=_text(item.get("id")),
@@ -101,6 +104,7 @@ class RawCall(Struct, frozen=True, kw_only=True):
         )
 
 
+_GEMINI_KEYS = frozenset({"name", "args"})
 _CALL_KEYS = frozenset({"id", "type", "tool", "name", "parameters", "arguments", "reasoning"})
 
 
