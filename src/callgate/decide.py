@@ -112,11 +112,9 @@ def check_loop_continuation(ends: Sequence[CallEnd], rules: LoopRules, *, errors
     if rules.errors_in_a_row is not None and errors_in_a_row >= rules.errors_in_a_row:
         return Ending("error", f"{errors_in_a_row} calls in a row failed; {rules.errors_in_a_row} end the turn.")
     for end in ends:
-        if not end.result.success:
-            continue
         if end.result.end_turn:
             return Ending("completed", f"{end.result.name} ended the turn")
-        if end.category == "terminal":
+        if end.result.success and end.category == "terminal":
             return Ending("completed", f"{end.result.name} is terminal: it awaits an answer")
     if text_before.strip() and ends and all(end.result.success and end.result.name in rules.end_after_text for end in ends):
         return Ending("completed", "the answer was written before the calls")

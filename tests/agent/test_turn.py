@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from callgate import Engine, Scope, tool
 from callgate.agent import PRESETS, Agent, AgentEvent, Settings
 from callgate.calls import Text
-from callgate.decide import CallEnd, LoopRules, check_loop_continuation
+from callgate.decide import CallEnd, Failures, LoopRules, check_loop_continuation
 from callgate.errors import ModelUnreachable
 from callgate.messages import AssistantMessage, ToolMessage, UserMessage
 from callgate.protocols import Deny, Verdict
@@ -69,6 +69,24 @@ async def test_a_tool_may_end_the_turn(board: Board) -> None:
     result, model = await run(board, says("So.", call("finish")))
     assert (result.status, len(model.requests)) == ("completed", 1)
     assert isinstance(result.messages[-1], ToolMessage)
+
+
+@pytest.mark.parametrize("failures", ["recover", "strict"])
+async def test_a_failed_result_may_end_the_turn_too(board: Board, failures: Failures) -> None:
+    """ACCEPTANCE A7, R20: `end_turn` is looked at whether or not the call succeeded; its entry is in the history."""
+
+    @tool(effect="none")
+    async def hang_up() -> dict[str, object]:
+        """Say that the line is dead, and that nothing more is to be said."""
+        return {"success": False, "error": "the line is dead", "end_turn": True}
+
+    model = Script(says("Calling.", call("hang_up"), call("look", {"what": "a"}, position=1)), says("Nobody wants this."))
+    settings = Settings(rules=LoopRules(failures=failures))
+    async with Agent(model, tools=[hang_up, *board.tools()], settings=settings) as agent:
+        result = await agent.run("Go.")
+    assert (result.status, result.turn_status, len(model.requests)) == ("completed", "completed", 1)
+    assert [(one.success, one.end_turn) for one in result.results] == [(False, True), (True, False)]
+    assert [message.is_error for message in result.messages if isinstance(message, ToolMessage)] == [True, False]
 
 
 async def test_an_answer_before_the_calls_may_end_the_turn(board: Board) -> None:
