@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
-from callgate import AbortController, Aborted, Engine, RawCall, RetryPolicy, Scope, ToolContext, UsageError, tool
+from callgate import AbortController, Aborted, Allow, Engine, RawCall, RetryPolicy, Scope, Tool, ToolContext, UsageError, tool
 from callgate._environment import timeout_from_environment
 from callgate.calls import Effect
+from callgate.protocols import Verdict
+from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from tests.door import bodies, call, kinds, result_of, said
 from tests.patience import HANGS_S, PATIENCE_S, until
@@ -32,6 +34,111 @@ async def test_a_pending_stop_aborts_before_any_tool_runs() -> None:
         assert outcome.status == "stopped_by_user"
         assert (await said(engine, call("pay"), Scope(conversation="elsewhere"))).success
     assert ran == [1]
+
+
+UNREADABLE = {
+    "malformed": RawCall(name="pay", arguments='{"amount": nope}'),
+    "cut": RawCall(name="pay", arguments='{"amount": ', closed="cut"),
+    "unknown": RawCall(name="no_such_tool", arguments="{}"),
+    "invalid": RawCall(name="pay", arguments='{"amount": "much"}'),
+    "long id": RawCall(name="pay", arguments="{}", id="i" * 999),
+}
+
+
+@pytest.mark.parametrize("raw", UNREADABLE.values(), ids=UNREADABLE.keys())
+async def test_a_pending_stop_is_looked_at_before_the_arguments_are(raw: RawCall) -> None:
+    """ACCEPTANCE A8, A12: whatever a call looks like, a stop that is pending ends its message, and it leaves no result."""
+
+    @tool
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    async with Engine([pay]) as engine:
+        engine.control.stop("here", "enough")
+        one = await engine.call(raw, HERE)
+        several = await engine.call_many([raw, raw], HERE)
+        ended = [(end.status, end.reason) for end in [one, *several] if isinstance(end, Aborted)]
+        assert ended == [("stopped_by_user", "enough")] * 3
+        assert engine.control.errors_in_a_row("here") == 0
+
+
+class Asking:
+    """A policy that thinks until it is told to allow."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def decide(self, call: ValidatedCall) -> Verdict:
+        self.asked.set()
+        await self.answer.wait()
+        return Allow()
+
+
+class Till:
+    """A tool with an effect, of which one call holds the only place until it is let go."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.busy, self.free = asyncio.Event(), asyncio.Event()
+
+    def tools(self) -> list[Tool]:
+        @tool(effect="once", parallel=1)
+        async def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(amount)
+            self.busy.set()
+            await self.free.wait()
+            return "paid"
+
+        return [pay]
+
+
+async def test_a_call_that_was_read_before_the_stop_does_not_start_after_it() -> None:
+    """ACCEPTANCE A12: a message that streams in is read call by call; the stop counts until the moment in which a tool would start."""
+    till = Till()
+    async with Engine(till.tools()) as engine:
+        emission = engine.emission(HERE)
+        emission.add(call("pay", amount=1))
+        engine.control.stop("here", "enough")
+        (outcome,) = await emission.seal()
+        assert isinstance(outcome, Aborted)
+        assert (outcome.status, till.paid) == ("stopped_by_user", [])
+        assert "call.verdict" not in kinds(engine)
+
+
+async def test_a_call_does_not_start_after_a_stop_that_came_while_a_policy_judged_it() -> None:
+    till, asking = Till(), Asking()
+    async with Engine(till.tools(), policies=[asking]) as engine:
+        asked = asyncio.create_task(engine.call(call("pay", amount=1), HERE))
+        await asking.asked.wait()
+        engine.control.stop("here")
+        asking.answer.set()
+        assert isinstance(await asked, Aborted)
+    assert till.paid == []
+
+
+async def test_a_call_does_not_start_after_a_stop_that_came_while_it_waited_for_its_place() -> None:
+    till = Till()
+    async with Engine(till.tools()) as engine:
+        other = asyncio.create_task(engine.call(call("pay", amount=1), Scope(conversation="elsewhere", run="other")))
+        await till.busy.wait()
+        waiting = asyncio.create_task(engine.call(call("pay", amount=2), HERE))
+        await until(lambda: "call.verdict" in kinds(engine, engine.run + "/0/0"))
+        engine.control.stop("here")
+        till.free.set()
+        assert (await other).result.success  # type: ignore[union-attr]
+        assert isinstance(await waiting, Aborted)
+    assert till.paid == [1]
+
+
+async def test_a_call_without_a_name_is_an_error_also_where_a_stop_is_pending() -> None:
+    """ACCEPTANCE A8: the payload is the first step, the stop the second."""
+    async with Engine() as engine:
+        engine.control.stop("here")
+        outcome = await engine.call(RawCall(name=" ", arguments="{"), HERE)
+    assert isinstance(outcome, Aborted)
+    assert outcome.status == "error"
 
 
 async def test_a_kill_ends_a_running_tool_at_once_and_aborts() -> None:

@@ -49,7 +49,7 @@ class Route(Protocol):
     """What an emission needs from the engine: a place in the run, and the route in two halves."""
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> Flight: ...
-    def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
+    def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
 
     @property
@@ -255,7 +255,7 @@ class Emission:
             raise UsageError("This emission is over: it was sealed or discarded. Begin a new one for the next message.")
 
     def _prepare(self, slot: _Slot) -> None:
-        prepared = self._route.prepare(slot.flight) if slot.refusal is None else self._unrouted.refused(slot.flight, slot.refusal)
+        prepared = self._route.prepare(slot.flight, slot.refusal)
         if isinstance(prepared, ValidatedCall):
             slot.call = prepared
             slot.footprint = _footprint(prepared)

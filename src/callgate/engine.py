@@ -40,7 +40,7 @@ from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
-from callgate._pipeline.parse import parse
+from callgate._pipeline.parse import check_name, parse
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.quoting import quoted_error, quoted_notes
 from callgate._pipeline.record import Reason
@@ -60,7 +60,7 @@ from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Follower, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
-from callgate.route import ApprovedCall, Checked, ValidatedCall
+from callgate.route import ApprovedCall, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
 
@@ -221,16 +221,25 @@ class Engine:
 
     # The route
 
-    def prepare(self, flight: Flight) -> ValidatedCall | Outcome:
-        """The first half of the route, pure but for the record: what the call is, and whether it can be one."""
+    def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
+        """The first half of the route, pure but for the record: what the call is, and whether it can be one.
+
+        A call without a name ends its message first, then a stop that is pending does; nothing else of the call has been read by then.
+
+        Args:
+            refusal: Why the loop does not let the call run, where it does not.
+        """
         name = flight.raw.name
         try:
             flight.received()
+            if refusal is not None or flight.stopped or self.control.stops:
+                check_name(flight.raw)
+                self._desk.check_stop(flight)
+            if refusal is not None:
+                return self._endings.ended(flight, refusal, name)
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
             for note in parsed.notes:
                 self._log.warning("Tool call %s: %s", name, note.text)
-            if flight.stopped or self.control.stops:
-                self._check_stop(flight)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
             if log.isEnabledFor(logging.INFO):
@@ -269,6 +278,8 @@ class Engine:
         self._life.running[flight.uid] = flight
         flight.state.under_way += 1
         try:
+            if flight.stopped or self.control.stops:
+                self._desk.check_stop(flight)
             if flight.first is not None:
                 return await self._replay(flight, Known(tool=call.tool.name, arguments="", uid=flight.first.uid, result=flight.first))
             if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
@@ -319,31 +330,22 @@ class Engine:
                 return await self._ground.offload.run(partial(self._normaliser.result, approved.call, approved.rule, checked))
             return self._normaliser.result(approved.call, approved.rule, checked)
         except CallFailed as error:
-            self._check_stop(flight)
+            self._desk.check_stop(flight)
             return self._endings.result_of(flight, error, call.tool.name, approved)
 
     async def _hooked(self, flight: Flight, approved: ApprovedCall, checked: Checked) -> Checked:
         """What a call came to, as its hooks leave it."""
         if flight.stopped or self.control.stops:
-            self._check_stop(flight, checked)
+            self._desk.check_stop(flight, checked)
         hooks = self._desk.hooks(approved.call.tool).after
         return await hook_result(approved.call, checked, hooks, self._desk) if hooks else checked
 
     async def _replay(self, flight: Flight, known: Known) -> Outcome:
         """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
         result, why = await earlier_result(known, flight, self.journal, self._timeout_s)
-        self._check_stop(flight)
+        self._desk.check_stop(flight)
         flight.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
         return await self._endings.answered(flight, result)
-
-    def _check_stop(self, flight: Flight, checked: Checked | None = None) -> None:
-        """End the message where a stop is pending. What a call that ran came to stays in the record and out of the history."""
-        reason = flight.stopped or self.control.pending(flight.scope.conversation)
-        if reason is not None:
-            facts = None if checked is None else checked.facts
-            if facts is not None and flight.withholds:
-                facts = {name: fact for name, fact in facts.items() if name != "error"}
-            raise CallAborted("stopped_by_user", reason, details=facts)
 
     # Many calls of one message
 

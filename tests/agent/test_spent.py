@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from callgate import tool
-from callgate.agent import Agent, AgentEvent, Budget, Notice, RunEnded, Settings
+from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Notice, RunEnded, Settings
 from callgate.agent.settings import Prices
 from callgate.decide import LoopRules
 from callgate.messages import AssistantMessage, UserMessage
@@ -36,6 +36,20 @@ async def test_a_call_for_which_no_iteration_is_left_is_refused(board: Board) ->
     strict = Settings(budget=once, rules=LoopRules(failures="strict"))
     result, _ = await run(board, LOOK, LOOK, settings=strict)
     assert (result.status, result.turn_status) == ("failed", "tool_execution_error")
+
+
+async def test_a_stop_goes_before_the_refusal_of_a_call_for_which_no_budget_is_left(board: Board) -> None:
+    """ACCEPTANCE A8, A12: the stop is looked at first, and the refused call leaves nothing in the history."""
+
+    def stop_at_end(event: AgentEvent) -> None:
+        if isinstance(event, MessageEnded) and event.iteration == 1:
+            agent.stop("c", "enough")
+
+    settings = Settings(budget=Budget(calls=1), early_start=False)
+    async with Agent(Script(LOOK, says(call("look", {"what": "b"}, id="2"))), tools=board.tools(), settings=settings) as agent:
+        result = await agent.run("Go.", conversation="c", on_event=stop_at_end)
+    assert (result.turn_status, result.reason) == ("stopped_by_user", "enough")
+    assert [one.code for one in result.results] == [None]
 
 
 @pytest.mark.parametrize("limit", [Budget(cost=1.0), Budget(output_tokens=5), Budget(input_tokens=5)])

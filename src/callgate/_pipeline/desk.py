@@ -25,11 +25,11 @@ from callgate._pipeline.writer import off_loop
 from callgate._runners.reading import ReadingTime
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
-from callgate.errors import CallNotStarted, DangerousLimitReached
+from callgate.errors import CallAborted, CallNotStarted, DangerousLimitReached
 from callgate.events import Draft
 from callgate.hooks import Hook
 from callgate.protocols import Execution, InstantPolicy, PathFilter, PathPolicy, Policy
-from callgate.route import ApprovedCall, ValidatedCall
+from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
 __all__ = ["Desk", "judges"]
@@ -62,6 +62,7 @@ class Desk:
         self.policy_timeout_s = limits.policy_timeout_s
         self.hook_timeout_s = limits.hook_timeout_s
         self._writer = ground.writer
+        self._control = ground.control
         self._clock = ground.clock
         self._limits = limits
         self._hooks = tuple(hooks)
@@ -102,6 +103,19 @@ class Desk:
         if unfinished is not None:
             flight.unfinished, flight.last, flight.doubtful = unfinished, unfinished.position, unfinished.claimed
         return flight
+
+    def check_stop(self, flight: Flight, checked: Checked | None = None) -> None:
+        """End the message where a stop is pending. What a call that ran came to stays in the record and out of the history.
+
+        Raises:
+            CallAborted: One is.
+        """
+        reason = flight.stopped or self._control.pending(flight.scope.conversation)
+        if reason is not None:
+            facts = None if checked is None else checked.facts
+            if facts is not None and flight.withholds:
+                facts = {name: fact for name, fact in facts.items() if name != "error"}
+            raise CallAborted("stopped_by_user", reason, details=facts)
 
     # What the gate asks
 

@@ -80,6 +80,8 @@ class Executor:
             happened = await self._cleared(flight, approved)
             if happened is not None:
                 return happened
+            if flight.stopped or self._control.stops:
+                self._desk.check_stop(flight)
             if tool.category == "dangerous":
                 flight.tick = self._desk.take_dangerous(approved.call)
             ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))

@@ -14,11 +14,21 @@ from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.route import ParsedCall
 
-__all__ = ["parse"]
+__all__ = ["check_name", "parse"]
 
 _EMPTY = Note(kind="empty", text="The arguments were empty and were taken as {}.")
 _NULL = Note(kind="empty", text="The arguments were null and were taken as {}.")
 _LIFTED = Note(kind="lifted", text="The arguments were empty; what stood beside them, at the top level of the call, was taken for them.")
+
+
+def check_name(raw: RawCall) -> None:
+    """Refuse a call without a name; the check that comes before all others.
+
+    Raises:
+        CallAborted: The call has no name, so it is none.
+    """
+    if not isinstance(raw.name, str) or not raw.name.strip():
+        raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
 
 
 def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall:
@@ -35,8 +45,7 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
         ArgumentsTruncated: The call was cut off.
         ArgumentsMalformed: The arguments are no JSON object; `code` says why.
     """
-    if not isinstance(raw.name, str) or not raw.name.strip():
-        raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
+    check_name(raw)
     if len(raw.id) > limits.call_id_chars:
         raise ArgumentsMalformed(
             f"The call's id has more than {limits.call_id_chars} characters, the limit. Nothing was run. Send it with a shorter id.",

@@ -1,7 +1,6 @@
 """Calls of a message that never take the route, or leave it untaken: each gets onto the record, and has its end.
 
-Because their message ended before them, the loop around the engine does not let them run, or nobody has the message any more. Starts
-nothing.
+Because their message ended before them, has more calls than the limit, or is held by nobody any more. Starts nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from callgate._pipeline.life import Life
 from callgate._pipeline.record import Reason
 from callgate._pipeline.writer import Writer
 from callgate.calls import Outcome, RawCall, Scope
-from callgate.errors import CallFailed, CallNotStarted, RecordFailed
+from callgate.errors import CallNotStarted, RecordFailed
 from callgate.events import Draft
 
 __all__ = ["Unrouted"]
@@ -35,13 +34,10 @@ class Unrouted:
 
     def not_started(self, flight: Flight, why: str) -> Outcome:
         """The end of a call of a message that ended before it."""
-        return self.refused(flight, CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again."))
-
-    def refused(self, flight: Flight, error: CallFailed) -> Outcome:
-        """The end of a call that the loop around the engine does not let run."""
         if not flight.on_record:
             with suppress(RecordFailed):  # the end meets the same fault, and says so
                 flight.received()
+        error = CallNotStarted(f"It was not started: {why}. Nothing happened; it may be sent again.")
         return self._endings.ended(flight, error, flight.raw.name)
 
     async def above_limit(self, raws: list[RawCall], scope: Scope, most: int) -> list[Outcome]:
