@@ -73,8 +73,8 @@ class Limits(Options, frozen=True, kw_only=True):
     """What a tool gets between being told to stop and being ended."""
     dangerous_per_tick: Whole | None = None
     """How many `dangerous` calls may start in one tick; None for no limit."""
-    soft_warn_iteration: Whole = 20
-    """From this iteration on, tools are told to show their user how to kill the turn."""
+    soft_warn_iteration: Whole | None = 20
+    """From this iteration on, tools are told to show their user how to kill the turn, and an agent gives one notice; None: never."""
     remembered_calls: Whole = 10_000
     """Finished calls per engine whose results are kept for a caller that hands the same call in again."""
     approval_s: Seconds = 86_400.0

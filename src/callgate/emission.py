@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -25,7 +25,7 @@ from callgate._pipeline.pump import Pump, Soon
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
 from callgate._signals import AbortSignal, settled
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope
+from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall
 
@@ -128,11 +128,21 @@ class Emission:
         signal: Ends every call when it fires.
         soon: Begins what can start before the message is complete.
         early: Whether calls without effect may start before the message is complete.
+        on_result: Told the result of each call, refused ones included, before the restart handler is offered it. Must not raise.
         most: How many calls are taken along the route.
     """
 
     def __init__(
-        self, route: Route, unrouted: Unrouted, scope: Scope, signal: AbortSignal, soon: Soon, *, early: bool = True, most: int
+        self,
+        route: Route,
+        unrouted: Unrouted,
+        scope: Scope,
+        signal: AbortSignal,
+        soon: Soon,
+        *,
+        early: bool = True,
+        on_result: Callable[[ToolResult], None] | None = None,
+        most: int,
     ) -> None:
         self.cause = 0
         """The position of the event that causes the calls which are added next; 0: none of this run's own."""
@@ -140,6 +150,7 @@ class Emission:
         self._unrouted = unrouted
         self._scope = scope
         self._early = early
+        self._on_result = on_result
         self._most = most
         self._surplus: list[RawCall] = []
         """The calls above that number."""
@@ -172,6 +183,7 @@ class Emission:
             self._surplus.append(raw)
             return index
         flight = self._route.admit(raw, self._scope, self._kill, cause=self.cause, unfinished=unfinished)
+        flight.on_result = self._on_result
         slot = _Slot(flight, index, refusal, size_bytes=_size_bytes(flight.raw))
         self._slots.append(slot)
         if flight.raw.id:

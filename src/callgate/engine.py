@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -60,7 +60,7 @@ from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Follower, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
-from callgate.route import ApprovedCall, ValidatedCall
+from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
 from callgate.tools.registry import Layer
 
@@ -349,11 +349,18 @@ class Engine:
 
     # Many calls of one message
 
-    def emission(self, scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None, early: bool = True) -> Emission:
+    def emission(
+        self,
+        scope: Scope = _NOWHERE,
+        *,
+        signal: AbortSignal | None = None,
+        early: bool = True,
+        on_result: Callable[[ToolResult], None] | None = None,
+    ) -> Emission:
         """Begin a message's calls; see `Emission`."""
         self._entrance.check(scope)
         kill, most = signal or self.control.signal(scope.conversation), self.limits.calls_per_message
-        emission = Emission(self, self._unrouted, scope, kill, self._soon, early=early, most=most)
+        emission = Emission(self, self._unrouted, scope, kill, self._soon, early=early, on_result=on_result, most=most)
         self._life.messages.add(emission)
         return emission
 

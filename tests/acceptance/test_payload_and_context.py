@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from callgate import Aborted, Engine, RawCall, Scope, Tool, ToolContext, tool
+from callgate import Aborted, Answered, Engine, RawCall, Restarted, Scope, Tool, ToolContext, tool
 from callgate.builtins import fetch_tool
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, facts, run_by
@@ -371,3 +371,26 @@ async def test_the_duration_is_logged_at_info_in_milliseconds(caplog: pytest.Log
     ((level, match),) = [(level, match) for level, match in found if match]
     assert level == logging.INFO
     assert int(match[1]) == 250
+
+
+@pytest.mark.parametrize("end", ["restart", "stop", "kill", "failure"])
+async def test_the_duration_is_logged_however_the_call_ends(end: str, caplog: pytest.LogCaptureFixture) -> None:
+    """ACCEPTANCE A52: a call whose result enriches the context, is dropped by a stop, or is a failure, has run as well."""
+
+    @tool(effect="none")
+    async def nap() -> dict[str, object]:
+        """Take a while."""
+        if end in ("stop", "kill"):
+            getattr(engine.control, end)("c")
+        return {"success": end != "failure", "data": {"type": "context_restart_dream"}}
+
+    async def restart(data: object) -> bool:
+        return True
+
+    async with Engine([nap], restart=restart) as engine:
+        with caplog.at_level(logging.INFO, logger="callgate"):
+            outcome = await engine.call(call("nap"), Scope(conversation="c"))
+    kinds_of_end: dict[str, type] = {"restart": Restarted, "stop": Aborted, "kill": Aborted, "failure": Answered}
+    assert type(outcome) is kinds_of_end[end]
+    lines = [record for record in caplog.records if re.fullmatch(r"Function call completed: nap \(\d+ms\)", record.getMessage())]
+    assert [record.levelno for record in lines] == [logging.INFO]

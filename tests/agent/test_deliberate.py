@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from callgate import Engine, Scope, Tool, tool
-from callgate.agent import Agent, AgentEvent, Deliberate, Notice
+from callgate.agent import Agent, AgentEvent, Deliberate, Notice, Settings
 from callgate.calls import Image, Text
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
@@ -184,15 +185,70 @@ async def test_a_phrase_cannot_break_out_of_its_quotes() -> None:
     assert "`psst 'now'`" in told[0].text
 
 
-async def test_a_host_that_shows_no_notices_gets_none() -> None:
-    """A20, R34: `surface_errors=False` silences the hidden ones, too; the tool is offered all the same."""
-    told: list[object] = []
+@pytest.mark.parametrize("surface", [True, False])
+async def test_the_thought_log_is_written_whatever_the_host_shows_its_user(surface: bool) -> None:
+    """ACCEPTANCE A41, A42: the notice depends on the match and on the mode alone; users never see it."""
+    told: list[tuple[str, Notice]] = []
     mode = Deliberate(thought_log=lambda *one: told.append(one))
     studio = Studio()
     async with Agent(Script(PICTURE, DONE), tools=studio.tools(), deliberate=mode) as agent:
-        await agent.run("Draw a cat.", scope=Scope(surface_errors=False))
+        await agent.run("Draw a cat.", conversation="c", scope=Scope(surface_errors=surface))
     assert studio.done == ["picture of a cat"]
-    assert told == []
+    assert [(where, notice.kind, notice.hidden) for where, notice in told] == [("c", "trigger", True)]
+
+
+class Steps:
+    """What happened around a call that enriches the context, in its order; the restart handler may never answer."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.asked = asyncio.Event()
+        self.holds = False
+
+    def thought(self, conversation: str, notice: Notice) -> None:
+        self.done.append("thought")
+
+    async def restart(self, data: object) -> bool:
+        self.done.append("restart")
+        self.asked.set()
+        if self.holds:
+            await asyncio.Event().wait()
+        return True
+
+    def tools(self) -> list[Tool]:
+        @tool(effect="none", triggers=("draw",))
+        async def picture() -> dict[str, object]:
+            """Bring a picture into the context."""
+            self.done.append("picture")
+            return {"type": "context_restart_picture"}
+
+        return [picture]
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_the_thought_log_is_written_before_a_restart_handler_is_asked(early: bool) -> None:
+    """ACCEPTANCE A8: retention is step 6, the hidden notice step 7, the restart step 8."""
+    steps, heard = Steps(), list[AgentEvent]()
+    async with Engine(steps.tools(), restart=steps.restart) as engine:
+        mode = Deliberate(thought_log=steps.thought)
+        async with Agent(Script(PICTURE, DONE), engine, deliberate=mode, settings=Settings(early_start=early)) as agent:
+            await agent.run("Draw a cat.", conversation="c", on_event=heard.append)
+    assert steps.done == ["picture", "thought", "restart"]
+    assert [event.hidden for event in heard if isinstance(event, Notice)] == [True]
+
+
+async def test_what_was_of_use_is_kept_offered_before_a_restart_handler_is_asked() -> None:
+    """ACCEPTANCE A8, A39: the handler never came to its end, and the next turn offers the tool all the same."""
+    steps, model = Steps(), Script(PICTURE, DONE)
+    steps.holds = True
+    async with Engine(steps.tools(), restart=steps.restart) as engine, Agent(model, engine, deliberate=Deliberate()) as agent:
+        run = asyncio.ensure_future(agent.run("Draw a cat.", conversation="c"))
+        await steps.asked.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await agent.run("Hm.", conversation="c")
+    assert names(model) == ["picture"]
 
 
 async def test_a_thought_log_that_fails_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callgate import tool
+from callgate import Engine, Limits, ToolContext, UsageError, tool
 from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Notice, RunEnded, Settings
 from callgate.agent.settings import Prices
 from callgate.decide import LoopRules
@@ -107,6 +107,50 @@ async def test_a_long_turn_is_noticed_once(board: Board) -> None:
         await agent.run("Go.", on_event=events.append)
     assert [event.kind for event in events if isinstance(event, Notice)] == ["long_turn"]
     assert isinstance(events[-1], RunEnded)
+
+
+@pytest.mark.parametrize("where", ["engine", "settings"])
+async def test_the_notice_of_a_long_turn_and_the_kill_hint_have_one_threshold(where: str) -> None:
+    """ACCEPTANCE A22, R23: one number, given to the engine, or to the agent that makes its own."""
+    hints: list[bool] = []
+    noticed: list[int] = []
+
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        hints.append(ctx.show_kill_hint)
+        return "seen"
+
+    def hear(event: AgentEvent) -> None:
+        if isinstance(event, Notice) and event.kind == "long_turn":
+            noticed.append(len(hints))
+
+    script = Script(*(says(call("look", id=str(number))) for number in range(4)), says("Done."))
+    if where == "engine":
+        async with Engine([look], limits=Limits(soft_warn_iteration=2)) as engine, Agent(script, engine) as agent:
+            await agent.run("Go.", on_event=hear)
+    else:
+        async with Agent(script, tools=[look], settings=Settings(soft_warn=2)) as agent:
+            await agent.run("Go.", on_event=hear)
+    assert (hints, noticed) == ([False, False, True, True], [2])
+
+
+async def test_no_threshold_means_neither_notice_nor_hint(board: Board) -> None:
+    events: list[AgentEvent] = []
+    answers = [says(call("look", {"what": str(number)})) for number in range(25)]
+    limits, script = Limits(soft_warn_iteration=None), Script(*answers, says("Done."))
+    async with Engine(board.tools(), limits=limits) as engine, Agent(script, engine, stuck=None) as agent:
+        await agent.run("Go.", on_event=events.append)
+    assert not any(isinstance(event, Notice) for event in events)
+    assert [context.show_kill_hint for context in board.contexts] == [False] * 25
+
+
+async def test_two_thresholds_are_refused() -> None:
+    async with Engine(limits=Limits(soft_warn_iteration=5)) as engine:
+        with pytest.raises(UsageError, match=r"soft_warn is 3, .*soft_warn_iteration is 5"):
+            Agent(Script(), engine, settings=Settings(soft_warn=3))
+        async with Agent(Script(), engine, settings=Settings(soft_warn=5)):
+            pass
 
 
 async def test_a_long_turn_is_noticed_once_also_where_its_model_pauses_and_says_nothing(board: Board) -> None:

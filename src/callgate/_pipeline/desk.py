@@ -208,7 +208,7 @@ class Desk:
         return tick
 
     def context(self, flight: Flight, approved: ApprovedCall) -> ToolContext:
-        scope = flight.scope
+        scope, soft_warn = flight.scope, self._limits.soft_warn_iteration
         return ToolContext(
             scope=scope,
             call_id=flight.raw.id,
@@ -220,7 +220,7 @@ class Desk:
             nested=flight.nested,
             own_files=self._own_files,
             policies=Rejudge(approved.call, self) if self.policies else None,
-            show_kill_hint=scope.iteration >= self._limits.soft_warn_iteration,
+            show_kill_hint=soft_warn is not None and scope.iteration >= soft_warn,
         )
 
     async def _nested(self, parent: Flight, name: str, arguments: Mapping[str, object]) -> ToolResult:

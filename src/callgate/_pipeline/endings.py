@@ -55,8 +55,10 @@ class Endings:
         self._host_code = ground.host_code
 
     async def answered(self, flight: Flight, result: ToolResult) -> Outcome:
-        """The call has a result: recorded, and durable before anybody sees it."""
+        """The call has a result: recorded, and durable before it is returned."""
         success = result.status == "ok"
+        self._log_duration(flight, result.name)
+        flight.tell_result(result)
         if self._restart is not None and success and await self._restarts(result):
             flight.end("call.restarted", Reason(reason="the result enriched the context"))
             self._control.count(flight.scope.conversation, success=True)
@@ -68,10 +70,12 @@ class Endings:
         self._control.count(flight.scope.conversation, success=success)
         if success and flight.scope.conversation:
             flight.remember(body)
-        self._writer.log.info("Function call completed: %s (%dms)", result.name, (self._clock.monotonic() - flight.began) * 1000)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)
+
+    def _log_duration(self, flight: Flight, name: str) -> None:
+        self._writer.log.info("Function call completed: %s (%dms)", name, (self._clock.monotonic() - flight.began) * 1000)
 
     async def told(self, ends: Sequence[tuple[Flight, Outcome]]) -> list[Outcome]:
         """These outcomes once they are on disk, where the record survives; one that cannot be kept says so."""
@@ -140,7 +144,7 @@ class Endings:
             case ApprovalNeeded():
                 return self._suspended(flight, error, name)
             case CallAborted():
-                return self._aborted(flight, error)
+                return self._aborted(flight, error, name)
             case CallFailed() if not flight.started:
                 return self._refused(flight, error, name)
             case _:
@@ -202,6 +206,7 @@ class Endings:
         """
         result = self.result_of(flight, error, name, None)
         result = result if recorded else _marked(result)
+        flight.tell_result(result)
         try:
             if isinstance(error, CallDenied):
                 by = error.details or {}
@@ -234,8 +239,10 @@ class Endings:
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
         flight.end("call.suspended", Reason(reason=question.question, details=details))
 
-    def _aborted(self, flight: Flight, end: CallAborted) -> Aborted:
+    def _aborted(self, flight: Flight, end: CallAborted, name: str) -> Aborted:
         reason = self._writer.cut(str(end))
+        if flight.started:
+            self._log_duration(flight, name)
         self._writer.log.warning("Tool call aborted: %s", reason)
         try:
             flight.end("call.aborted", Reason(reason=reason, status=end.status, details=end.details))

@@ -70,6 +70,8 @@ class Flight(Struct, kw_only=True, eq=False):
     """Whether anything of it is."""
     before_start: Callable[[ApprovedCall], Awaitable[None] | None] | None = None
     """Asked between approval and start, and waited for where it says so: the emission's say."""
+    on_result: Callable[[ToolResult], None] | None = None
+    """Told the call's result once, before the restart handler is offered it."""
     held: Slots | None = None
     """Where this call holds a slot while its tool runs."""
     judged: ValidatedCall | None = None
@@ -187,6 +189,12 @@ class Flight(Struct, kw_only=True, eq=False):
         if self.withholds:
             execution = replace(execution, error=execution.error_type)
         self.write("call.attempt_failed", AttemptFailed.of(execution, wait_s, self.writer.redactor), attempt)
+
+    def tell_result(self, result: ToolResult) -> None:
+        """Tell the result to whoever asked for it; once, however often the call's end is tried."""
+        told, self.on_result = self.on_result, None
+        if told is not None:
+            told(result)
 
     def remember(self, body: bytes) -> None:
         """Keep the call as its conversation's current one, in a run of the conversation's own."""

@@ -7,17 +7,18 @@ what is on it, tells the thought log why, and keeps a tool that was of use expos
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from callgate._options import Options, Whole
 from callgate._pipeline.resolve import almost
-from callgate.agent.events import AgentEvent, Notice
+from callgate._signals import FAILURES
+from callgate.agent.events import Notice
 from callgate.agent.exposed import Exposed, Match
 from callgate.agent.retention import Retention
 from callgate.agent.triggers import Trigger, Wording, compile_triggers, first_match
-from callgate.calls import Answered, Outcome, Restarted, Scope, Text
+from callgate.calls import Answered, Outcome, Restarted, Scope, Text, ToolResult
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from callgate.tools import ToolRegistry
@@ -103,21 +104,24 @@ class Exposure:
         """The scope with this turn's allowlist."""
         return replace(scope, deliberate=True, allowed_tools=self.exposed.allowed)
 
-    def ended(
-        self, scope: Scope, calls: Sequence[ToolCall], outcomes: Sequence[Outcome | None], tell: Callable[[AgentEvent], None] | None
-    ) -> None:
-        """A message's calls have ended: extend what was of use, and say why it was offered."""
+    def used(self, conversation: str, result: ToolResult) -> None:
+        """A call has its result: keep its tool exposed where it succeeded, and tell the thought log why the tool was offered."""
+        name = self._owner.name_of(result.name)
+        if name not in self.exposed.allowed:
+            return
+        if self._leaves_trace and result.success:
+            self._owner.retention.extend(conversation, name)
+        match = self.exposed.matches.get(name)
+        if match is not None:
+            self._owner.note_thought(conversation, _notice(match))
+
+    def notices(self, calls: Sequence[ToolCall], outcomes: Sequence[Outcome | None]) -> Iterator[Notice]:
+        """Why the tools of these calls were offered, for the listener of the run."""
         for call, outcome in zip(calls, outcomes, strict=True):
-            if not isinstance(outcome, (Answered, Restarted)):
-                continue
-            name = self._owner.called(call, outcome)
-            if name not in self.exposed.allowed:
-                continue
-            if self._leaves_trace and (isinstance(outcome, Restarted) or outcome.result.success):
-                self._owner.retention.extend(scope.conversation, name)
-            match = self.exposed.matches.get(name)
-            if match is not None and scope.surface_errors:
-                self._owner.notify(scope.conversation, _notice(match), tell)
+            if isinstance(outcome, (Answered, Restarted)):
+                name = self._owner.name_of(outcome.result.name if isinstance(outcome, Answered) else call.name)
+                if name in self.exposed.allowed and (match := self.exposed.matches.get(name)) is not None:
+                    yield _notice(match)
 
 
 class Deliberation:
@@ -173,7 +177,7 @@ class Deliberation:
             more=self._more,
             forced=forced,
             retained=retained,
-            recent=filter(None, map(self._name, _recent(history))),
+            recent=filter(None, map(self.name_of, _recent(history))),
             again=self._words_that_repeat(),
         )
         return Exposure(exposed, self, leaves_trace=leaves_trace)
@@ -182,19 +186,13 @@ class Deliberation:
         """A turn that waited for a human goes on with what it offered."""
         return Exposure(exposed, self, leaves_trace=leaves_trace) if exposed is not None else None
 
-    def called(self, call: ToolCall, outcome: Answered | Restarted) -> str:
-        """The registered name of the tool that was called; empty if there is none."""
-        return self._name(outcome.result.name if isinstance(outcome, Answered) else call.name)
-
-    def notify(self, conversation: str, notice: Notice, tell: Callable[[AgentEvent], None] | None) -> None:
-        """Tell the thought log, and whoever watches the run."""
+    def note_thought(self, conversation: str, notice: Notice) -> None:
+        """Write a notice to the thought log, which is not for users, so whatever the host shows them; a log that fails breaks nothing."""
         if self.settings.thought_log is not None:
             try:
                 self.settings.thought_log(conversation, notice)
-            except Exception:
+            except FAILURES:
                 log.warning("The thought log did not take a notice", exc_info=True)
-        if tell is not None:
-            tell(notice)
 
     def _words_that_repeat(self) -> tuple[Trigger, ...]:
         """Compiled when the first turn needs them, where the mode is the exception."""
@@ -224,7 +222,7 @@ class Deliberation:
             found.add(tool.name)
         return frozenset(found)
 
-    def _name(self, written: str) -> str:
+    def name_of(self, written: str) -> str:
         """The registered name of the tool that a model meant; empty if there is none."""
         tool = self._tools.get(written) or self._tools.get(almost(written, self._tools.names()) or "")
         return tool.name if tool is not None else ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from callgate._limits import Limits
 from callgate._options import MOST, Count, check, refused, shown
@@ -79,10 +80,17 @@ def engine_of(
     check_list("Agent", "policies", policies, "a list of policies, also for one: policies=[...]")
     if given is None:
         limits = Limits(dangerous_per_tick=settings.dangerous_per_tick)
+        if settings.soft_warn is not None:
+            limits = replace(limits, soft_warn_iteration=settings.soft_warn)
         return Engine(tools, policies=policies, limits=limits, restart=restart, undo=undo)
     if any(True for _ in (*tools, *policies)) or restart is not None or undo is not None:
         raise UsageError(
             "Agent(engine=...) takes the engine's own tools, policies, restart and undo. Give them to it, or leave the engine out."
+        )
+    if settings.soft_warn not in (None, given.limits.soft_warn_iteration):
+        raise UsageError(
+            f"Settings.soft_warn is {settings.soft_warn}, and the given engine's Limits.soft_warn_iteration is"
+            f" {given.limits.soft_warn_iteration}: the notice and the kill hint have one threshold. Set the engine's, and leave this out."
         )
     return given
 

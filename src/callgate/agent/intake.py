@@ -82,6 +82,8 @@ class Desk(Struct, frozen=True, kw_only=True, eq=False):
     """Told how many of the calls that were let run were dropped with their message."""
     origin: str
     """The provider API, for the record."""
+    on_result: Callable[[ToolResult], None] | None = None
+    """Told the result of each call before the restart handler is offered it."""
 
 
 class Intake(Struct, eq=False):
@@ -154,6 +156,8 @@ class Intake(Struct, eq=False):
             known = left.get(place, _NEW)
             if not known.over and self._exit_of(call) is None:
                 self._emit(call, closed[place], known)
+            elif self.desk.on_result is not None and isinstance(known.outcome, Answered):
+                self.desk.on_result(known.outcome.result)
         ended, ends = iter(await self._ended()), iter(self.ends)
         both: list[tuple[Outcome | None, EndOnRecord]] = []
         for place, call in enumerate(calls):
@@ -212,7 +216,7 @@ class Intake(Struct, eq=False):
     def _emit(self, call: ToolCall, closed: Closed, known: LeftOpen = _NEW) -> None:
         desk, emission = self.desk, self._emission
         if emission is None:
-            emission = self._emission = desk.engine.emission(self.scope, early=self.early)
+            emission = self._emission = desk.engine.emission(self.scope, early=self.early, on_result=desk.on_result)
         emission.cause = self.cause
         refusal = known.refusal or (desk.may_run(call, self._asked) if known.unfinished is None else None)
         self._asked += 1

@@ -65,7 +65,7 @@ class Passes:
         over = self._parts.account.over()
         if over is not None:
             return Ending("budget_exhausted", over)
-        if self._course.iteration == self._parts.settings.soft_warn and not self._warned:
+        if self._course.iteration == self._parts.engine.limits.soft_warn_iteration and not self._warned:
             self._warned = True
             self._notice(Notice("long_turn", f"The turn has taken {self._course.iteration} rounds of tools and goes on."))
         return None

@@ -1,6 +1,6 @@
 """Every bound and rule of a loop in one value, and the presets.
 
-A preset is a starting point: `structs.replace(PRESETS["chat"], soft_warn=10)`.
+A preset is a starting point: `structs.replace(PRESETS["chat"], empty_retries=5)`.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class Settings(Options, frozen=True, kw_only=True):
     """Where no iteration is left: end as `budget_exhausted`, or let the model answer once more without tools."""
     after_exit_calls: Literal["ask", "end"] = "ask"
     """After a message of exit calls alone: ask the model once whether there is more, or end the run with that message."""
-    soft_warn: Whole | None = 20
-    """At this iteration one notice says that the turn takes long."""
+    soft_warn: Whole | None = None
+    """At this iteration one notice says that the turn takes long, and from it on tools are told to show how to kill the turn. For engines
+    that the agent makes itself: it becomes `Limits.soft_warn_iteration`, which counts always. None: 20, or as the given engine says."""
     early_start: bool = True
     """Whether calls without effect may start while the message still streams."""
     empty_retries: Whole = 0

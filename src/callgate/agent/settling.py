@@ -8,7 +8,7 @@ alone a message becomes part of the conversation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callgate.agent.account import Account
 from callgate.agent.course import Course, TurnParts
-from callgate.agent.events import CallEnded
+from callgate.agent.events import AgentEvent, CallEnded
 from callgate.agent.history import committed
 from callgate.agent.intake import BROKEN_OFF, Desk, Intake, results_of
 from callgate.agent.record import Executed
@@ -65,6 +65,7 @@ class Settling:
             may_run=partial(_refusal, parts.guard, parts.account),
             give_back=parts.account.give_back,
             origin=parts.model.provider,
+            on_result=partial(parts.exposure.used, parts.scope.conversation) if parts.exposure is not None else None,
         )
 
     def intake(self) -> Intake:
@@ -84,8 +85,8 @@ class Settling:
         kept = parts.enrichment.settle(parts.history)
         if kept:
             parts.record.kept(kept)
-        if parts.tell is not None or parts.exposure is not None:
-            self._announce(calls)
+        if parts.tell is not None:
+            self._announce(calls, parts.tell)
         course.iteration += 1
         return self._unanswered(calls, whole) or self._decided(whole)
 
@@ -113,14 +114,13 @@ class Settling:
             for place, outcome in enumerate(calls.outcomes)
         ]
 
-    def _announce(self, calls: MessageCalls) -> None:
-        parts = self._parts
-        if parts.tell is not None:
-            for place, outcome in enumerate(calls.outcomes):
-                if outcome is not None:
-                    parts.tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, outcome))
-        if parts.exposure is not None:
-            parts.exposure.ended(parts.scope, calls.calls, calls.outcomes, parts.tell)
+    def _announce(self, calls: MessageCalls, tell: Callable[[AgentEvent], None]) -> None:
+        for place, outcome in enumerate(calls.outcomes):
+            if outcome is not None:
+                tell(CallEnded(calls.whole.waiting[place] if calls.whole is not None else place, outcome))
+        if self._parts.exposure is not None:
+            for notice in self._parts.exposure.notices(calls.calls, calls.outcomes):
+                tell(notice)
 
     def _unanswered(self, calls: MessageCalls, whole: CommittedMessage) -> Ending | None:
         """The end of a turn whose message a call aborted, or has calls that wait."""
