@@ -10,10 +10,12 @@ import pytest
 from callgate import tool
 from callgate.agent import Agent
 from callgate.agent.events import AgentEvent, CallStarted, MessageEnded
+from callgate.models.events import TextDelta
 from callgate.models.http import Retries
 from callgate.models.providers import model
+from callgate.stream import StreamLimits
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
-from tests.patience import PATIENCE_S, soon
+from tests.patience import PATIENCE_S, let_pass, soon
 
 
 @tool(effect="none")
@@ -54,6 +56,33 @@ async def test_a_read_starts_while_the_rest_of_its_message_is_still_on_the_way()
     assert (result.status, len(result.results)) == ("completed", 2)
     kinds = [type(event) for event in events]
     assert kinds.index(CallStarted) < kinds.index(MessageEnded)
+
+
+@pytest.mark.parametrize("where", ["headers", "body"])
+@pytest.mark.parametrize("given", ["environment", "limits"])
+async def test_the_transport_is_as_patient_with_silence_as_the_stream(given: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ACCEPTANCE B9, B22, B24: one number; the transport ends nothing before it, and after it the status is `timeout`."""
+    held = asyncio.Event()
+    script: Any = ["I ", Pause(held), "wait."] if where == "body" else Reply(turn="I wait.", before=Pause(held))
+    limits = StreamLimits(idle_s=1_000) if given == "limits" else None
+    monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", "30000" if given == "limits" else "1000000")
+    async with ScriptedServer([script, script]) as server:
+        over_http = model("openai-compatible:any", base_url=server.url)
+        async with Agent(over_http, stream_limits=limits) as agent:
+            for passed_s, silent in ((900, False), (1_001, True)):
+                held.clear()
+                events: list[AgentEvent] = []
+                before = len(server.requests)
+                running = asyncio.ensure_future(agent.run("Go.", on_event=events.append))
+                assert await soon(lambda before=before: len(server.requests) > before)  # type: ignore[misc]
+                assert where == "headers" or await soon(lambda events=events: any(isinstance(one, TextDelta) for one in events))  # type: ignore[misc]
+                let_pass(passed_s)
+                await server.requests[-1].gone.wait() if silent else await asyncio.sleep(0.2)  # timers that are due fire now
+                held.set()
+                result = await asyncio.wait_for(running, PATIENCE_S)
+                assert result.turn_status == ("timeout" if silent else "completed")
+                assert result.reason.startswith("SDK_CALL_TIMEOUT:") is silent
+        await over_http.close()
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

@@ -56,6 +56,7 @@ class Pass:
         """After every pass, however it ended: no callback is left."""
         assert self.context.on_progress is None
         assert self.context.abort_signal is None
+        assert self.context.silence_s is None
         assert self.control.kill_callback("c") is None
 
 

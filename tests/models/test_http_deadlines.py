@@ -48,6 +48,21 @@ async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script:
     assert len(server.requests) == 1
 
 
+async def test_a_stream_that_nobody_watches_has_the_environments_limit_on_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ACCEPTANCE B24: also where a model is asked without an agent."""
+    monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", "20000")
+    async with ScriptedServer([["begun", NEVER], ["begun", NEVER]]) as server:
+        for timeouts, limit_s in ((None, 20), (Timeouts(idle_s=40), 40)):
+            of = at(server, timeouts=timeouts)
+            events: list[object] = []
+            asking = asyncio.create_task(collect(of, events))
+            await until(lambda events=events: events)  # type: ignore[misc]
+            let_pass(limit_s + 1)
+            with pytest.raises(ModelTimeout, match=f"silent for {limit_s} s"):
+                await asking
+            await of.close()
+
+
 async def collect(of: HttpModel, events: list[object]) -> None:
     async for event in of.stream(REQUEST, StreamingContext()):
         events.append(event)  # noqa: PERF401 - as they come

@@ -14,6 +14,9 @@ from contextvars import copy_context
 from functools import partial
 from typing import Literal, TypeVar
 
+from msgspec.structs import replace
+
+from callgate._environment import silence_from_environment
 from callgate._options import Options, Seconds
 from callgate._signals import AbortSignal
 
@@ -21,38 +24,52 @@ __all__ = ["Deadline", "Interrupted", "Timeouts", "Watch"]
 
 Deadline = Literal["connect", "headers", "idle", "total"]
 _T = TypeVar("_T")
+_HEADERS_S = 300.0
 _REST_S = 0.5
 _GRACE_S = 0.05
 """What a deadline that has passed still waits: where it was the program that stood still, the bytes are there by then."""
 
 
 class Timeouts(Options, frozen=True, kw_only=True):
-    """How long a request to a provider may take; seconds, None for no limit."""
+    """How long a request to a provider may take; seconds, and for `connect_s` and `total_s` None for no limit."""
 
     connect_s: Seconds | None = 10.0
     """Until the connection stands; once more for TLS."""
-    headers_s: Seconds | None = 300.0
-    """From the beginning of an attempt until the answer's headers have come. An answer that is not streamed sends them when it is done."""
-    idle_s: Seconds | None = 120.0
-    """Between any two bytes of the answer, while somebody waits for them."""
+    headers_s: Seconds | None = None
+    """From the beginning of an attempt until the answer's headers have come. An answer that is not streamed sends them when it is done.
+    None: 300 s, or `idle_s` where that is longer."""
+    idle_s: Seconds | None = None
+    """Between any two bytes of the answer, while somebody waits for them. None: as long as the stream may be silent, which is what
+    `StreamLimits` says in a pass of an agent, and elsewhere what `STREAM_SDK_CALL_TIMEOUT_MS` says, or 120 s."""
     total_s: Seconds | None = 3_600.0
     """The whole request, retries and the waits between them included: what an answer may take that goes on without an end, as one of
     nothing but comments does."""
+
+    def for_stream(self, silence_s: float | None) -> Timeouts:
+        """The deadlines of one request, none of which is open.
+
+        Args:
+            silence_s: How long its stream may be silent; None: nobody said.
+        """
+        idle_s = self.idle_s or silence_s or silence_from_environment()
+        return replace(self, idle_s=idle_s, headers_s=self.headers_s or max(_HEADERS_S, idle_s))
 
 
 class Interrupted(Exception):
     """A wait was ended: a deadline has passed, or (`deadline` None) the pass was aborted."""
 
-    def __init__(self, deadline: Deadline | None) -> None:
+    def __init__(self, deadline: Deadline | None, limit_s: float | None = None) -> None:
         super().__init__(deadline or "aborted")
         self.deadline = deadline
+        self.limit_s = limit_s
+        """How long the deadline was."""
 
 
 class Watch:
     """Of one request. Enter it, wait for everything through `over`, leave it.
 
     Args:
-        timeouts: The deadlines.
+        timeouts: The deadlines, as `Timeouts.for_stream` gives them.
         signal: Aborts the request.
     """
 
@@ -175,4 +192,5 @@ class Watch:
     def _interrupted(self) -> Interrupted:
         if self._abort:
             return Interrupted(None)
-        return Interrupted("total" if self._until == self._total_at or self._loop.time() >= self._total_at else self._phase)
+        deadline: Deadline = "total" if self._until == self._total_at or self._loop.time() >= self._total_at else self._phase
+        return Interrupted(deadline, getattr(self._timeouts, f"{deadline}_s"))

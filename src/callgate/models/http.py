@@ -122,8 +122,8 @@ class Transport:
             await watch.pause(lambda wait_s=wait_s: self._clock.sleep(wait_s))  # type: ignore[misc]
             beat()
 
-    def late(self, deadline: Deadline, request: Outgoing) -> ModelTimeout:
-        """The error of a deadline that has passed."""
+    def late(self, deadline: Deadline, limit_s: float | None, request: Outgoing) -> ModelTimeout:
+        """The error of a deadline of so many seconds that has passed."""
         name = _NAMES[deadline]
         what = {
             "connect": "no connection within",
@@ -131,8 +131,7 @@ class Transport:
             "idle": "the answer was silent for",
             "total": "the request was not done within",
         }[deadline]
-        limit = f"{getattr(self.timeouts, name):g} s"
-        text = f"{self._provider} at {request.shown}: {what} {limit}. See whether it is up and busy, or raise Timeouts.{name}."
+        text = f"{self._provider} at {request.shown}: {what} {limit_s:g} s. See whether it is up and busy, or raise Timeouts.{name}."
         return ModelTimeout(text, provider=self._provider, deadline=deadline)
 
     async def close(self) -> None:
@@ -175,7 +174,7 @@ class Transport:
             said = request.hidden.redact(str(error))
             raise UsageError(f"{self._provider} cannot be asked at {request.shown}: {said}. Correct base_url or headers.") from None
         except httpx().ConnectTimeout as error:
-            raise self.late("connect", request) from error
+            raise self.late("connect", self.timeouts.connect_s, request) from error
         except (httpx().HTTPError, RuntimeError) as error:  # the latter where no thread can be started to look the name up
             raise self._unreachable(request, error) from error
 

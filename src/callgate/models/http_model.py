@@ -101,7 +101,7 @@ class HttpModel:
         """
         names = self._codec.names(tool.name for tool in request.tools)
         outgoing = self._written(request, names)
-        with Watch(self._transport.timeouts, context.abort_signal) as watch:
+        with Watch(self._transport.timeouts.for_stream(context.silence_s), context.abort_signal) as watch:
             try:
                 answer = await self._transport.open(outgoing, watch, context.beat)
             except Refused as refused:
@@ -198,7 +198,7 @@ class HttpModel:
     def _given_up(self, ended: Interrupted, outgoing: Outgoing, decoder: Decoder) -> list[ModelEvent]:
         """The end of a pass that somebody aborted; raises where it was a deadline."""
         if ended.deadline is not None:
-            raise self._transport.late(ended.deadline, outgoing) from None
+            raise self._transport.late(ended.deadline, ended.limit_s, outgoing) from None
         return [self._clean(event) for event in decoder.close(broken=True)]
 
     def _clean(self, event: ModelEvent) -> ModelEvent:

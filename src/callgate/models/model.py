@@ -18,10 +18,10 @@ __all__ = ["Model", "StreamingContext"]
 class StreamingContext:
     """What a pass of a model may use: one object per turn, the same for every pass and for the tools.
 
-    `abort_signal` and `on_progress` are set for one pass and taken away after it, whatever happens.
+    `abort_signal`, `on_progress` and `silence_s` are set for one pass and taken away after it, whatever happens.
     """
 
-    __slots__ = ("abort_signal", "conversation", "extra", "on_progress", "reply_to")
+    __slots__ = ("abort_signal", "conversation", "extra", "on_progress", "reply_to", "silence_s")
 
     def __init__(self, conversation: str = "", *, reply_to: str | None = None, extra: object = None) -> None:
         self.conversation = conversation
@@ -33,6 +33,8 @@ class StreamingContext:
         """Fires when this pass is over before the model is: close the connection."""
         self.on_progress: Callable[[], None] | None = None
         """Call it at every sign of life; the limit on silence starts anew."""
+        self.silence_s: float | None = None
+        """How long this pass may be silent; None: nobody watches it."""
 
     def beat(self) -> None:
         """Tell that the model is alive."""

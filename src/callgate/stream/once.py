@@ -64,7 +64,7 @@ async def stream_once(
     Args:
         model: Streams events and beats.
         request: The conversation so far; read, never written.
-        context: Of the turn. Its `abort_signal` and `on_progress` are this pass's, and gone after it.
+        context: Of the turn. Its `abort_signal`, `on_progress` and `silence_s` are this pass's, and gone after it.
         control: Where stop, kill and follow-up come from.
         limits: On silence.
         guards: Keep models that would not stop; None: this pass's own.
@@ -117,6 +117,7 @@ class _Pass(Struct, eq=False):
     def enter(self) -> None:
         self.context.abort_signal = self.signal
         self.context.on_progress = self._beat
+        self.context.silence_s = max(self.idle_s, self.allowed_s)
         self.control.enter_pass(self.context.conversation, self._interrupt)
 
     def wait(self) -> None:
@@ -128,6 +129,7 @@ class _Pass(Struct, eq=False):
     def leave(self) -> None:
         self.context.abort_signal = None
         self.context.on_progress = None
+        self.context.silence_s = None
         self.control.leave_pass(self.context.conversation)
         if self._timer is not None:
             self._timer.cancel()
