@@ -27,7 +27,7 @@ class Place(Struct, frozen=True):
     """A turn that has its conversation to itself."""
 
     reply_to: str | None
-    """The message that the turn answers; None for the turns of a scene, which share their trigger."""
+    """The message that the turn answers; None where it did not wait, and for the turns of a scene, which share their trigger."""
     drained: str = ""
     """Why the turn does not begin after all: the conversation was killed while it waited."""
     queued: bool = False
@@ -118,12 +118,15 @@ class Conversations:
         )
 
     @asynccontextmanager
-    async def turn(self, conversation: str, *, trigger: str | None = None, first: bool = False) -> AsyncIterator[Place]:
+    async def turn(
+        self, conversation: str, *, trigger: str | None = None, scene: bool = False, first: bool = False
+    ) -> AsyncIterator[Place]:
         """Wait for the conversation, and have it until the block ends.
 
         Args:
             conversation: Whose turn.
             trigger: The host's id of the message that asked for the turn.
+            scene: Whether the turn is one of a scene. So is one whose trigger another turn has that runs or waits.
             first: Whether to go to the front of the queue.
 
         Raises:
@@ -143,7 +146,8 @@ class Conversations:
             if has_turn:
                 line.turn = turn
             with _as_part_of(turn):
-                yield Place(None if trigger in line.scenes else trigger, drained, queued)
+                replies = queued and not scene and trigger not in line.scenes
+                yield Place(trigger if replies else None, drained, queued)
         finally:
             line.leave(trigger)
             if has_turn:

@@ -157,6 +157,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Whether the host shows notices and errors to its user."""
     extra: object = None
     """The host's own live context, handed to tools untouched (the same object, never a copy)."""
+    streaming: object = None
+    """What the turn's model streams in, a `StreamingContext`, handed to tools as the same object; an agent fills it in. Never recorded."""
 
 
 class Note(Struct, frozen=True, kw_only=True, gc=False):

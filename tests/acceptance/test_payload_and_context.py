@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from callgate import Aborted, Answered, Engine, RawCall, Restarted, Scope, Tool, ToolContext, tool
 from callgate.builtins import fetch_tool
+from callgate.models.model import StreamingContext
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, facts, run_by
 from tests.door import call, kinds, result_of, said
@@ -104,12 +105,13 @@ async def test_a_tool_gets_one_context_with_the_scope_and_the_hosts_own_objects_
         seen.append(ctx)
         return "seen"
 
-    bot = a_bot()
+    bot, streaming = a_bot(), StreamingContext("c1")
     async with Engine([look]) as engine:
-        await said(engine, call("look"), Scope(conversation="c1", locale="de", provider="openai", extra=bot))
+        await said(engine, call("look"), Scope(conversation="c1", locale="de", provider="openai", extra=bot, streaming=streaming))
     (context,) = seen
     assert (context.conversation, context.locale, context.provider) == ("c1", "de", "openai")
     assert isinstance(context.provider, str)
+    assert context.streaming is streaming
     host = context.extra
     assert isinstance(host, Bot)
     assert host is bot
@@ -275,6 +277,7 @@ CONTEXT = {
         "scope",
         "show_kill_hint",
         "signal",
+        "streaming",
         "suppress_progress_notices",
         "tool",
         "uid",

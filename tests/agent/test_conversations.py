@@ -188,6 +188,29 @@ async def test_a_turn_answers_its_trigger_but_not_in_a_scene(triggers: list[str 
     assert [context.reply_to for context in model.contexts[1:]] == targets
 
 
+@pytest.mark.parametrize("trigger", ["a", None])
+async def test_a_turn_that_did_not_wait_replies_to_no_message(trigger: str | None) -> None:
+    """ACCEPTANCE B20: only a queued turn replies; who comes first answers what was just said."""
+    model = Script(says("one"))
+    async with Agent(model) as agent:
+        await agent.run("0", conversation="c", trigger=trigger)
+    assert [context.reply_to for context in model.contexts] == [None]
+
+
+async def test_a_turn_of_a_scene_replies_to_no_message_also_where_it_waits_alone() -> None:
+    """ACCEPTANCE B20: a scene says so; its turns need not stand in the queue at once."""
+    gate = Gate()
+    model = Script([gate, *says("one")], says("two"), says("three"))
+    async with Agent(model) as agent:
+        block = asyncio.ensure_future(agent.run("0", conversation="c"))
+        await gate.reached.wait()
+        waiting = [asyncio.ensure_future(agent.run("x", conversation="c", trigger=one, scene=one == "a")) for one in ("a", "b")]
+        await turns_of_the_loop()
+        gate.open.set()
+        await asyncio.gather(block, *waiting)
+    assert [context.reply_to for context in model.contexts] == [None, None, "b"]
+
+
 async def test_the_queue_has_a_bound() -> None:
     gate = Gate()
     model = Script([gate])

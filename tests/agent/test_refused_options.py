@@ -208,6 +208,7 @@ def test_what_is_no_model_is_refused(model: Any) -> None:
         (lambda agent: agent.run("Go.", on_event=5), r"Agent.run\(on_event=5\): it must be a function"),
         (lambda agent: agent.run("Go.", on_event=hears_later), r"Agent.run\(on_event=.*\): it must be a plain function.* agent.stream"),
         (lambda agent: agent.run("Go.", reflect="no"), r"Agent.run\(reflect='no'\): it must be True or False"),
+        (lambda agent: agent.run("Go.", scene="no"), r"Agent.run\(scene='no'\): it must be True or False"),
         (lambda agent: agent.run("Go.", deliberate="yes"), r"Agent.run\(deliberate='yes'\): it must be"),
         (lambda agent: agent.follow_up("Go.", conversation=None), r"Agent.follow_up\(conversation=None\): it must be"),
         (lambda agent: agent.resume(None), r"Agent.resume\(run=None\)"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
-from callgate import Engine, Scope, tool
+from callgate import Engine, MemoryJournal, Scope, SqliteJournal, ToolContext, tool
 from callgate.agent import PRESETS, Agent, AgentEvent, Settings
 from callgate.calls import Text
 from callgate.decide import CallEnd, Failures, LoopRules, check_loop_continuation
@@ -35,6 +36,34 @@ async def test_the_model_sees_the_result_in_its_next_message_and_the_turn_comple
     assert [type(message) for message in result.messages] == [UserMessage, AssistantMessage, ToolMessage, AssistantMessage]
     ctx = board.contexts[0]
     assert (ctx.scope.run, ctx.scope.iteration, ctx.scope.provider) == (result.run, 0, "scripted")
+
+
+@pytest.mark.parametrize("journal", ["memory", "disk"])
+@pytest.mark.parametrize("runner", ["inline", "thread"])
+async def test_a_tool_sees_the_very_context_that_its_model_streams_in(
+    runner: Literal["inline", "thread"], journal: str, tmp_path: Path
+) -> None:
+    """ACCEPTANCE A17: one object for every pass, every call of the turn and the calls that its tools make; none is recorded."""
+    seen: list[object] = []
+
+    @tool(effect="none", runner=runner)
+    def look(ctx: ToolContext) -> str:
+        """Look."""
+        seen.append(ctx.streaming)
+        return "seen"
+
+    @tool(effect="none")
+    async def ask(ctx: ToolContext) -> str:
+        """Let another tool look."""
+        return (await ctx.call("look", {})).text
+
+    model = Script(says(call("look"), call("ask", position=1)), says(call("look", id="3")), says("Done."))
+    kept = MemoryJournal() if journal == "memory" else SqliteJournal(tmp_path / "journal.db")
+    async with Engine([look, ask], journal=kept) as engine, Agent(model, engine) as agent:
+        await agent.run("Go.", conversation="c", scope=Scope(extra={"live": "yes"}))
+        assert len(seen) == 3
+        assert all(one is model.contexts[0] for one in (*seen, *model.contexts))
+        assert not any(b'"streaming":{' in event.body for event in engine.journal.read())
 
 
 async def test_nothing_is_touched_until_the_engine_takes_the_call_up(board: Board) -> None:

@@ -93,7 +93,7 @@ class ScopeFacts:
 
     def __init__(self, scope: Scope, redactor: Redactor | None) -> None:
         self._redactor = redactor
-        self._scope: Scope | None = scope if scope.extra is None else replace(scope, extra=None)
+        self._scope: Scope | None = scope if scope.extra is scope.streaming is None else replace(scope, extra=None, streaming=None)
         self._facts: dict[str, object] | None = None
 
     def said(self) -> dict[str, object] | None:

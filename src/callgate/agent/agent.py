@@ -146,6 +146,7 @@ class Agent(Resuming):
         history: Iterable[Message] | None = None,
         scope: Scope = _NOWHERE,
         trigger: str | None = None,
+        scene: bool = False,
         reflect: bool = False,
         deliberate: bool | None = None,
         expose: Iterable[str] = (),
@@ -158,7 +159,10 @@ class Agent(Resuming):
             conversation: Which conversation goes on; one turn of it at a time, others wait. Empty: one of its own.
             history: The conversation so far; None: as this agent remembers it, which it does for the 1,000 conversations used last.
             scope: Principal, actor, workspace and the like; run, conversation, turn and iteration are filled in.
-            trigger: The host's id of the message that asks; `reply_to` of the streaming context.
+            trigger: The host's id of the message that asks. A turn that waited in the conversation's queue replies to it: it is `reply_to`
+                of the streaming context then, which the model and the tools see.
+            scene: The turn is one of several that share their trigger, such as a dialogue of personas: it replies to no message. Turns of
+                one conversation that wait or run at once with one trigger are a scene also without this.
             reflect: Leave no trace in the conversation: the model thinks about it, with tools if it likes.
             deliberate: Deliberate mode on or off for this run; None: as the agent was made.
             expose: Tools that deliberate mode offers in this run whatever the message says.
@@ -170,11 +174,12 @@ class Agent(Resuming):
                 or the history is none; or, as `RunHeld`, another engine works on the run that the scope names.
         """
         check_asked("Agent.run", conversation=conversation, scope=scope, trigger=trigger, on_event=on_event)
-        check_asked("Agent.run", history=history, expose=expose, reflect=reflect, deliberate=deliberate)
+        check_asked("Agent.run", history=history, expose=expose, scene=scene, reflect=reflect, deliberate=deliberate)
         wish = Wish(
             conversation=conversation,
             history=history,
             trigger=trigger,
+            scene=scene,
             reflect=reflect,
             on_event=on_event,
             mode=Mode(deliberate, tuple(expose)),

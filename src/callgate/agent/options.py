@@ -50,6 +50,7 @@ def check_asked(
     on_event: object = None,
     history: object = None,
     expose: object = (),
+    scene: object = False,
     reflect: object = False,
     deliberate: object = None,
 ) -> None:
@@ -72,6 +73,7 @@ def check_asked(
     check_list(door, "expose", expose, "a list of tools' names")
     if isinstance(expose, (list, tuple, set, frozenset)) and not all(isinstance(name, str) for name in expose):
         raise refused(door, "expose", expose, "a list of tools' names")
+    check(door, "scene", scene, bool)
     check(door, "reflect", reflect, bool)
     check(door, "deliberate", deliberate, bool | None)
 

@@ -89,7 +89,9 @@ class Parts:
 
     def _parts(self, start: Start, record: RunRecord) -> TurnParts:
         """What one turn works with."""
-        scope, goes_on = start.turn_scope, start.goes_on
+        goes_on, offered = start.goes_on, start.turn_scope
+        context = StreamingContext(offered.conversation, reply_to=start.place.reply_to, extra=offered.extra)
+        scope = replace(offered, streaming=context)
         tools = self._specs(scope)
         return TurnParts(
             model=self.model,
@@ -97,7 +99,7 @@ class Parts:
             request=replace(self._request, tools=tools, calls_per_message=self.engine.limits.calls_per_message),
             history=start.history,
             scope=scope,
-            context=StreamingContext(scope.conversation, reply_to=start.place.reply_to, extra=scope.extra),
+            context=context,
             settings=self.settings,
             limits=self._limits,
             guards=self._guards,

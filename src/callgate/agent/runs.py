@@ -52,6 +52,7 @@ class Wish(Struct, frozen=True, kw_only=True, eq=False):
     """Empty: one of its own."""
     history: Iterable[Message] | None = None
     trigger: str | None = None
+    scene: bool = False
     reflect: bool = False
     on_event: Callable[[AgentEvent], None] | None = None
     mode: Mode = Mode()
@@ -85,7 +86,7 @@ class Runs(Parts):
         if not isinstance(message, UserMessage):
             raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")
         with self.engine.runs.at_work(run, scope.conversation):
-            async with self._turn(scope.conversation, trigger=wish.trigger, first=wish.first) as place:
+            async with self._turn(scope.conversation, wish) as place:
                 if not place.drained:
                     try:
                         await self.engine.runs.open(scope, new=not given)
@@ -96,10 +97,10 @@ class Runs(Parts):
                 return await self._in_conversation(message, wish, scope, place)
 
     @asynccontextmanager
-    async def _turn(self, conversation: str, *, trigger: str | None = None, first: bool = False) -> AsyncIterator[Place]:
+    async def _turn(self, conversation: str, wish: Wish | None = None) -> AsyncIterator[Place]:
         """Have a conversation to itself; what was asked of it before this turn was is forgotten, and what is asked from now on counts."""
         with self._noted(conversation):
-            async with self._alone(conversation, trigger, first) as place:
+            async with self._alone(conversation, wish or Wish()) as place:
                 yield place
 
     @contextmanager
@@ -127,8 +128,8 @@ class Runs(Parts):
             await asyncio.wait(waiting, timeout=_CLOSING_S)
 
     @asynccontextmanager
-    async def _alone(self, conversation: str, trigger: str | None, first: bool) -> AsyncIterator[Place]:
-        async with self.conversations.turn(conversation, trigger=trigger, first=first) as place:
+    async def _alone(self, conversation: str, wish: Wish) -> AsyncIterator[Place]:
+        async with self.conversations.turn(conversation, trigger=wish.trigger, scene=wish.scene, first=wish.first) as place:
             if not (place.queued or place.drained):
                 self.engine.control.end_turn(conversation)
             try:
@@ -212,7 +213,7 @@ class Runs(Parts):
             model=f"{self.model.provider}:{self.model.name}",
             tools={tool.name: tool.identity for tool in self.engine.tools},
             settings=self.settings,
-            scope=replace(scope, extra=None),
+            scope=replace(scope, extra=None, streaming=None),
             phase=start.phase,
             exposed=exposure.exposed if exposure is not None else None,
             exits=tuple(self._exits.values()),

@@ -97,6 +97,11 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     def extra(self) -> object:
         return self.scope.extra
 
+    @property
+    def streaming(self) -> object:
+        """The turn's `StreamingContext`, the very object that its model streams in; None outside a turn, and in a process."""
+        return self.scope.streaming
+
     def progress(self, text: str, *, stream: str = "progress") -> None:
         """Show a piece of output while the tool still runs. Live only; the result stays what the tool returns."""
         self.report(text, stream)

@@ -30,7 +30,7 @@ def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | N
     return Call(
         target=target,
         arguments=Raw(request.approved.encoded),
-        scope=replace(scope, extra=None) if live else scope,
+        scope=replace(scope, extra=None if live else scope.extra, streaming=None) if live or scope.streaming is not None else scope,
         extra=live,
         call_id=context.call_id,
         uid=context.uid,
