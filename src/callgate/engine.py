@@ -37,6 +37,7 @@ from callgate._pipeline.gate import gate
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
 from callgate._pipeline.hooks import hook_result
+from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
@@ -102,6 +103,7 @@ class Engine:
         undo: Keeps what calls change in their workspace, so that it can be undone (`callgate.undo.Shadows`); None: nothing is kept.
         memory: Follows the record and remembers what calls came to (`callgate.memory.Memory`); closed with the engine. None: nobody does.
         run: The id of the engine's own run, for scopes that name none.
+        extra: The class of what scopes have as `extra`, with annotated fields: every scope's is checked against it. None: anything goes.
     """
 
     @by_name
@@ -126,10 +128,12 @@ class Engine:
         memory: Follower | None = None,
         clock: Clock | None = None,
         run: str = "",
+        extra: object = None,
     ) -> None:
         check_settings(process_limits, limits=limits, timeout_s=timeout_s, run=run, coerce=coerce, repair=repair)
         check_parts(journal=journal, blobs=blobs, persistent_cache=persistent_cache, redactor=redactor, clock=clock)
         check_parts(undo=undo, memory=memory, restart=restart)
+        host_fields = None if extra is None else HostFields(extra)
         ground = self._ground = Ground.of(journal=journal, blobs=blobs, clock=clock, limits=limits, redactor=redactor)
         self.clock, self.limits, self.journal, self.blobs = ground.clock, limits, ground.journal, ground.blobs
         self.bus, self.control, self.conversations = ground.bus, ground.control, ground.conversations
@@ -156,7 +160,7 @@ class Engine:
         self._life = Life(lambda: self.journal.watch(self._holding), self._endings.cancelled, self._let_go, limits.grace_s)
         self._holding = Holding(ground.writer, self.control, self.run, self._life.running.values, self._known, self._desk)
         self._known.is_busy = self._holding.is_busy
-        self._entrance = Entrance(self._desk, self._known, self._life, self._holding, self.run, is_new=not run)
+        self._entrance = Entrance(self._desk, self._known, self._life, self._holding, self.run, is_new=not run, host_fields=host_fields)
         self._unrouted = Unrouted(ground.writer, self._endings, self._life)
         self.runs = RunsAtWork(ground, self._entrance, self._holding, self._endings, self._life)
         """The other side of the engine: for whoever works on whole runs, as an agent does."""
@@ -184,6 +188,7 @@ class Engine:
             `Answered` with the one result, `Restarted`, `Aborted` or `Suspended`. Whatever the tool, the model or a hook did, this returns.
         """
         if scope is not self._entrance.given:
+            self._entrance.check_extra(scope)
             try:
                 await self._open(scope)
             except (RunHeld, RecordFailed) as error:
@@ -367,6 +372,7 @@ class Engine:
     async def call_many(self, raws: Iterable[RawCall], scope: Scope = _NOWHERE, *, signal: AbortSignal | None = None) -> list[Outcome]:
         """Take all calls of one message through the route, side by side where they may; outcomes in the order of the calls."""
         if scope is not self._entrance.given:
+            self._entrance.check_extra(scope)
             try:
                 await self._open(scope)
             except (RunHeld, RecordFailed) as error:

@@ -47,6 +47,14 @@ class RunsAtWork:
         """
         await self._entrance.open(scope, new=new)
 
+    def check_extra(self, scope: Scope) -> None:
+        """Refuse a scope whose `extra` is not as the host has declared it: before a run begins, not at its first call.
+
+        Raises:
+            UsageError: It is not.
+        """
+        self._entrance.check_extra(scope)
+
     def at_work(self, run: str, conversation: str | None = None, *, alone: bool = False) -> AbstractContextManager[asyncio.Event]:
         """Say that somebody works on a run, for as long as the block lasts; others may have it then.
 

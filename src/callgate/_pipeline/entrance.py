@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.holding import Holding
+from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.record import MOST_CHARS, valid_text
@@ -36,15 +37,19 @@ class Entrance:
     Args:
         run: The engine's own run, for scopes that name none.
         is_new: Whether nobody else can know that run.
+        host_fields: What the host declares of every scope's `extra`; None: nothing.
     """
 
-    def __init__(self, desk: Desk, known: KnownRuns, life: Life, holding: Holding, run: str, *, is_new: bool) -> None:
+    def __init__(
+        self, desk: Desk, known: KnownRuns, life: Life, holding: Holding, run: str, *, is_new: bool, host_fields: HostFields | None
+    ) -> None:
         self._desk = desk
         self._known = known
         self._life = life
         self._holding = holding
         self._run = run
         self._is_new = is_new
+        self._host_fields = host_fields
         self.given = Scope()
         """The scope that came last; at first, one that nobody has."""
         self._placed = Scope()
@@ -83,10 +88,21 @@ class Entrance:
         """Refuse what is no scope; one that is stands for the calls that come with it.
 
         Raises:
-            UsageError: It is none, or one of its words is of another kind.
+            UsageError: It is none, one of its words is of another kind, or its `extra` is not as declared.
         """
         if scope is not self.given:
-            self.given, self._placed = scope, self._place(scope)
+            placed = self._place(scope)
+            self.check_extra(scope)
+            self.given, self._placed = scope, placed
+
+    def check_extra(self, scope: Scope) -> None:
+        """Refuse a scope whose `extra` is not as the host has declared it.
+
+        Raises:
+            UsageError: It is not.
+        """
+        if self._host_fields is not None:
+            self._host_fields.check(scope.extra)
 
     def _place(self, scope: Scope) -> Scope:
         _check_scope(scope)

@@ -60,11 +60,13 @@ class Resuming(Runs):
     ) -> RunResult:
         from callgate.agent.resume import GoesOn
 
+        scope = replace(pending.scope, run=run.run, conversation=run.conversation, extra=extra)
+        self.engine.runs.check_extra(scope)
         return await self._run(
             Start(
                 place=place,
                 history=self._remembered(run.conversation) or History(run.messages),
-                scope=replace(pending.scope, run=run.run, conversation=run.conversation, extra=extra),
+                scope=scope,
                 on_event=on_event,
                 exposure=self._planner().resumed(pending.exposed, leaves_trace=run.conversation != run.run),
                 goes_on=GoesOn.of(run),
@@ -91,6 +93,7 @@ class Resuming(Runs):
 
         began = run.began
         scope = replace(began.scope, extra=extra, provider=self.model.provider)
+        self.engine.runs.check_extra(scope)
         trace = began.phase == "deliberate" and scope.conversation != run.run
         await self.engine.runs.open(scope)
         for unfinished in () if place.drained else nobody_takes_up(run):

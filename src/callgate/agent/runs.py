@@ -82,6 +82,7 @@ class Runs(Parts):
         given = bool(scope.run)
         run = scope.run or f"run-{self.engine.clock.new_id()}"
         scope = replace(scope, run=run, conversation=wish.conversation or run, provider=self.model.provider)
+        self.engine.runs.check_extra(scope)
         message = UserMessage(task) if isinstance(task, str) else task
         if not isinstance(message, UserMessage):
             raise UsageError(f"The task is a {type(task).__name__}. Give text, or a UserMessage.")

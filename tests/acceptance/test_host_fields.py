@@ -1,0 +1,194 @@
+"""A host declares the fields of its own live context, and every scope is held against them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, TypedDict
+
+import pytest
+from msgspec import Struct
+
+from callgate import Engine, MemoryJournal, Scope, SqliteJournal, Tool, ToolContext, UsageError, tool
+from callgate.agent import Agent
+from tests.agent.scripts import Script, says
+from tests.agent.scripts import call as model_calls
+from tests.door import call
+from tests.hosts import Asks
+
+
+class Client:
+    """A host's connection."""
+
+
+class Bot(Struct):
+    """What a host of the origin's kind declares."""
+
+    client: Client
+    user_id: str
+    webhook: str | None
+    is_impersonation: bool
+    context_items: list[str]
+    weight: float
+    mood: Literal["calm", "loud"]
+    anything: Any
+    on_done: Callable[[], None]
+
+
+@dataclass
+class Plain:
+    KNOWN: ClassVar[int] = 1
+    user_id: str = "u"
+
+
+class HasUser(Protocol):
+    user_id: str
+
+
+class Keys(TypedDict, total=False):
+    user_id: str
+
+
+def a_bot(**other: object) -> Bot:
+    fields: dict[str, Any] = {
+        "client": Client(),
+        "user_id": "u",
+        "webhook": None,
+        "is_impersonation": False,
+        "context_items": ["one"],
+        "weight": 1,
+        "mood": "calm",
+        "anything": None,
+        "on_done": list,
+    }
+    return Bot(**{**fields, **other})
+
+
+class Seen:
+    """What tools saw of the host's context."""
+
+    def __init__(self) -> None:
+        self.extras: list[object] = []
+
+    def tools(self) -> list[Tool]:
+        @tool(effect="none")
+        async def look(ctx: ToolContext) -> str:
+            """Look."""
+            self.extras.append(ctx.extra)
+            return "seen"
+
+        return [look]
+
+
+async def one_call(engine: Engine, scope: Scope) -> None:
+    await engine.call(call("look"), scope)
+
+
+async def a_message(engine: Engine, scope: Scope) -> None:
+    await engine.call_many([call("look")], scope)
+
+
+async def a_streamed_message(engine: Engine, scope: Scope) -> None:
+    emission = engine.emission(scope)
+    emission.add(call("look"))
+    await emission.seal()
+
+
+async def a_run(engine: Engine, scope: Scope) -> None:
+    async with Agent(Script(says(model_calls("look")), says("Done.")), engine) as agent:
+        await agent.run("Go.", scope=scope)
+
+
+PATHS: dict[str, Callable[[Engine, Scope], Awaitable[None]]] = {
+    "one call": one_call,
+    "a message": a_message,
+    "a streamed message": a_streamed_message,
+    "a run": a_run,
+}
+paths = pytest.mark.parametrize("make", PATHS.values(), ids=PATHS.keys())
+
+
+@paths
+@pytest.mark.parametrize("disk", [False, True], ids=["memory", "disk"])
+async def test_what_a_host_declares_is_checked_and_reaches_the_tools_as_the_same_object(
+    make: Callable[[Engine, Scope], Awaitable[None]], disk: bool, tmp_path: Path
+) -> None:
+    """ACCEPTANCE A56, R34: one shape for all tools, on every way that calls come in."""
+    seen, bot = Seen(), a_bot()
+    journal = SqliteJournal(tmp_path / "journal.db") if disk else MemoryJournal()
+    async with Engine(seen.tools(), journal=journal, extra=Bot) as engine:
+        await make(engine, Scope(extra=bot))
+        assert len(seen.extras) == 1
+        assert seen.extras[0] is bot
+        for wrong, why in ((None, "is NoneType"), ({"user_id": "u"}, "is dict"), (a_bot(user_id=5), "'user_id'")):
+            with pytest.raises(UsageError, match=rf"Scope.extra .*{why}.*Engine\(extra=Bot\)"):
+                await make(engine, Scope(extra=wrong))
+    assert len(seen.extras) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "wanted"),
+    [
+        ("client", object(), "Client"),
+        ("webhook", 5, r"str \| None"),
+        ("is_impersonation", "no", "bool"),
+        ("context_items", "one", r"list\[str\]"),
+        ("weight", "1", "float"),
+        ("mood", "sad", "Literal"),
+        ("on_done", None, "Callable"),
+    ],
+)
+async def test_a_field_of_another_type_is_named(field: str, wrong: object, wanted: str) -> None:
+    seen = Seen()
+    async with Engine(seen.tools(), extra=Bot) as engine:
+        with pytest.raises(UsageError, match=rf"has {type(wrong).__name__} in its field '{field}', and must have .*{wanted}"):
+            await one_call(engine, Scope(extra=a_bot(**{field: wrong})))
+    assert seen.extras == []
+
+
+async def test_a_field_that_is_not_there_is_named() -> None:
+    class Late:
+        user_id: str
+
+    async with Engine(Seen().tools(), extra=Late) as engine:
+        with pytest.raises(UsageError, match="has no field 'user_id'"):
+            await one_call(engine, Scope(extra=Late()))
+
+
+@pytest.mark.parametrize(
+    ("declared", "fits", "does_not"),
+    [
+        (Plain, Plain(), Plain(user_id=5)),  # type: ignore[arg-type]
+        (Plain | None, None, 5),
+        (Keys, {}, {"user_id": 5}),
+        (Keys, {"user_id": "u", "more": 1}, "u"),
+        (dict, {"any": "thing"}, []),
+        (HasUser, Plain(), Client()),
+    ],
+)
+async def test_a_declaration_may_be_any_class_with_or_without_none(declared: object, fits: object, does_not: object) -> None:
+    async with Engine(Seen().tools(), extra=declared) as engine:
+        await one_call(engine, Scope(extra=fits))
+        with pytest.raises(UsageError, match=r"Scope\.extra"):
+            await one_call(engine, Scope(extra=does_not))
+
+
+@pytest.mark.parametrize("declared", [5, "Bot", Plain(), Plain | Bot, None | int | str])
+def test_what_is_no_declaration_is_refused(declared: object) -> None:
+    with pytest.raises(UsageError, match="must be the class of what scopes have"):
+        Engine(extra=declared)
+
+
+async def test_a_run_that_goes_on_needs_what_is_declared_too() -> None:
+    """The record has no live objects: whoever resumes a run by its id gives them."""
+    seen = Seen()
+    model = Script(says(model_calls("look")), says("Done."))
+    async with Engine(seen.tools(), policies=[Asks()], extra=Bot) as engine, Agent(model, engine) as agent:
+        waiting = await agent.run("Go.", scope=Scope(extra=a_bot()))
+        assert waiting.pending is not None
+        await engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        with pytest.raises(UsageError, match=r"Scope.extra is NoneType"):
+            await agent.resume(waiting.run)
+        assert (await agent.resume(waiting.run, extra=a_bot())).status == "completed"
+    assert len(seen.extras) == 1
