@@ -22,7 +22,7 @@ KINDS: Final[dict[str, str]] = {
     "call.suspended": "a human has to decide; nothing ran",
     "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`",
     "call.claimed": "a worker process is there for the attempt and gets it now",
-    "call.attempt_failed": "an attempt ended without a result and another one follows",
+    "call.attempt_failed": "an attempt ended in a failure, and another one follows",
     "call.late": "an answer came after the call had ended; it was discarded",
     "call.completed": "the call's one result",
     "call.restarted": "the call's result enriched the context instead of the history",

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, TableCache, Tool, ToolContext, ToolResult, tool
+from callgate._signals import AbortSignal
 from callgate.calls import Effect
 from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
@@ -144,6 +145,110 @@ async def test_a_failure_that_passes_is_tried_again_and_any_other_is_not(error: 
         result = await told(engine, clock, "ask")
     assert (result.failure_class, result.metadata.attempts, result.metadata.retry_count) == ("exception", attempts, attempts - 1)
     assert is_retryable_error(error) is (attempts > 1)
+
+
+def returning(result: object, effect: Effect = "none", **settings: Any) -> Any:
+    @tool(name="ask", effect=effect, **settings)
+    async def ask() -> object:
+        """Ask a service that answers with this."""
+        return result
+
+    return ask
+
+
+@pytest.mark.parametrize("effect", ["none", "idempotent"])
+@pytest.mark.parametrize("key", ["error", "message"])
+@pytest.mark.parametrize(
+    ("words", "attempts"),
+    [
+        ("timeout", 4),
+        ("the request timed out", 4),
+        ("connection lost", 4),
+        ("network down", 4),
+        ("temporarily unavailable", 4),
+        ("rate limit: try again", 4),
+        ("busy, try again", 4),
+        ("no such account", 1),
+    ],
+)
+async def test_a_returned_failure_that_passes_is_tried_again_and_any_other_is_not(
+    effect: Effect, key: str, words: str, attempts: int
+) -> None:
+    clock, failure = ManualClock(jitter=1.0), {"success": False, key: words, "data": 7}
+    async with Engine([returning(failure, effect)], clock=clock) as engine:
+        result = await told(engine, clock, "ask")
+        failed = bodies(engine, "call.attempt_failed")
+    assert (result.status, result.failure_class, result.error) == ("error", "tool_declared", words)
+    assert (result.metadata.attempts, result.metadata.retry_count, result.data) == (attempts, attempts - 1, 7)
+    assert [(body["status"], body["error"], body["wait_s"]) for body in failed] == [
+        ("returned", words, wait_s) for wait_s in (1.0, 2.0, 4.0)[: attempts - 1]
+    ]
+    assert is_retryable_error(words) is (attempts > 1)
+    assert ('"attempts":4' in result.text) is (attempts > 1)
+
+
+async def test_what_a_tool_with_effects_returns_as_a_failure_is_its_last_word() -> None:
+    """It may have done half of its work before it said so."""
+    clock = ManualClock()
+    async with Engine([returning({"success": False, "error": "rate limit: try again"}, "once")], clock=clock) as engine:
+        result = await told(engine, clock, "ask")
+    assert (result.status, result.metadata.attempts) == ("error", 1)
+
+
+async def test_a_returned_failure_is_not_tried_again_where_the_tool_says_so() -> None:
+    clock = ManualClock()
+    async with Engine([returning({"success": False, "error": "try again"}, retryable=False)], clock=clock) as engine:
+        assert (await told(engine, clock, "ask")).metadata.attempts == 1
+
+
+@pytest.mark.parametrize("result", ["try again", {"error": "try again"}, {"success": True, "error": "try again"}, {"success": False}])
+async def test_words_that_are_no_failure_of_the_tool_are_not_tried_again(result: object) -> None:
+    """A function may return anything; only `success: False` is a failure of it."""
+    clock = ManualClock()
+    async with Engine([returning(result)], clock=clock) as engine:
+        assert (await told(engine, clock, "ask")).metadata.attempts == 1
+
+
+@pytest.mark.parametrize(("result", "attempts"), [({"error": "connection reset"}, 4), ({"success": False, "error": 5}, 1)])
+async def test_of_a_tool_class_an_error_alone_is_a_failure_and_a_faulty_result_is_not_tried_again(
+    result: dict[str, Any], attempts: int
+) -> None:
+    class Ask(Look):
+        name = "ask"
+        cacheable = False
+
+        async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
+            return result
+
+    clock = ManualClock()
+    async with Engine([Ask()], clock=clock) as engine:
+        assert (await told(engine, clock, "ask")).metadata.attempts == attempts
+
+
+async def test_a_returned_failure_that_passes_can_be_followed_by_a_success() -> None:
+    clock, answers = ManualClock(), iter([{"success": False, "error": "rate limit: try again"}, {"success": True, "data": "there"}])
+
+    @tool(effect="none")
+    def ask() -> dict[str, object]:
+        """Fail once; in a thread."""
+        return next(answers)
+
+    async with Engine([ask], clock=clock) as engine:
+        result = await told(engine, clock, "ask")
+        assert (result.success, result.data, result.metadata.attempts, engine.activity_since_wake) == (True, "there", 2, 1)
+
+
+async def test_a_kill_between_attempts_leaves_the_tools_own_word() -> None:
+    """An idempotent tool that said that it failed is not in doubt."""
+    clock, stop = ManualClock(), AbortSignal()
+    failure = {"success": False, "error": "rate limit: try again"}
+    async with Engine([returning(failure, "idempotent")], clock=clock) as engine:
+        task = asyncio.create_task(engine.call(call("ask"), signal=stop))
+        while not clock.sleeping and not task.done():
+            await asyncio.sleep(0)
+        stop.fire("the user has left")
+        outcome: Any = await task
+    assert (outcome.result.status, outcome.result.failure_class, outcome.result.metadata.attempts) == ("error", "tool_declared", 1)
 
 
 async def test_the_error_comes_with_the_number_of_retries() -> None:

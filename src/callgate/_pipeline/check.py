@@ -18,6 +18,7 @@ from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
 from callgate.route import Checked
 from callgate.tools import BoundTool, validate_tool_result
+from callgate.tools.results import declared_failure, has_standard_shape
 
 __all__ = ["check", "recheck"]
 
@@ -59,7 +60,7 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         raise ResultNotSerializable(execution.error, code=str(code))
     value, changes = execution.value, execution.changes
     notes = tuple(Note(kind="normalised", text=change) for change in changes) if changes else ()
-    shaped = not tool.tool.wraps_result or (isinstance(value, dict) and isinstance(value.get("success"), bool))
+    shaped = has_standard_shape(value, wraps_result=tool.tool.wraps_result)
     if shaped:
         faults = validate_tool_result(value)
         if faults:
@@ -80,14 +81,15 @@ def _in_words(problem: Problem) -> str:
 
 def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
     """A result in the documents' shape: `success`, `data`, `error`, `message`, `end_turn`, `image_metadata`, and its own keys."""
-    failed = value.get("success") is False or ("success" not in value and bool(value.get("error")))
-    error, message = value.get("error"), value.get("message")
+    failure, message = declared_failure(value), value.get("message")
+    failed = failure is not None
     return Checked(
         status="error" if failed else "ok",
         value=value,
-        error=str(error or message or "the tool reported a failure") if failed else None,
+        error=failure,
         failure_class="tool_declared" if failed else None,
         code="tool_declared" if failed else None,
+        details={"attempts": attempts} if failed and attempts > 1 else None,
         message=message if isinstance(message, str) else None,
         end_turn=value.get("end_turn", value.get("endTurn")) is True,
         image_metadata=value.get("image_metadata", value.get("imageMetadata")),

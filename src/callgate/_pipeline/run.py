@@ -3,7 +3,8 @@
 Takes only an `ApprovedCall`. The intent of an attempt is recorded before the tool's code is entered, and on disk before that where the
 call has effects; where a worker process has to take it on first, that is a record of its own, the claim, and it is what waits for the disk.
 A `once` call is never started again after it may have started. What a tool gave is read here, within the attempt's time: reading may run
-code of the tool's author. What came of it is data; whether that is a success is for `check` to say.
+code of the tool's author. What came of it is data; whether that is a success is for `check` to say. Only a returned failure that says of
+itself that it passes is looked at here: it is tried again like an exception.
 Knows nothing of policies, caches or hooks.
 """
 
@@ -25,7 +26,8 @@ from callgate.calls import Effect
 from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest, Start
 from callgate.route import ApprovedCall
-from callgate.tools import BoundTool, ToolContext
+from callgate.tools import BoundTool, ToolContext, is_retryable_error, validate_tool_result
+from callgate.tools.results import declared_failure, has_standard_shape
 
 __all__ = ["Attempts", "Ran", "run", "wait_before_retry"]
 
@@ -116,16 +118,19 @@ async def run(
         execution = begun if isinstance(begun, Execution) else await begun
         if not execution.read and (execution.status == "returned" or execution.value is not None):
             execution = _read_small(execution, reader.max_bytes) or await _read_large(execution, request, reader, clock)
+        if execution.status == "returned":
+            failure = _passing_failure(tool, execution.value)
+            if failure is None:
+                return Ran(execution if not execution.error else record.bounded(execution), attempt, lost)
+            execution = replace(execution, error=failure, retryable=True)
         if execution.error or execution.partial:
             execution = record.bounded(execution)
-        if execution.status == "returned":
-            return Ran(execution, attempt, lost)
         wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
         if wait_s is None:
             return Ran(execution, attempt, lost)
         if await _comes_again(record, attempt, execution, wait_s, clock, stopping()):
             attempt, lost = attempt + 1, lost or _lost_a_reply(execution)
-        elif kill.aborted:
+        elif kill.aborted and execution.status != "returned":
             return Ran(_killed_between(kill, execution), attempt, lost)
         else:
             return Ran(execution, attempt, lost)
@@ -145,6 +150,19 @@ async def _read_large(execution: Execution, request: RunRequest, reader: Reader,
     rest = replace(request, timeout_s=max(0.0, request.context.deadline - clock.monotonic()))
     read = await reader.read(execution, rest)
     return replace(read, tasks_left=execution.tasks_left) if execution.tasks_left else read
+
+
+def _passing_failure(tool: BoundTool, value: object) -> str | None:
+    """What a tool that may be repeated returned as a failure that passes; None where it returned anything else.
+
+    What is no valid result is for `check` to refuse, and not tried again.
+    """
+    if tool.effect == "once" or not isinstance(value, dict) or value.get("success") is True:
+        return None
+    if not has_standard_shape(value, wraps_result=tool.tool.wraps_result) or validate_tool_result(value):
+        return None
+    failure = declared_failure(value)
+    return failure if failure is not None and is_retryable_error(failure) else None
 
 
 async def _intend(record: Attempts, position: int, within_s: float, told: str) -> None:
@@ -167,7 +185,7 @@ def wait_before_retry(tool: BoundTool, execution: Execution, attempt: int, left_
 
     A failure that passes is retried where the effect makes a repeat safe; a failure that proves nothing started, always.
     """
-    if execution.status in ("returned", "killed") or attempt >= tool.retry.attempts:
+    if execution.status == "killed" or attempt >= tool.retry.attempts:
         return None
     unstarted = execution.not_started or execution.status == "not_started"
     if tool.effect == "once" and not unstarted:

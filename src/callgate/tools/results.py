@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["validate_tool_result"]
+__all__ = ["declared_failure", "has_standard_shape", "validate_tool_result"]
 
 
 def validate_tool_result(result: object) -> list[str]:
@@ -22,3 +22,20 @@ def validate_tool_result(result: object) -> list[str]:
     if result.get("error") is not None and not isinstance(result["error"], str):
         faults.append(f"'error' is a {type(result['error']).__name__}; it must be a string")
     return faults
+
+
+def has_standard_shape(result: object, *, wraps_result: bool) -> bool:
+    """Whether a value is to be read as `{"success", "error", "data", ...}`.
+
+    Args:
+        wraps_result: Whether its tool may return anything: then `success` decides.
+    """
+    return not wraps_result or (isinstance(result, Mapping) and isinstance(result.get("success"), bool))
+
+
+def declared_failure(result: Mapping[str, object]) -> str | None:
+    """What a valid result of the standard shape says of its failure; None where it is a success."""
+    error = result.get("error")
+    if result.get("success") is False or ("success" not in result and error):
+        return str(error or result.get("message") or "the tool reported a failure")
+    return None
