@@ -168,7 +168,9 @@ async def test_equal_empty_and_odd_ids_get_one_answer_each() -> None:
     ids = ["x", "x", "", "", "id\r\nX-Evil: 1", "../../etc/x", "$.a') = 1 OR ('1'='1"]
     async with Engine(tools_over(trace)) as engine:
         outcomes = await engine.call_many([call("act", id=one, name=f"n{i}") for i, one in enumerate(ids)])
-    assert [result_of(outcome).id for outcome in outcomes] == ids
+    answered = [result_of(outcome).id for outcome in outcomes]
+    assert [made if not given else given for given, made in zip(ids, answered, strict=True)] == answered
+    assert len({*answered[2:4]} - {"", *ids}) == 2
     assert [result_of(outcome).text for outcome in outcomes] == [f"n{i}" for i in range(len(ids))]
     assert len({result_of(outcome).uid for outcome in outcomes}) == len(ids)
 
@@ -178,7 +180,8 @@ async def test_an_id_that_is_no_text_is_answered_as_text_and_one_too_long_is_ref
     async with Engine(tools_over(trace)) as engine:
         raws = [RawCall(name="act", id=one, arguments=f'{{"name": "{n}"}}') for n, one in enumerate([True, 1, None, "x" * 300])]  # type: ignore[arg-type]
         results = [result_of(outcome) for outcome in await engine.call_many(raws)]
-    assert [result.id for result in results[:3]] == ["True", "1", ""]
+    assert [result.id for result in results[:2]] == ["True", "1"]
+    assert results[2].id.startswith("call_")
     assert [result.code for result in results] == [None, None, None, "bad_call_id"]
 
 

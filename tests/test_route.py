@@ -348,3 +348,37 @@ async def test_the_received_event_keeps_the_text_as_it_came() -> None:
         await said(engine, RawCall(name="add", arguments='{"a": 1, "b": 2 }', id="i", origin="openai.chat"))
         received = bodies(engine, "call.received")[0]
     assert (received["arguments"], received["id"], received["origin"]) == ('{"a": 1, "b": 2 }', "i", "openai.chat")
+
+
+async def test_calls_without_an_id_get_one_each_that_result_record_and_tool_agree_on() -> None:
+    seen: list[str] = []
+
+    @tool(effect="none")
+    async def look(ctx: ToolContext) -> str:
+        """See which call this is."""
+        seen.append(ctx.call_id)
+        return "seen"
+
+    async with Engine([look, broken], limits=Limits(calls_per_message=3)) as engine:
+        scope = Scope(conversation="c")
+        outcomes = [
+            await engine.call(RawCall(name="look"), scope),
+            await engine.call(RawCall.from_dict({"tool": "look"}), scope),
+            await engine.call(RawCall.from_openai({"function": {"name": "broken", "arguments": "{}"}}), scope),
+            await engine.call(RawCall(name="unknown"), scope),
+            *await engine.call_many([RawCall(name="look") for _ in range(5)], scope),
+        ]
+        results = [result_of(outcome) for outcome in outcomes]
+        recorded = [body["id"] for body in bodies(engine, "call.received")]
+    ids = [result.id for result in results]
+    assert all(ids)
+    assert len(set(ids)) == len(ids)
+    assert [openai_message(result)["tool_call_id"] for result in results] == ids
+    assert recorded == ids[:-2]  # of calls above a message's limit only their number is recorded
+    assert seen == [result.id for result in results if result.success]
+
+
+async def test_an_id_of_the_models_is_kept_as_it_came() -> None:
+    async with Engine([add]) as engine:
+        first, second = [await said(engine, call("add", id="call_1", a=1, b=2)) for _ in range(2)]
+    assert (first.id, second.id) == ("call_1", "call_1")

@@ -47,7 +47,7 @@ class RawCall(Struct, frozen=True, kw_only=True):
     arguments: str | bytes | Mapping[str, object] = ""
     """Untrusted; may be malformed. At most `Limits.arguments_bytes` of UTF-8."""
     id: str = ""
-    """The model's own id: echoed, never trusted to be unique."""
+    """The model's own id: echoed, never trusted to be unique. Empty: the engine makes one."""
     origin: str = ""
     """Where the call comes from, for the record: a provider's API, `cli`, the host's own word."""
     closed: Literal["sealed", "finished", "cut"] = "sealed"
@@ -241,7 +241,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     """What a call came to, in one shape for every family of tools and every failure."""
 
     id: str
-    """The model's call id, as it came."""
+    """The model's call id, as it came; one that the engine made where there was none."""
     uid: str
     """Ours: run/iteration/index, unique."""
     name: str

@@ -186,8 +186,7 @@ class Emission:
         flight.on_result = self._on_result
         slot = _Slot(flight, index, refusal, size_bytes=_size_bytes(flight.raw))
         self._slots.append(slot)
-        if flight.raw.id:
-            self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
+        self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
         if self._early and self._prepared_bytes < _TOGETHER_BYTES:
             self._prepared_bytes += slot.size_bytes
             self._prepare(slot)
@@ -303,7 +302,7 @@ class Emission:
                 await self._route.wait_for_capacity()
             if slot.outcome is None and not self._stopped and slot.call is not None:
                 slot.entered = True
-                if slot.flight.raw.id and len(self._ids[slot.flight.raw.id].slots) > 1:
+                if len(self._ids[slot.flight.raw.id].slots) > 1:
                     await self._join_duplicate(slot, slot.call)
                 slot.outcome = await self._route.complete(slot.flight, slot.call)
             elif slot.outcome is None:

@@ -34,8 +34,8 @@ __all__ = [
 def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     """The key by which a call that must not run twice is known again, and which the tool gets as its idempotency key.
 
-    A caller's key counts within its principal and tool. Without one, the call is known by run, iteration, whom it is for, the model's id,
-    tool and arguments; with no id, by nothing but its own uid.
+    A caller's key counts within its principal and tool. Without one, the call is known by run, iteration, whom it is for, its id, tool and
+    arguments; an id of ours is one that no other call has.
 
     Args:
         asked_hash: Of the arguments, as `asked_hash` gives it.
@@ -44,8 +44,6 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     raw, scope = call.raw, call.scope
     if raw.idempotency_key is not None:
         return _digest("key", scope.principal, call.tool.name, raw.idempotency_key)
-    if not raw.id:
-        return _digest("uid", call.uid, call.tool.name)
     at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
     who = (scope.principal, scope.actor, scope.conversation, scope.workspace)
     return _digest("id", at, *who, raw.id, call.tool.name, asked_hash)

@@ -17,7 +17,7 @@ from callgate._pipeline.gate import Judge
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.known_runs import KnownRuns
-from callgate._pipeline.record import MOST_CHARS, Reason
+from callgate._pipeline.record import MOST_CHARS, Reason, with_id
 from callgate._pipeline.rejudge import Rejudge
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
@@ -90,6 +90,7 @@ class Desk:
         unfinished: Unfinished | None = None,
     ) -> Flight:
         """Give a call its place in its run, or the one it had."""
+        raw = with_id(raw, self._clock)
         state = self._known.state(scope.run)
         uid = state.next_uid(scope.iteration) if unfinished is None else unfinished.uid
         began, last = self._clock.monotonic(), cause or state.position

@@ -17,7 +17,7 @@ from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.record import MOST_NAME, Reason, conversation_run, decode_result
+from callgate._pipeline.record import MOST_NAME, Reason, conversation_run, decode_result, with_id
 from callgate._signals import FAILURES
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
@@ -153,13 +153,15 @@ class Endings:
     def unrecorded(self, raw: RawCall, error: RunHeld | RecordFailed) -> Answered:
         """The outcome of a call whose run cannot be written to: it never came onto the record, and nothing happened."""
         self._writer.log.error("The call %s was not run: %s", self._writer.cut(raw.name), error)
+        raw = with_id(raw, self._clock)
         told = RecordFailed(f"It was not run: {error}", code=error.code)
         return Answered(_marked(self._normaliser.refusal(raw, "", self._writer.cut(raw.name or ""), told)))
 
     def unrouted(self, raw: RawCall, scope: Scope, error: CallFailed) -> Answered:
         """The outcome of a call that gets no place in its run: it is recorded by whoever refuses it."""
         self._control.count(scope.conversation, success=False)
-        result = self._normaliser.refusal(replace(raw, id=self._writer.cut(raw.id)), "", self._writer.cut(raw.name or "", MOST_NAME), error)
+        raw = with_id(replace(raw, id=self._writer.cut(raw.id)), self._clock)
+        result = self._normaliser.refusal(raw, "", self._writer.cut(raw.name or "", MOST_NAME), error)
         if self._bus.busy:
             self._bus.publish("tool.completed", result)
         return Answered(result)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from callgate._clock import Clock
 from callgate._json import canonical, exceeds
 from callgate._redact import Redactor, cut_text, cut_utf8
 from callgate.calls import Note, RawCall, Scope, ToolResult
@@ -37,6 +38,7 @@ __all__ = [
     "decode_reason",
     "decode_result",
     "valid_text",
+    "with_id",
 ]
 
 MOST_RAW = 65_536
@@ -269,6 +271,11 @@ def _in_utf8(text: str | bytes) -> bytes:
 def valid_text(text: object) -> str:
     """The text, with what UTF-8 cannot hold escaped."""
     return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def with_id(raw: RawCall, clock: Clock) -> RawCall:
+    """The call with an id: the model's, or one of ours where it gave none, so that its result can say which call it belongs to."""
+    return raw if raw.id else replace(raw, id=f"call_{clock.new_id()}")
 
 
 def clean(text: object, redactor: Redactor | None = None, chars: int = MOST_CHARS) -> str:

@@ -38,7 +38,7 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
     scope: Scope
     """Run, conversation, turn, principal, actor, workspace, locale, provider and the host's `extra`."""
     call_id: str
-    """The model's id of this call."""
+    """The model's id of this call, or one that the engine made where there was none."""
     uid: str
     """Our id of it."""
     tool: str
