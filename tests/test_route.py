@@ -11,7 +11,7 @@ import pytest
 
 from callgate import Aborted, Engine, Limits, RawCall, Scope, Tool, ToolContext, tool
 from callgate.errors import FAILURE_CLASSES, UsageError
-from callgate.messages import function_response, history_entry, openai_message
+from callgate.messages import fallback_call, function_response, history_entry, openai_message
 from tests.door import bodies, call, kinds, result_of, said
 from tests.patience import PATIENCE_S
 
@@ -103,9 +103,36 @@ async def test_the_decision_and_the_duration_are_logged_at_info(caplog: pytest.L
     async with Engine([add]) as engine:
         with caplog.at_level(logging.INFO, logger="callgate"):
             await said(engine, RawCall(name="add", arguments='{"a": 1, "b": 2}', reasoning="to know the sum"))
-    assert "add to know the sum" in caplog.text
+    assert "add - to know the sum" in caplog.text
     assert "Function call completed: add (" in caplog.text
     assert "ms)" in caplog.text
+
+
+@pytest.mark.parametrize("allowed", [None, frozenset({"add"})], ids=["unknown", "not offered"])
+async def test_the_decision_for_a_tool_that_cannot_be_had_is_logged_as_well(
+    allowed: frozenset[str] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the lookup: what the model chose is in the log whatever becomes of it."""
+    scope = Scope(deliberate=allowed is not None, allowed_tools=allowed)
+    async with Engine([add, find]) as engine:
+        name = "fetch" if allowed is None else "find"
+        with caplog.at_level(logging.INFO, logger="callgate"):
+            result = await said(engine, RawCall.from_dict({"tool": name, "reasoning": "to know more"}), scope)
+    assert not result.success
+    (line,) = [record for record in caplog.records if "to know more" in record.getMessage()]
+    assert (line.levelno, line.getMessage()) == (logging.INFO, f"Tool call: {name} - to know more")
+
+
+@pytest.mark.parametrize("beside", ["function", "item"])
+async def test_why_a_call_in_openais_form_is_made_is_kept(beside: str) -> None:
+    function: dict[str, object] = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
+    item: dict[str, object] = {"id": "1", "type": "function", "function": function}
+    (function if beside == "function" else item)["reasoning"] = "to know the sum"
+    raw = RawCall.from_openai(item)
+    async with Engine([add]) as engine:
+        await said(engine, raw)
+        assert [body["reasoning"] for body in bodies(engine, "call.received")] == ["to know the sum"]
+    assert json.loads(str(fallback_call(raw)["content"])) == {"tool": "add", "parameters": {"a": 1, "b": 2}, "reasoning": "to know the sum"}
 
 
 async def test_a_call_written_as_tool_and_parameters_is_understood() -> None:
@@ -123,6 +150,11 @@ async def test_parameters_at_top_level_are_lifted_and_that_is_recorded(caplog: p
     assert result.structured == 3
     assert [note.kind for note in result.metadata.notes] == ["lifted"]
     assert "top level" in caplog.text
+    raw = RawCall.from_dict({"tool": "add", "parameters": {}, "a": 1, "b": 2})
+    assert json.loads(str(fallback_call(raw)["content"]))["parameters"] == {"a": 1, "b": 2}
+    assert history_entry(raw, result).function_call["args"] == {"a": 1, "b": 2}
+    raw = RawCall.from_dict({"tool": "add", "parameters": {"a": 1}, "b": 2})
+    assert history_entry(raw, result).function_call["args"] == {"a": 1}
 
 
 async def test_missing_parameters_and_reasoning_default_to_empty() -> None:

@@ -58,13 +58,15 @@ class RawCall(Struct, frozen=True, kw_only=True):
     """Why the model calls, if it said so. Recorded, never interpreted."""
     beside: Mapping[str, object] | None = None
     """Keys that the model wrote next to `arguments` instead of inside; taken for the arguments where those are empty."""
+    lifted: bool = False
+    """Whether whoever read the call has done that already: then it is noted and warned of in the same way."""
 
     @classmethod
     def from_openai(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
         """Read one item of an OpenAI chat message's `tool_calls`. What is no item at all is a call without a name, which ends its message.
 
         Args:
-            item: `{"id", "type": "function", "function": {"name", "arguments"}}`.
+            item: `{"id", "type": "function", "function": {"name", "arguments"}}`; a `reasoning` in either is kept.
             finish_reason: The choice's. Anything but `stop`, `tool_calls` or `function_call` means the message was cut.
         """
         if not isinstance(item, Mapping):
@@ -78,6 +80,7 @@ class RawCall(Struct, frozen=True, kw_only=True):
             arguments=_arguments(fields.get("arguments")),
             origin="openai.chat",
             closed=closed,
+            reasoning=_text(fields.get("reasoning", item.get("reasoning"))),
             beside=_beside(fields),
         )
 

@@ -245,10 +245,10 @@ class Engine:
             parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
             for note in parsed.notes:
                 self._log.warning("Tool call %s: %s", name, note.text)
+            if log.isEnabledFor(logging.INFO):
+                self._log.info("Tool call: %s - %s", name, flight.raw.reasoning)
             resolved = resolve(parsed, self.tools, flight.scope)
             name = resolved.tool.name
-            if log.isEnabledFor(logging.INFO):
-                self._log.info("Tool call: %s %s", name, flight.raw.reasoning)
             call = validate(resolved, flight.scope, coerce=self._coerce)
             if call.notes and self._redactor is not None:
                 again = partial(self._valid, scope=flight.scope)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from callgate._json import decode, json_text
 from callgate.calls import Part, RawCall, Text, ToolResult
@@ -66,6 +67,10 @@ class ToolCall(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_ca
     """Whether the id is ours, so that it is not sent to APIs that know none."""
     opaque: Mapping[str, object] | None = None
     """What the provider wants back with the call: a signature, an item id."""
+    reasoning: str | UnsetType = UNSET
+    """Why, where the call itself says so, as a call that was read from text may."""
+    lifted: bool | UnsetType = UNSET
+    """True where the arguments were read from text in which they stood beside an empty parameter object."""
 
 
 class Native(Struct, frozen=True, kw_only=True, tag_field="type", tag="native"):
@@ -129,7 +134,7 @@ def function_response(result: ToolResult) -> dict[str, object]:
 def history_entry(raw: RawCall, result: ToolResult, arguments: object = None) -> HistoryEntry:
     """Pair a call with its result, in that order."""
     return HistoryEntry(
-        function_call={"name": result.name, "args": raw.arguments if arguments is None else arguments},
+        function_call={"name": result.name, "args": _given(raw) if arguments is None else arguments},
         function_response=function_response(result),
         image_metadata=result.image_metadata,
         success=result.success,
@@ -143,8 +148,13 @@ def openai_message(result: ToolResult) -> dict[str, object]:
 
 
 def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:
-    """The call as an assistant message of a model without structured calls: JSON text of `tool`, `parameters` and `reasoning`."""
-    return {"role": "assistant", "content": call_text(raw.name, _parameters(raw), reasoning)}
+    """The call as an assistant message of a model without structured calls: JSON text of `tool`, `parameters` and `reasoning`.
+
+    Args:
+        reasoning: Empty: the call's own.
+    """
+    parameters = _parameters(replace(raw, arguments=_given(raw)))
+    return {"role": "assistant", "content": call_text(raw.name, parameters or {}, reasoning or raw.reasoning)}
 
 
 def fallback_result(result: ToolResult) -> dict[str, object]:
@@ -160,6 +170,11 @@ def call_text(name: str, parameters: object, reasoning: str) -> str:
 def marked_result(name: str, json: str) -> str:
     """A result, as JSON text, under the line that says whose it is."""
     return f"[TOOL RESULT: {name}]\n{json}"
+
+
+def _given(raw: RawCall) -> object:
+    """The arguments as they came; where they are empty, what stood beside them."""
+    return dict(raw.beside) if raw.beside and not _parameters(raw) else raw.arguments
 
 
 def _parameters(raw: RawCall) -> object:

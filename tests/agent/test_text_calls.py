@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import ManualClock
 from tests.agent.board import Board
 from tests.agent.scripts import Answer, Script, call, says
+from tests.door import bodies
 
 ASKED = json.dumps({"tool": "look", "parameters": {"what": "a"}, "reasoning": "I have to see it."})
 
@@ -57,6 +59,33 @@ async def test_who_listens_reads_the_whole_answer_up_to_its_last_letter(text: st
     assert ("".join(told), result.text) == (text, text)
 
 
+LIFTED = [
+    '{"tool": "look", "parameters": {}, "what": "a", "reasoning": "it may rain"}',
+    '<tool_call>{"tool": "look", "what": "a", "reasoning": "it may rain"}</tool_call>',
+]
+
+
+@pytest.mark.parametrize("text", LIFTED, ids=["bare", "in tags"])
+async def test_what_a_call_in_text_says_beside_its_parameters_is_kept_noted_and_warned_of(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a call that a host hands in as a dict: why it is made, and that its parameters stood at the top level."""
+    board, model = Board(), Writer(letters(text), letters("It is a."))
+    async with Agent(model, tools=board.tools()) as agent:
+        with caplog.at_level(logging.INFO, logger="callgate"):
+            result = await agent.run("Do it.")
+        received = bodies(agent.engine, "call.received")
+    (seen,) = result.results
+    assert (board.done, [note.kind for note in seen.metadata.notes]) == (["look a"], ["lifted"])
+    assert [body["reasoning"] for body in received] == ["it may rain"]
+    told = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert (logging.INFO, "Tool call: look - it may rain") in told
+    assert [level for level, line in told if "top level" in line] == [logging.WARNING]
+    asked = model.seen[1][2]
+    assert isinstance(asked, AssistantMessage)
+    assert json.loads(asked.text) == {"tool": "look", "parameters": {"what": "a"}, "reasoning": "it may rain"}
+
+
 async def test_a_call_in_text_is_run_and_its_result_comes_back_as_text() -> None:
     """ACCEPTANCE E5, E6, C9, C38, C73, C74: strict JSON, in the form that the system prompt asks for."""
     result, model, board = await run(letters(f"Let me see.\n{ASKED}"), letters("It is a."))
@@ -69,7 +98,7 @@ async def test_a_call_in_text_is_run_and_its_result_comes_back_as_text() -> None
     assert model.requests[0].tools == ()
     asked, answer = second[2:]
     assert isinstance(asked, AssistantMessage)
-    assert json.loads(asked.text) == {"tool": "look", "parameters": {"what": "a"}, "reasoning": "Let me see."}
+    assert json.loads(asked.text) == {"tool": "look", "parameters": {"what": "a"}, "reasoning": "Let me see.\nI have to see it."}
     assert isinstance(answer, UserMessage)
     assert answer.content == '[TOOL RESULT: look]\n{"seen":"a"}'
 

@@ -60,7 +60,9 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
             raise _told_apart(error) from None
         arguments, note = _repaired(raw, limits, error)
         return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(note,))
-    return ParsedCall(uid=uid, raw=raw, arguments=arguments, whole_floats=whole) if arguments else _empty(raw, uid, limits)
+    if not arguments:
+        return _empty(raw, uid, limits)
+    return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(_LIFTED,) if raw.lifted else (), whole_floats=whole)
 
 
 def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:

@@ -38,7 +38,7 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
             waiting |= {call.id: call for call in message.calls}
             why = message.text.strip()
             first = message.calls[0].id
-            reasons = {call.id: why if call.id == first else "" for call in message.calls}
+            reasons = {call.id: _reason(call, why if call.id == first else "") for call in message.calls}
         elif isinstance(message, ToolMessage):
             call = waiting.pop(message.call_id, None)
             if call is not None:
@@ -70,6 +70,11 @@ def from_native(items: Iterable[Mapping[str, object]]) -> list[Message]:
                 name = str(item.get("name") or call.name)
                 messages.append(ToolMessage(call_id=call_id, name=name, content=(Text(text=text),), custom=call.custom))
     return messages
+
+
+def _reason(call: ToolCall, said: str) -> str:
+    """Why a call is made: what was said before it, and what it says itself."""
+    return "\n".join(text for text in (said, call.reasoning or "") if text)
 
 
 def _left_out(message: ToolMessage) -> list[str]:

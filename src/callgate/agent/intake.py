@@ -12,6 +12,7 @@ from itertools import repeat
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._pipeline.unfinished import Unfinished
 from callgate.agent.exits import Exits, as_signal
@@ -38,7 +39,10 @@ _TOGETHER: Final = 64
 def raw_call(call: ToolCall, closed: Closed, origin: str) -> RawCall:
     """A message's call as the engine takes it; free text becomes the one argument `input`."""
     arguments: object = {"input": call.arguments} if call.custom else call.arguments
-    return RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=closed)  # type: ignore[arg-type]
+    raw = RawCall(id=call.id, name=call.name, arguments=arguments, origin=origin, closed=closed)  # type: ignore[arg-type]
+    if not (call.reasoning or call.lifted):
+        return raw
+    return replace(raw, reasoning=call.reasoning if isinstance(call.reasoning, str) else "", lifted=call.lifted is True)
 
 
 class LeftOpen(Struct, frozen=True, kw_only=True):

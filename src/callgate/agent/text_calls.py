@@ -208,6 +208,7 @@ class _Reading:
 
     def _call(self, found: Found) -> None:
         call = self._out.open(found.id, found.name)
+        call.reasoning, call.lifted = found.reasoning, found.lifted
         self._out.arguments(call, found.arguments)
         self._out.seal(call)
 

@@ -56,6 +56,8 @@ class Call(Struct, frozen=True, kw_only=True):
     """Whether its members are those that hardly anything but a call has."""
     beside: str = ""
     """As the fallback format has them: what stands beside parameters that are empty or missing, as an object."""
+    lifted: bool = False
+    """Whether that was taken for the arguments."""
     worded: bool = False
     """Whether its arguments are what agents call an input, which may be bare text."""
     taught: bool = False
@@ -65,7 +67,8 @@ class Call(Struct, frozen=True, kw_only=True):
         arguments = self.arguments
         if self.worded and arguments[:1] == '"':
             arguments = text_argument(_string(arguments), tools.schema(self.name)) or arguments
-        return Found(name=tools.written(self.name), arguments=arguments, id=self.id, reasoning=self.reasoning)
+        name = tools.written(self.name)
+        return Found(name=name, arguments=arguments, id=self.id, reasoning=self.reasoning, lifted=self.lifted)
 
 
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
@@ -265,7 +268,8 @@ def _explicit(text: str, tools: ToolNames) -> Iterator[Found]:
         yield from (Found(name=tools.written(name), arguments=value) for name, value in named.items() if value[0] == "{")
         return
     if not call.arguments:
-        call = Call(name=call.name, arguments=_rest(text), id=call.id, reasoning=call.reasoning)
+        rest = _rest(text)
+        call = Call(name=call.name, arguments=rest, id=call.id, reasoning=call.reasoning, lifted=rest != "{}")
     if call.name:
         yield call.found(tools)
 

@@ -40,6 +40,8 @@ class Found(Struct, frozen=True, kw_only=True):
     """`sealed`: the call's own end was read. `finished`: only the end of the message shows that the call is complete."""
     reasoning: str = ""
     """Why, if the call says so itself."""
+    lifted: bool = False
+    """Whether the arguments stood beside an empty or missing parameter object, at the top level of the call."""
     source: str = ""
     """The exact text that it was read from."""
 

@@ -6,6 +6,7 @@ Nothing here costs more than what has come since it was last asked: a server may
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET
 
 from callgate._json import canonical
 from callgate.messages import ToolCall
@@ -29,10 +30,12 @@ class OpenCall:
         "custom",
         "cut",
         "id",
+        "lifted",
         "made_id",
         "name",
         "opaque",
         "position",
+        "reasoning",
         "reopened",
         "sealed",
         "size",
@@ -45,6 +48,8 @@ class OpenCall:
         self.custom = custom
         self.made_id = made_id
         self.opaque: dict[str, object] = {}
+        self.reasoning = ""
+        self.lifted = False
         self.cut = False
         """The provider says, or has let be seen, that this call is not whole; nothing seals it then."""
         self.sealed = False
@@ -128,6 +133,8 @@ class OpenCall:
             custom=self.custom,
             made_id=self.made_id,
             opaque=self.opaque or None,
+            reasoning=self.reasoning or UNSET,
+            lifted=self.lifted or UNSET,
         )
 
 

@@ -67,7 +67,7 @@ def _lifted(call: Call, tools: ToolNames) -> Call:
     schema = tools.schema(call.name)
     if not call.beside or tools.unknown or not takes(call.beside, schema):
         return call
-    return replace(call, arguments=call.beside, alien=False)
+    return replace(call, arguments=call.beside, alien=False, lifted=True)
 
 
 def _is_call(call: Call, tools: ToolNames) -> bool:
