@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from callgate.errors import CallgateError, UsageError
 from callgate.protocols import BlobStore
 from callgate.tools import Tool
+from callgate.tools.registry import instance_of
 
 if TYPE_CHECKING:
     from callgate.memory import Memory
@@ -74,10 +75,8 @@ def _split(spec: str) -> tuple[str, str]:
 
 
 def _tools_in(value: object) -> list[Tool]:
-    if isinstance(value, Tool):
-        return [value]
-    if isinstance(value, type) and issubclass(value, Tool):
-        return [value()]
+    if isinstance(value, Tool) or (isinstance(value, type) and issubclass(value, Tool)):
+        return [instance_of(value)]
     items = list(vars(value).values()) if isinstance(value, ModuleType) else list(value) if isinstance(value, (list, tuple)) else []
     tools = [item for item in items if isinstance(item, Tool)]
     return tools if isinstance(value, ModuleType) or len(tools) == len(items) else []

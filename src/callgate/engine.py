@@ -63,7 +63,7 @@ from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Follower, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import Tool, ToolRegistry
-from callgate.tools.registry import Layer
+from callgate.tools.registry import Layer, instance_of
 
 if TYPE_CHECKING:
     from callgate._runners.process import ProcessLimits
@@ -84,7 +84,7 @@ class Engine:
     Use it as `async with Engine(tools) as engine`. An engine belongs to one event loop; many engines may live in one process.
 
     Args:
-        tools: Registered as built-in.
+        tools: Registered as built-in; of a class, an instance is made.
         policies: Asked in order, about every call; none: everything validated may run. Rules that name a tool, an argument or a value
             that does not exist are refused.
         hooks: The user's code around calls.
@@ -109,7 +109,7 @@ class Engine:
     @by_name
     def __init__(
         self,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | type[Tool]] = (),
         *,
         policies: Iterable[Policy] = (),
         hooks: Iterable[Hook] = (),
@@ -169,7 +169,7 @@ class Engine:
         if undo is not None:
             undo.leave_out(own)
         self._soon = Soon()
-        given = tools_of(tools)
+        given = [instance_of(one) for one in tools_of(tools)]
         for one in given:
             self._check_runner(one)
         self.tools = ToolRegistry(given, check=partial(check_policies, asked))
@@ -411,17 +411,18 @@ class Engine:
 
     # What an operator does
 
-    def register(self, tool: Tool, *, layer: Layer = "builtin") -> None:
-        """Add a tool; see `ToolRegistry.register`.
+    def register(self, tool: Tool | type[Tool], *, layer: Layer = "builtin") -> None:
+        """Add a tool, or an instance of its class; see `ToolRegistry.register`.
 
         Raises:
             UsageError: It is incomplete, its name is taken, its runner could not run it, or a rule about it could never match.
         """
+        tool = instance_of(tool)
         self._check_runner(tool)
         self.tools.register(tool, layer=layer)
 
     def _check_runner(self, tool: Tool) -> None:
-        if isinstance(tool, Tool) and tool.runner is not None:
+        if tool.runner is not None:
             self._runners.check(tool.runner, tool)
 
     async def answer(self, approval_id: str, *, allow: bool, by: str = "operator") -> None:

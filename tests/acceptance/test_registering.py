@@ -37,6 +37,35 @@ def test_an_engine_refuses_a_tool_that_is_not_complete(attribute: str, value: ob
         Engine([lacking()])
 
 
+async def test_a_tools_class_is_taken_like_an_instance_of_it() -> None:
+    """As the documents register: `register(MyTool)`."""
+
+    class More(Add):
+        name = "more"
+
+    async with Engine([Add]) as engine:
+        engine.register(More)
+        engine.tools.register(type("Most", (Add,), {"name": "most"}))
+        assert engine.tools.names() == ["add", "more", "most"]
+        assert (await said(engine, call("more", a=1, b=2), Scope(actor="ann"))).data == 3
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_a_class_that_is_not_complete_or_cannot_be_made_is_refused(later: bool) -> None:
+    class Lacking(Add):
+        description = ""
+
+    class Needs(Add):
+        def __init__(self, where: str) -> None:
+            super().__init__(where)
+
+    for wrong, says in ((Lacking, "description"), (Needs, r"Needs cannot be made without arguments \(TypeError"), (int, "is no tool")):
+        engine = Engine()
+        with pytest.raises(UsageError, match=says):
+            engine.register(wrong) if later else Engine([wrong])  # type: ignore[arg-type,list-item]
+        engine.close_sync()
+
+
 def test_an_engine_refuses_two_tools_of_one_name_and_names_both_places() -> None:
     @tool(name="add")
     def other() -> None:

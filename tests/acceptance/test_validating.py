@@ -204,3 +204,126 @@ async def test_an_invalid_call_is_data_that_the_model_can_put_right_on_its_next_
         second = await said(engine, call("book", id="c2", **again), Scope(iteration=1))
     assert (first.status, second.status) == ("error", "ok")
     assert "Correct these and call it again" in first.text
+
+
+async def test_the_default_validation_called_directly_gives_the_arguments_that_would_run() -> None:
+    """As a loop of one's own does: `found = tool.validate_parameters(params)`, then `execute(actor, **found.cleaned_params)`."""
+    asked = {**GOOD, "nights": "5", "rate": "9.5", "breakfast": "true", "extras": '["tea"]'}
+    found = Book().validate_parameters(asked)
+    assert (found.valid, found.errors, len(found.warnings)) == (True, [], 4)
+    assert found.cleaned_params == {**GOOD, "nights": 5, "rate": 9.5, "breakfast": True, "extras": ["tea"]}
+    assert found.cleaned_params == (await booked(**asked)).data
+    assert asked["nights"] == "5"
+
+
+def test_the_default_validation_called_directly_refuses_what_cannot_be_put_right() -> None:
+    found = Book().validate_parameters({"city": "Paris", "nights": "many"})
+    assert (found.valid, found.cleaned_params, len(found.errors)) == (False, {}, 3)
+
+
+def test_a_tool_that_is_not_to_be_coerced_is_not_when_it_is_asked_directly() -> None:
+    class Strict(Book):
+        coerce = False
+
+    assert not Strict().validate_parameters({**GOOD, "nights": "5"}).valid
+    assert Strict().validate_parameters({**GOOD, "nights": 5}).cleaned_params == {**GOOD, "nights": 5}
+
+
+def test_the_validation_of_a_function_called_directly_cleans_drops_and_asks_its_own_validator() -> None:
+    @tool(effect="none", validate=lambda params: None if params["n"] > 1 else "n: too small")
+    def count(n: int) -> int:
+        """Count."""
+        return n
+
+    found = count.validate_parameters({"n": "5.0", "colour": "red"})
+    assert (found.valid, found.cleaned_params, len(found.warnings)) == (True, {"n": 5}, 2)
+    assert count.validate_parameters({"n": "1"}).errors == ["n: too small"]
+
+
+async def test_what_coercion_is_switched_off_for_reaches_a_function_as_it_came() -> None:
+    """Also where the function has a validator, which the engine asks after its own checks."""
+
+    @tool(effect="none", validate=lambda params: None)
+    def count(n: float) -> str:
+        """Count."""
+        return type(n).__name__
+
+    count.parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    async with Engine([count], coerce=False) as engine:
+        assert (await said(engine, RawCall(name="count", arguments='{"n": 5.0}'))).text == "float"
+
+
+class Named(Book):
+    """Takes two of the parameters that its schema has, by name."""
+
+    async def execute(self, actor: str, city: str = "", guest: str = "") -> dict[str, Any]:  # type: ignore[override]
+        return {"success": True, "data": [city, guest]}
+
+
+@pytest.mark.parametrize("more", [{"nights": 2}, {"colour": "red"}, {"actor": "eve"}], ids=["declared", "unknown", "the actor"])
+async def test_a_tool_class_gets_no_keyword_that_its_execute_has_not(more: dict[str, Any]) -> None:
+    (name,) = more
+    async with Engine([Named()]) as engine:
+        result = await said(engine, call("book", **GOOD, **more))
+        (verdict,) = bodies(engine, "call.verdict")
+    assert (result.status, result.data) == ("ok", ["Rome", "ann"])
+    assert [(note.kind, note.path) for note in result.metadata.notes] == [("dropped", f"/{name}")]
+    assert verdict["arguments"] == GOOD
+    assert Named().validate_parameters({**GOOD, **more}).cleaned_params == GOOD
+
+
+async def test_a_tool_class_that_takes_any_keyword_gets_all_but_the_actors_name() -> None:
+    assert (await booked(**GOOD, colour="red", actor="eve")).data == {**GOOD, "colour": "red"}
+
+
+async def test_a_closed_schema_refuses_what_the_code_would_not_take() -> None:
+    class Closed(Named):
+        parameters = {"type": "object", "properties": {"city": {}, "guest": {}}, "additionalProperties": False}
+
+    async with Engine([Closed()]) as engine:
+        result = await said(engine, call("book", **GOOD, colour="red"))
+    assert (result.status, result.failure_class) == ("error", "invalid_parameters")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "valid"), [({"p": "5"}, True), ({"p": 5, "q": "x"}, True), ({}, False), ({"q": "x"}, False), ({"p": "x"}, False)]
+)
+async def test_a_flat_map_of_parameters_is_read_as_what_it_means(arguments: dict[str, Any], valid: bool) -> None:
+    """The documents' own form, without an object around it."""
+
+    class Flat(Book):
+        parameters = {"p": {"type": "integer", "required": True}, "q": {"type": "string"}}
+
+    async with Engine([Flat()]) as engine:
+        result = await said(engine, call("book", **arguments))
+        (item,) = engine.tools.openai()
+    assert result.success is valid
+    assert Flat().validate_parameters(arguments).valid is valid
+    assert item["function"]["parameters"] == {
+        "type": "object",
+        "properties": {"p": {"type": "integer"}, "q": {"type": "string"}},
+        "required": ["p"],
+    }
+    if not valid and "p" not in arguments:
+        assert "p: expected an integer, got nothing: it is missing" in result.text
+
+
+async def test_of_a_flat_map_without_types_the_required_parameter_is_named() -> None:
+    class Bare(Book):
+        parameters = {"p": {"required": True}}
+
+    async with Engine([Bare()]) as engine:
+        assert "p: expected" in (await said(engine, call("book"))).text
+        assert (await said(engine, call("book", p=[1]))).data == {"p": [1]}
+
+
+@pytest.mark.parametrize("flagged", [True, False])
+async def test_a_parameter_may_have_the_name_of_a_word_of_json_schema(flagged: bool) -> None:
+    """With a flag it can only be a parameter; without one, an object's own words stay its own."""
+
+    class Odd(Book):
+        parameters = {"properties": {"required": True}} if flagged else {"properties": {"p": {"type": "integer"}}, "$defs": {}}
+
+    async with Engine([Odd()]) as engine:
+        (item,) = engine.tools.openai()
+    assert list(item["function"]["parameters"]["properties"]) == (["properties"] if flagged else ["p"])

@@ -58,7 +58,7 @@ def check_parts(**parts: object) -> None:
             _check_part(name, part, _PARTS[name])
 
 
-def tools_of(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+def tools_of(tools: Iterable[Tool | type[Tool]]) -> tuple[Tool | type[Tool], ...]:
     """The tools, in order.
 
     Raises:

@@ -8,32 +8,28 @@ the tool.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode, plain_bytes, strict_object
-from callgate._json.text import clip
+from callgate._json import canonical, decode, strict_object
 from callgate._limits import Limits
 from callgate._pipeline.record import MOST_CHARS
-from callgate._schema import Problem, coerced, whole_numbers
+from callgate._schema import Problem
 from callgate._signals import is_own_failure
 from callgate.calls import Note, Scope
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, ToolRaised
 from callgate.route import ResolvedCall, ValidatedCall
 from callgate.tools.base import ValidationResult
+from callgate.tools.cleaning import fitted, without
 from callgate.tools.registry import BoundTool
 
 __all__ = ["Modified", "modified", "revalidate", "validate"]
 
 _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
-_MAX_PROBLEMS = 20
-_MAYBE_WHOLE = re.compile(rb"\.0|[0-9]e")
-"""In JSON, whole floats end in `.0` or, where they are large, have an exponent."""
 _LIMITS = Limits()
 
 Arguments = dict[str, object]
@@ -55,7 +51,7 @@ def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall
     """
     tool, parsed, notes = call.tool, call.parsed, call.notes
     arguments = parsed.arguments
-    unknown = tool.takes is not None and not arguments.keys() <= tool.takes
+    unknown = not tool.keywords.fit(arguments) or (tool.takes is not None and not arguments.keys() <= tool.takes)
     if unknown or parsed.whole_floats or tool.exacting or not tool.schema.is_valid(arguments):
         arguments, more = _checked(tool, arguments, coerce if tool.coerce is None else tool.coerce, parsed.raw.arguments)
         notes += more
@@ -114,62 +110,18 @@ def modified(
 
 
 def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object = None) -> tuple[Arguments, Notes]:
-    schema = tool.schema
-    notes: Notes = ()
-    if tool.takes is not None and not arguments.keys() <= tool.takes:
-        arguments, notes = _without_unknown(arguments, tool.takes)
-    if not schema.is_valid(arguments):
-        arguments, more = _coerced(tool, arguments, coerce, notes)
-        notes += more
-    if coerce and _may_mean_integers(arguments, schema.integers):
-        arguments, more, problems = whole_numbers(arguments, schema, source)
-        if problems:
-            raise _invalid(tool, problems[:_MAX_PROBLEMS], notes)
-        notes += more
+    arguments, notes, problems = fitted(tool.schema, tool.takes, arguments, coerce=coerce, source=source)
+    if problems:
+        raise _invalid(tool, problems, notes)
     if tool.own_validator:
         arguments, more = _by_the_tool(tool, arguments)
+        notes += more
+    if not tool.keywords.fit(arguments):
+        arguments, more = without(arguments, tool.keywords.unexpected(arguments), tool.keywords.names or ())
         notes += more
     if tool.defaults and not tool.defaults.keys() <= arguments.keys():
         arguments = {**decode(canonical(tool.defaults)), **arguments}
     return arguments, notes
-
-
-def _without_unknown(arguments: Arguments, takes: frozenset[str]) -> tuple[Arguments, Notes]:
-    dropped = sorted(key for key in arguments if key not in takes)  # the same JSON is told the same, whatever its order
-    meant = {name.casefold(): name for name in takes - arguments.keys()}
-    notes = tuple(Note(kind="dropped", path=f"/{key[:200]}", text=_dropped(key, meant.get(key.casefold()))) for key in dropped[:20])
-    if len(dropped) > len(notes):
-        notes += (Note(kind="dropped", text=f"{len(dropped) - len(notes)} more arguments were unknown and were dropped."),)
-    return {key: value for key, value in arguments.items() if key in takes}, notes
-
-
-def _dropped(key: str, meant: str | None) -> str:
-    return f"{clip(key)} is no argument and was dropped.{f' Did you mean {clip(meant)}?' if meant is not None else ''}"
-
-
-def _coerced(tool: BoundTool, arguments: Arguments, coerce: bool, before: Notes) -> tuple[Arguments, Notes]:
-    changed, notes = coerced(arguments, tool.schema) if coerce else (arguments, ())
-    if not notes or not tool.schema.is_valid(changed):
-        raise _invalid(tool, tool.schema.problems(changed), before)
-    return changed, notes
-
-
-def _may_mean_integers(arguments: Arguments, asked: tuple[str, ...] | None) -> bool:
-    """Whether a float stands where an integer may be asked for: at these names, or anywhere."""
-    if asked is None:
-        return _MAYBE_WHOLE.search(plain_bytes(arguments)) is not None and _has_whole_float(arguments)
-    return float in map(type, map(arguments.get, asked))
-
-
-def _has_whole_float(node: Any) -> bool:
-    for item in node.values() if node.__class__ is dict else node:
-        kind = item.__class__
-        if kind is float:
-            if item.is_integer():
-                return True
-        elif (kind is dict or kind is list) and _has_whole_float(item):
-            return True
-    return False
 
 
 def _invalid(tool: BoundTool, problems: list[Problem], notes: Notes) -> ArgumentsInvalid:
@@ -192,7 +144,7 @@ def _refused(tool: BoundTool, sentences: list[str], errors: list[dict[str, objec
 def _by_the_tool(tool: BoundTool, arguments: Arguments) -> tuple[Arguments, Notes]:
     """Ask the tool's own validator, which gets a copy."""
     try:
-        found: Any = tool.tool.validate_parameters(strict_object(arguments, _LIMITS))
+        found: Any = tool.tool.own_validation(strict_object(arguments, _LIMITS))
     except BaseException as error:
         if not is_own_failure(error):
             raise

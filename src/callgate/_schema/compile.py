@@ -15,7 +15,7 @@ from urllib.parse import urldefrag
 from callgate._json import canonical, strict_object
 from callgate._limits import Limits
 from callgate._schema.effort import Effort, EndlessSchema
-from callgate._schema.mend import mended, refuse, refuse_unusable
+from callgate._schema.mend import mended, object_of_parameters, refuse, refuse_unusable
 from callgate._schema.patterns import engine_of, linear_engine
 from callgate._schema.problems import Problem, listed, too_dear
 from callgate._schema.references import DRAFTS, References
@@ -139,10 +139,12 @@ def compile_schema(
     if dialect not in DRAFTS and dialect not in (resources or {}):
         raise refuse(where, f"its dialect {dialect[:100]!r} is unknown and nothing is fetched. Take a draft from 4 to 2020-12.")
     draft = DRAFTS.get(dialect, 2020)
+    notes: list[str] = []
     if not any_root:
+        root = object_of_parameters(root, notes)
         _check_root(root, where)
     schemas = everywhere(root)
-    notes = mended(schemas, draft)
+    notes += mended(schemas, draft)
     refuse_unusable(schemas, where)
     validator = _validator(root, schemas, where, dialect, resources or {})
     integers = None if resources else _integers(root)

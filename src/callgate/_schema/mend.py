@@ -13,7 +13,7 @@ from callgate._schema.patterns import MAX_PATTERN, patterns
 from callgate._schema.walk import Schema, Schemas
 from callgate.errors import UsageError
 
-__all__ = ["mended", "refuse", "refuse_unusable"]
+__all__ = ["mended", "object_of_parameters", "refuse", "refuse_unusable"]
 
 MAX_ENUM = 10_000
 MAX_REFERENCES = 5_000
@@ -24,6 +24,11 @@ _NUMERIC = frozenset(
     | {"maxProperties", "minProperties"}
 )
 _BOOLEAN = frozenset({"additionalProperties", "unevaluatedProperties", "additionalItems", "uniqueItems", "nullable"})
+_HOLDS_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas", "dependentRequired", "propertyNames"}
+    | {"additionalProperties", "unevaluatedProperties", "items", "contains", "if", "then", "else", "not"}
+)
+"""Words of a schema whose values are objects."""
 _QUOTED = _NUMERIC | _BOOLEAN
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
 _HEADER_TYPES = ("string", "integer", "boolean")
@@ -31,6 +36,16 @@ _HEADER_TYPES = ("string", "integer", "boolean")
 
 def refuse(where: str, fact: str, *, code: str = "schema_refused") -> UsageError:
     return UsageError(f"The schema of {where} cannot be used: {fact}", code=code)
+
+
+def object_of_parameters(root: Schema, notes: list[str]) -> Schema:
+    """The schema of an object, where the root is a plain map from each parameter to its schema."""
+    if not root or not all(isinstance(inner, dict) for inner in root.values()):
+        return root
+    if root.keys() & _HOLDS_SCHEMAS and not any(isinstance(inner.get("required"), bool) for inner in root.values()):
+        return root
+    notes.append("the root was a map of parameters and became an object with these properties")
+    return {"type": "object", "properties": root}
 
 
 def mended(schemas: Schemas, draft: int) -> list[str]:

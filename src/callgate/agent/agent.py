@@ -93,7 +93,7 @@ class Agent(Resuming):
         model: Model | str,
         engine: Engine | None = None,
         *,
-        tools: Iterable[Tool] = (),
+        tools: Iterable[Tool | type[Tool]] = (),
         policies: Iterable[Policy] = (),
         restart: RestartHandler | None = None,
         undo: WriteLog | None = None,

@@ -70,7 +70,7 @@ def reading_text(model: Model, mode: TextCallMode, dialect: str | None) -> Model
 def engine_of(
     given: Engine | None,
     settings: Settings,
-    tools: Iterable[Tool],
+    tools: Iterable[Tool | type[Tool]],
     policies: Iterable[Policy],
     restart: RestartHandler | None,
     undo: WriteLog | None,

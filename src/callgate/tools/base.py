@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from callgate._schema import compile_schema
+from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect
+from callgate.tools.cleaning import Keywords, fitted, without
 from callgate.tools.context import ToolContext
 from callgate.tools.resources import Declared
 from callgate.tools.retry import RetryPolicy
@@ -110,10 +111,30 @@ class Tool:
         raise NotImplementedError(f"{type(self).__name__} has no execute method")
 
     def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
-        """Check arguments against the tool's own schema. Override it to check what a schema cannot say; the engine calls that after
-        the schema has passed."""
-        problems = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})").problems(params)
-        return ValidationResult(valid=not problems, errors=[problem.message for problem in problems])
+        """Check arguments against the tool's own schema, and put right what that alone can put right.
+
+        `cleaned_params` are the arguments as `execute` would get them, with a warning for each change; `params` are not touched.
+        Override it to check what a schema cannot say; the engine calls that after the schema has passed.
+        """
+        schema = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})")
+        takes, keywords = self.only(schema), self.keywords()
+        cleaned, notes, problems = fitted(schema, takes, dict(params), coerce=self.coerce is not False)
+        if problems:
+            return ValidationResult(valid=False, errors=[problem.message for problem in problems])
+        cleaned, more = without(cleaned, keywords.unexpected(cleaned), keywords.names or ())
+        return ValidationResult(valid=True, warnings=[note.text for note in notes + more], cleaned_params=cleaned)
+
+    def own_validation(self, params: dict[str, Any]) -> ValidationResult:
+        """What the engine asks the tool when the schema has passed."""
+        return self.validate_parameters(params)
+
+    def only(self, schema: CompiledSchema) -> frozenset[str] | None:
+        """The only arguments that count, where all others are dropped; None: unknown ones are the schema's business."""
+        return schema.properties if self.drops_unknown and schema.silent else None
+
+    def keywords(self) -> Keywords:
+        """The keywords by which the tool's code can be called; asked once, when the tool is registered."""
+        return Keywords.of(self.execute, has_actor=True) if type(self).invoke is Tool.invoke else Keywords()
 
     def defaults(self) -> Mapping[str, Any]:
         """What the tool takes for arguments that are left out, as JSON data; asked once, when the tool is registered."""

@@ -11,6 +11,7 @@ from callgate._schema import FunctionSchema, function_schema
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
 from callgate.tools.base import CacheScope, RunnerName, Tool, ValidationResult, Verified
+from callgate.tools.cleaning import Keywords
 from callgate.tools.context import ToolContext
 from callgate.tools.resources import Declared
 from callgate.tools.retry import RetryPolicy
@@ -93,10 +94,27 @@ class FunctionTool(Tool):
 
     def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
         found = super().validate_parameters(params)
-        refusal = self._schema.refusal(params) if found.valid else None
+        if not found.valid:
+            return found
+        own = self._own_findings(found.cleaned_params)
+        cleaned = (own.cleaned_params or found.cleaned_params) if own.valid else {}
+        return ValidationResult(valid=own.valid, errors=own.errors, warnings=found.warnings + own.warnings, cleaned_params=cleaned)
+
+    def own_validation(self, params: dict[str, Any]) -> ValidationResult:
+        if type(self).validate_parameters is not FunctionTool.validate_parameters:
+            return self.validate_parameters(params)
+        return self._own_findings(params)
+
+    def _own_findings(self, params: dict[str, Any]) -> ValidationResult:
+        """What the function's annotations and its validator say of arguments that the schema takes."""
+        refusal = self._schema.refusal(params)
         if refusal is not None:
             return ValidationResult(valid=False, errors=[refusal])
-        return found if self._validator is None or not found.valid else _as_validation(self._validator(params))
+        return ValidationResult(valid=True) if self._validator is None else _as_validation(self._validator(params))
+
+    def keywords(self) -> Keywords:
+        mine = Keywords.of(self.function, has_actor=False) if type(self).invoke is FunctionTool.invoke else Keywords()
+        return mine if mine.names is None else Keywords(mine.names - {self._schema.context or ""}, "")
 
     async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
         if self._verifier is None:

@@ -21,10 +21,11 @@ from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
 from callgate.tools.base import CacheScope, RunnerName, Tool
+from callgate.tools.cleaning import Keywords
 from callgate.tools.resources import Touched
 from callgate.tools.retry import NO_RETRY, RetryPolicy
 
-__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry"]
+__all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
 
 Layer = Literal["builtin", "capability", "mcp"]
 LAYERS: tuple[Layer, ...] = ("builtin", "capability", "mcp")
@@ -59,6 +60,8 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     coerce: bool | None
     takes: frozenset[str] | None
     """The only arguments that count, where all others are dropped; None: unknown ones are the schema's business."""
+    keywords: Keywords
+    """Those that its code can be called with; all others are dropped last."""
     defaults: Mapping[str, Any]
     """What a function takes for arguments that are left out."""
     own_validator: bool
@@ -79,6 +82,23 @@ class BoundTool(Struct, frozen=True, kw_only=True):
 Check = Callable[[Sequence[BoundTool]], None]
 
 
+def instance_of(tool: Tool | type[Tool]) -> Tool:
+    """The tool; of a class, an instance.
+
+    Raises:
+        UsageError: It is neither, or the class cannot be made without arguments.
+    """
+    if not (isinstance(tool, type) and issubclass(tool, Tool)):
+        if not isinstance(tool, Tool):
+            raise UsageError(f"{tool!r} is no tool. Put @tool over the function, or give a subclass of Tool or an instance of one.")
+        return tool
+    try:
+        return tool()
+    except Exception as error:
+        where, why = f"{tool.__module__}.{tool.__qualname__}", f"{type(error).__name__}: {str(error)[:200]}"
+        raise UsageError(f"The tool {where} cannot be made without arguments ({why}). Make it yourself, and give the instance.") from error
+
+
 class ToolRegistry:
     """Tools by name. Not thread-safe; register on the event loop's thread.
 
@@ -87,7 +107,7 @@ class ToolRegistry:
         check: Given all tools when these are registered, and again with each that is registered later; what it raises refuses the tool.
     """
 
-    def __init__(self, tools: Iterable[Tool] = (), *, check: Check | None = None) -> None:
+    def __init__(self, tools: Iterable[Tool | type[Tool]] = (), *, check: Check | None = None) -> None:
         self._layers: dict[Layer, dict[str, BoundTool]] = {layer: {} for layer in LAYERS}
         self._visible: dict[str, BoundTool] = {}
         self._aliases: dict[str, str] = {}
@@ -100,15 +120,14 @@ class ToolRegistry:
             check(tuple(self))
         self._check = check
 
-    def register(self, tool: Tool, *, layer: Layer = "builtin") -> BoundTool:
-        """Add a tool.
+    def register(self, tool: Tool | type[Tool], *, layer: Layer = "builtin") -> BoundTool:
+        """Add a tool; of a class, an instance is made.
 
         Raises:
             UsageError: It is incomplete, its schema cannot be used, its name or an alias is taken in this layer (names both places), or a
                 policy cannot mean what it says of it.
         """
-        if not isinstance(tool, Tool):
-            raise UsageError(f"{tool!r} is no tool. Put @tool over the function, or give an instance of a Tool.")
+        tool = instance_of(tool)
         if layer not in self._layers:
             raise UsageError(f"There is no layer {layer!r:.80}. Take one of {', '.join(map(repr, self._layers))}.")
         bound = _bind(tool, layer)
@@ -185,8 +204,6 @@ class ToolRegistry:
 
 
 def _bind(tool: Tool, layer: Layer) -> BoundTool:
-    if not isinstance(tool, Tool):
-        raise UsageError(f"{tool!r} is not a tool. Decorate the function with @tool, or subclass Tool.")
     _check_declaration(tool)
     where = f"tool '{tool.name}' ({tool.where()})"
     schema = compile_schema(tool.parameters or {}, where)
@@ -212,7 +229,8 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         requires_actor=tool.requires_actor,
         parallel=tool.parallel,
         coerce=tool.coerce,
-        takes=schema.properties if tool.drops_unknown and schema.silent else None,
+        takes=tool.only(schema),
+        keywords=tool.keywords(),
         defaults=defaults,
         own_validator=tool.has_validator(),
         exacting=tool.has_validator() or bool(defaults),
