@@ -5,8 +5,9 @@ Pure data; the route knows nothing of this, and this knows no provider.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
@@ -158,8 +159,11 @@ def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:
 
 
 def fallback_result(result: ToolResult) -> dict[str, object]:
-    """The result as a user message of a model without structured calls: a line that names the tool, then JSON."""
-    return {"role": "user", "content": marked_result(result.name, json_text(_payload(result)))}
+    """The result as a user message of a model without structured calls: a line that names the tool, then what it gave as JSON.
+
+    What a result says beside its value, such as how to read the rest of a large one, stands on lines of its own after that.
+    """
+    return {"role": "user", "content": marked_result(result.name, [part.text for part in result.content if isinstance(part, Text)])}
 
 
 def call_text(name: str, parameters: object, reasoning: str) -> str:
@@ -167,9 +171,19 @@ def call_text(name: str, parameters: object, reasoning: str) -> str:
     return json_text({"tool": name, "parameters": parameters, "reasoning": reasoning})
 
 
-def marked_result(name: str, json: str) -> str:
-    """A result, as JSON text, under the line that says whose it is."""
-    return f"[TOOL RESULT: {name}]\n{json}"
+def marked_result(name: str, texts: Sequence[str]) -> str:
+    """A result under the line that says whose it is: its first text as JSON, the others as they are."""
+    value, *beside = texts or [""]
+    return "\n".join((f"[TOOL RESULT: {name}]", _as_json(value), *beside))
+
+
+def _as_json(text: str) -> str:
+    """`text` if it is JSON; else as a JSON string."""
+    try:
+        decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return json_text(text)
+    return text
 
 
 def _given(raw: RawCall) -> object:

@@ -13,12 +13,21 @@ from callgate.agent import Agent, History
 from callgate.agent.formats import fallback, from_native, native
 from callgate.agent.mend import mend
 from callgate.calls import Audio, Image, Suspended, Text, ToolResult
-from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    fallback_result,
+    openai_message,
+)
 from callgate.models.wire import codec, known_apis
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.turns import in_place
-from callgate.tools import Tool
+from callgate.tools import Tool, ValidationResult, tool
 from tests.agent.board import Board
 from tests.agent.scripts import Script, call, says
 
@@ -46,6 +55,45 @@ async def test_in_the_native_form_calls_are_tool_calls_and_results_tool_messages
     assert items[2] == {"role": "tool", "tool_call_id": "1", "content": '{"seen":"a"}'}
     assert items[3]["content"] is None
     assert [item["role"] for item in items] == ["user", "assistant", "tool", "assistant", "tool", "tool", "assistant"]
+
+
+RESULTS: list[tuple[object, object]] = [
+    ({"success": True, "location": "Town Square"}, {"success": True, "location": "Town Square"}),
+    ({"success": True, "data": {"a": 1}}, {"success": True, "data": {"a": 1}}),
+    ({"a": [1, 2]}, {"a": [1, 2]}),
+    ([], []),
+    (None, None),
+    ("seen", "seen"),
+    ({"success": False, "error": "no", "data": 3}, {"success": False, "error": "no", "data": 3}),
+    (ValueError("no"), "tool_raised"),
+]
+
+
+@pytest.mark.parametrize(("value", "shown"), RESULTS)
+@pytest.mark.parametrize("warned", [False, True])
+async def test_a_result_has_one_text_form_in_a_history_of_an_agents_and_of_a_hosts_own(value: object, shown: object, warned: bool) -> None:
+    """ACCEPTANCE C72, C74: JSON. Text that a tool gives stays text for models with tool calls, and is a JSON string for others."""
+
+    @tool(name="look", effect="none", validate=lambda _: ValidationResult(valid=True, warnings=["odd"] if warned else []))
+    def look() -> object:
+        """Look."""
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    async with Agent(Script(says(call("look", {}, id="1")), says("Done.")), tools=[look]) as agent:
+        done = await agent.run("Go.")
+    (result,) = done.results
+    (item,) = [item for item in native(done.messages) if item["role"] == "tool"]
+    assert item == openai_message(result)
+    told = fallback(done.messages)[2]
+    assert isinstance(told, UserMessage)
+    assert {"role": "user", "content": told.content} == fallback_result(result)
+    head, written, *notes = str(told.content).split("\n")
+    assert (head, notes) == ("[TOOL RESULT: look]", ["Note: odd"] if warned else [])
+    assert item["content"] == "\n".join([str(value) if isinstance(value, str) else written, *notes])
+    read = json.loads(written)
+    assert (read if result.success else read["code"] if isinstance(value, Exception) else read["result"]) == shown
 
 
 async def test_in_the_fallback_form_calls_and_results_are_text() -> None:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
-from callgate._json import decode, json_text
-from callgate.calls import Text
+from callgate._json import json_text
+from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, call_text, marked_result
-from callgate.models.wire.history import argument_object, part_text, pictures, result_text
+from callgate.models.wire.history import argument_object, part_text, pictures
 from callgate.models.wire.names import WireNames
 from callgate.models.wire.openai_chat.writer import message_items
 
@@ -43,7 +41,8 @@ def fallback(messages: Iterable[Message]) -> list[Message]:
             call = waiting.pop(message.call_id, None)
             if call is not None:
                 told.append(AssistantMessage(parts=(Text(text=call_text(call.name, argument_object(call), reasons[call.id])),)))
-            told.append(UserMessage("\n".join((marked_result(message.name, _as_json(result_text(message))), *_left_out(message)))))
+            texts = [part_text(part) for part in message.content if not isinstance(part, Image)]
+            told.append(UserMessage("\n".join((marked_result(message.name, texts), *_left_out(message)))))
         else:
             told.append(message)
     return told
@@ -87,15 +86,6 @@ class _Untouched(WireNames):
 
     def sent(self, name: str) -> str:
         return name
-
-
-def _as_json(text: str) -> str:
-    """`text` if it is JSON; else as a JSON string."""
-    try:
-        decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return json_text(text)
-    return text
 
 
 def _content(content: object) -> str:
