@@ -228,5 +228,5 @@ async def test_what_a_run_says_of_its_failure_is_redacted(caplog: pytest.LogCapt
 async def test_a_log_without_a_redactor_is_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="callgate")
     await tried(RawCall(name="plain", arguments="{}", reasoning="I look"), {}, None)
-    assert caplog.records[0].getMessage() == "Tool call: plain I look"
+    assert caplog.records[0].getMessage() == "Tool call: plain - I look"
     assert caplog.records[0].funcName == "prepare"

@@ -6,10 +6,11 @@ import asyncio
 import json
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 
-from callgate import Aborted, Engine, Limits, RawCall, Scope, Tool, ToolContext, tool
+from callgate import Aborted, Engine, Limits, RawCall, Scope, SqliteJournal, Tool, ToolContext, tool
 from callgate.errors import FAILURE_CLASSES, UsageError
 from callgate.messages import fallback_call, function_response, history_entry, openai_message
 from tests.door import bodies, call, kinds, result_of, said
@@ -281,6 +282,41 @@ async def test_successes_are_counted_and_failures_are_not() -> None:
         assert engine.activity_since_wake == 1
 
 
+async def test_activity_is_counted_per_conversation_and_per_engine() -> None:
+    """Successes only, and a cached result is none of them."""
+
+    @tool(effect="none", cacheable=True, cache_scope="session")
+    async def look(at: str) -> str:
+        """Look."""
+        return at
+
+    async with Engine([look, broken]) as engine, Engine([look]) as other:
+        for conversation, at in (("a", "door"), ("a", "wall"), ("b", "roof"), ("b", "roof"), ("", "sky")):
+            await said(engine, call("look", at=at), Scope(conversation=conversation))
+        await said(engine, call("broken"), Scope(conversation="b"))
+
+        def counts() -> tuple[int, int, int]:
+            return engine.activity("a"), engine.activity("b"), engine.activity_since_wake
+
+        assert (counts(), other.activity_since_wake, other.activity("a")) == ((2, 1, 4), 0, 0)
+        engine.wake("a")
+        assert counts() == (0, 1, 4)
+        await said(engine, call("look", at="floor"), Scope(conversation="a"))
+        engine.activity_since_wake = 0
+        assert counts() == (1, 1, 0)
+        engine.wake()
+        assert counts() == (0, 0, 0)
+
+
+async def test_of_many_conversations_the_activity_of_those_active_last_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callgate._pipeline.activity.ACTIVE_CONVERSATIONS", 2)
+    async with Engine([add]) as engine:
+        for conversation in ("a", "b", "a", "c"):
+            await said(engine, call("add", a=1, b=1), Scope(conversation=conversation))
+        assert [engine.activity(conversation) for conversation in "abc"] == [2, 0, 1]
+        assert engine.activity_since_wake == 4
+
+
 async def test_the_latest_success_is_the_conversations_current_call() -> None:
     async with Engine([add, broken]) as engine:
         assert engine.current_tool_call("c") is None
@@ -289,6 +325,38 @@ async def test_the_latest_success_is_the_conversations_current_call() -> None:
         current = engine.current_tool_call("c")
     assert current is not None
     assert current.id == "one"
+
+
+async def test_the_current_call_has_the_parameters_it_ran_with_and_why_it_was_made(tmp_path: Path) -> None:
+    """Coerced ones as they were coerced; of a call that is handed in again, its own."""
+
+    @tool
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    scope = Scope(conversation="c", run="r")
+    raws = [
+        RawCall.from_dict({"id": "1", "tool": "add", "a": "1", "b": 2, "reasoning": "to know the sum"}),
+        RawCall.from_dict({"id": "2", "tool": "pay", "parameters": {"amount": 5}, "reasoning": "it is due"}),
+        RawCall(name="add", id="3", arguments='{"a": 7, "b": 8}'),
+        RawCall.from_dict({"id": "2", "tool": "pay", "parameters": {"amount": 5}, "reasoning": "it is still due"}),
+    ]
+    seen = []
+    async with Engine([add, pay], journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        for raw in raws:
+            await said(engine, raw, scope)
+            current = engine.current_tool_call("c")
+            assert current is not None
+            seen.append((current.id, current.name, current.data, current.parameters, current.reasoning))
+    assert seen == [
+        ("1", "add", 3, {"a": 1, "b": 2}, "to know the sum"),
+        ("2", "pay", "paid 5", {"amount": 5}, "it is due"),
+        ("3", "add", 15, {"a": 7, "b": 8}, ""),
+        ("2", "pay", "paid 5", {"amount": 5}, "it is still due"),
+    ]
+    async with Engine(journal=SqliteJournal(tmp_path / "journal.db")) as engine:
+        assert engine.current_tool_call("c") == current
 
 
 async def test_plain_code_calls_by_call_sync_and_a_running_loop_is_refused() -> None:

@@ -9,6 +9,7 @@ from msgspec import Meta
 from callgate._options import Count, Options, Pause, Seconds, Whole
 
 __all__ = [
+    "ACTIVE_CONVERSATIONS",
     "JOURNAL_WAIT_S",
     "LEASE_S",
     "LOOK_S",
@@ -21,6 +22,8 @@ __all__ = [
     "Limits",
 ]
 
+ACTIVE_CONVERSATIONS: Final = 10_000
+"""Of how many conversations an engine counts the activity; of one more, the one that was active longest ago is forgotten."""
 LEASE_S: Final = 15.0
 """How long an engine that shows no sign of life keeps its runs; it shows one every third of that."""
 JOURNAL_WAIT_S: Final = 30.0

@@ -17,6 +17,7 @@ __all__ = [
     "Answered",
     "Audio",
     "Category",
+    "CurrentToolCall",
     "Effect",
     "Image",
     "Link",
@@ -283,6 +284,15 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """The content's text parts as one string: what a provider's tool message takes."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
+
+
+class CurrentToolCall(ToolResult, frozen=True, kw_only=True):
+    """A conversation's latest successful call: its result, and what was asked for."""
+
+    parameters: dict[str, object] = {}
+    """The arguments that the tool ran with, as the record has them."""
+    reasoning: str = ""
+    """Why the model called, if it said so."""
 
 
 class Answered(Struct, frozen=True):

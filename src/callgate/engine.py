@@ -23,7 +23,8 @@ from callgate._environment import timeout_from_environment
 from callgate._json import canonical, exceeds
 from callgate._limits import Limits
 from callgate._options import by_name
-from callgate._pipeline.again import Known, asked_hash, call_key
+from callgate._pipeline.activity import Activity
+from callgate._pipeline.again import Known, call_key
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.at_work import RunsAtWork
 from callgate._pipeline.cache import Cache
@@ -44,7 +45,7 @@ from callgate._pipeline.options import check_parts, check_policies, check_settin
 from callgate._pipeline.parse import check_name, parse
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.quoting import quoted_error, quoted_notes
-from callgate._pipeline.record import Reason
+from callgate._pipeline.record import Reason, arguments_hash
 from callgate._pipeline.repeats import earlier_result, taking_on
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import SyncDoor
@@ -56,7 +57,7 @@ from callgate._redact import Redactor
 from callgate._runners import Runners
 from callgate._runners.offload import LARGE_BYTES
 from callgate._signals import FAILURES, AbortSignal
-from callgate.calls import Outcome, RawCall, Scope, ToolResult
+from callgate.calls import CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
@@ -142,8 +143,7 @@ class Engine:
         self._log = ground.writer.log
         self._redactor = ground.redactor
         self.run = run or f"engine-{self.clock.new_id()}"
-        self.activity_since_wake = 0
-        """Successful calls since the host last set this to 0."""
+        self._activity = Activity()
         self._survives = self.journal.strength != "memory"
         self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
         self._coerce = coerce
@@ -286,6 +286,7 @@ class Engine:
             if flight.stopped or self.control.stops:
                 self._desk.check_stop(flight)
             if flight.first is not None:
+                flight.encoded = canonical(call.arguments)
                 return await self._replay(flight, Known(tool=call.tool.name, arguments="", uid=flight.first.uid, result=flight.first))
             if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
                 return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
@@ -300,7 +301,8 @@ class Engine:
 
     async def _once(self, flight: Flight, call: ValidatedCall) -> Outcome:
         """A call that is known again by its key: its stored result, that of the same call where it runs, or a run of its own."""
-        asked = asked_hash(call)
+        flight.encoded = canonical(call.arguments)
+        asked = arguments_hash(flight.encoded)
         key = call_key(call, asked, flight.occurrence)
         if flight.doubtful and flight.unfinished is not None and flight.unfinished.started is not None:
             key = flight.unfinished.started.key
@@ -330,7 +332,7 @@ class Engine:
             else:
                 checked = await self._executor.cached(flight, approved, finish)  # cache → run → check → hooks
             if checked.status == "ok" and checked.cached is None:
-                self.activity_since_wake += 1
+                self._activity.count(flight.scope.conversation)
             if exceeds(checked.value, LARGE_BYTES):
                 return await self._ground.offload.run(partial(self._normaliser.result, approved.call, approved.rule, checked))
             return self._normaliser.result(approved.call, approved.rule, checked)
@@ -465,12 +467,29 @@ class Engine:
         """The same for plain code, as `call_sync` is."""
         self._door.run(self._life.check_unclosed, lambda: self.settle(uid, happened=happened))
 
-    def current_tool_call(self, conversation: str) -> ToolResult | None:
-        """The conversation's latest successful call; read from the journal, so it survives where the journal does.
+    def current_tool_call(self, conversation: str) -> CurrentToolCall | None:
+        """The conversation's latest successful call, with its parameters and why it was made; survives where the journal does.
 
         Waits for the server where the journal is on one: call it in a thread then, as `await asyncio.to_thread(...)`.
         """
         return self._endings.latest(conversation)
+
+    @property
+    def activity_since_wake(self) -> int:
+        """Calls that have succeeded since `wake`, or since this was set, in any conversation or none. Cached results do not count."""
+        return self._activity.total
+
+    @activity_since_wake.setter
+    def activity_since_wake(self, count: int) -> None:
+        self._activity.total = count
+
+    def activity(self, conversation: str) -> int:
+        """The same of one conversation. Kept in memory, for the 10,000 conversations that were active last."""
+        return self._activity.of(conversation)
+
+    def wake(self, conversation: str | None = None) -> None:
+        """Count activity anew: that of this conversation, or of the engine and all of them."""
+        self._activity.wake(conversation)
 
     # Life
 

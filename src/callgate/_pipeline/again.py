@@ -14,7 +14,6 @@ from collections import deque
 
 from msgspec import Struct
 
-from callgate._json import canonical
 from callgate._pipeline.record import arguments_hash
 from callgate.calls import ToolResult
 from callgate.errors import IdempotencyConflict, OutcomeUnknown
@@ -26,7 +25,6 @@ __all__ = [
     "Origin",
     "RunState",
     "Uncertain",
-    "asked_hash",
     "call_key",
 ]
 
@@ -38,7 +36,7 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     arguments; an id of ours is one that no other call has.
 
     Args:
-        asked_hash: Of the arguments, as `asked_hash` gives it.
+        asked_hash: Of the arguments as they were handed in, as `arguments_hash` gives it.
         occurrence: Of a call that a tool makes: how many like it the tool has made before.
     """
     raw, scope = call.raw, call.scope
@@ -47,11 +45,6 @@ def call_key(call: ValidatedCall, asked_hash: str, occurrence: int = 0) -> str:
     at = f"{scope.run}/{scope.turn}/{scope.iteration}/{occurrence}"
     who = (scope.principal, scope.actor, scope.conversation, scope.workspace)
     return _digest("id", at, *who, raw.id, call.tool.name, asked_hash)
-
-
-def asked_hash(call: ValidatedCall) -> str:
-    """Of the arguments as they were handed in."""
-    return arguments_hash(canonical(call.arguments))
 
 
 def _digest(*parts: str) -> str:

@@ -17,9 +17,9 @@ from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.host_code import Answer
-from callgate._pipeline.record import MOST_NAME, Reason, conversation_run, decode_result, with_id
+from callgate._pipeline.record import MOST_NAME, Reason, conversation_run, decode_current, with_id
 from callgate._signals import FAILURES
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
+from callgate.calls import Aborted, Answered, CurrentToolCall, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
     CallAborted,
@@ -126,10 +126,10 @@ class Endings:
             case Answered():
                 return outcome
 
-    def latest(self, conversation: str) -> ToolResult | None:
+    def latest(self, conversation: str) -> CurrentToolCall | None:
         """The conversation's `current_tool_call`."""
         for event in self._journal.read(run=conversation_run(conversation), limit=1, newest_first=True):
-            return decode_result(event.body)
+            return decode_current(event.body)
         return None
 
     def ended(self, flight: Flight, error: BaseException, name: str, *, harmless: bool = False) -> Outcome:

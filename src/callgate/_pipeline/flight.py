@@ -18,9 +18,11 @@ from callgate._pipeline.record import (
     AttemptFailed,
     Reason,
     ReceivedCall,
+    Remembered,
     Started,
     Verdict,
     arguments_hash,
+    clean,
     conversation_run,
 )
 from callgate._pipeline.slots import Slots
@@ -196,9 +198,10 @@ class Flight(Struct, kw_only=True, eq=False):
         if told is not None:
             told(result)
 
-    def remember(self, body: bytes) -> None:
+    def remember(self, result: bytes) -> None:
         """Keep the call as its conversation's current one, in a run of the conversation's own."""
         run = conversation_run(self.scope.conversation)
+        body = Remembered(result, self.encoded, clean(self.raw.reasoning, self.writer.redactor))
         self.writer.write(Draft(kind="conversation.tool_call", run=run, body=body, call=self.uid, parents=(self.last,)))
 
     # What its tool may do while it runs
