@@ -112,7 +112,7 @@ async def test_an_engines_files_elsewhere_in_the_workspace_are_out_of_reach_too(
         await said(engine, call("read_file", path="mine.txt"), scope)
         os.link(tmp_path / name, tmp_path / "second")
         (tmp_path / "linked").symlink_to(name)
-        ends = ("", "-wal", "-shm", "-journal", ".lock", ".blobs/x")
+        ends = ("", "-wal", "-shm", "-journal", ".lock", ".blobs/x", ".cache")
         for way in (*(f"{name}{end}" for end in ends), "cache.db", "memory.db", "second", "linked"):
             for raw in raws(way):
                 result = await said(engine, raw, scope)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
-from callgate._cache import MemoryCache
+from callgate._cache import CacheBeside, MemoryCache
 from callgate._clock import Clock
 from callgate._environment import timeout_from_environment
 from callgate._json import canonical, exceeds
@@ -61,9 +61,9 @@ from callgate.calls import CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Follower, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import BlobStore, CacheStore, Follower, HasCachePath, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
-from callgate.tools import Tool, ToolRegistry
+from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.registry import Layer, instance_of
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class Engine:
         journal: Where everything is recorded; None: in memory.
         blobs: Where large results are kept; None: with the journal, on its server or in the folder `<journal>.blobs`; in memory with one
             that is in memory, up to 256 MiB, the oldest going first.
-        persistent_cache: For tools with cache scope `persistent`; None: such results live as long as the process.
+        persistent_cache: For tools with cache scope `persistent`; None: the file `<journal>.cache` beside a journal in a file; with any
+            other journal, such results live as long as the engine, and a warning in the log says so.
         limits: Every bound.
         runners: The host's own, by the name that tools give as `runner`.
         process_limits: Of the worker processes that run process tools; None: the defaults.
@@ -150,6 +151,9 @@ class Engine:
         self._repair = repair
         self._known = KnownRuns(ground)
         asked = policies_of(policies)
+        if persistent_cache is None and isinstance(self.journal, HasCachePath):
+            persistent_cache = CacheBeside(self.journal.cache_path)
+        self._persists = persistent_cache is not None
         own = _files(self.journal, self.blobs, persistent_cache, memory)
         self._desk = Desk(ground, self._known, asked, hooks_of(hooks), self, tuple(own))
         self._endings = Endings(ground, restart, self._timeout_s)
@@ -172,7 +176,9 @@ class Engine:
         given = [instance_of(one) for one in tools_of(tools)]
         for one in given:
             self._check_runner(one)
-        self.tools = ToolRegistry(given, check=partial(check_policies, asked))
+        self._unkept: set[str] = set()
+        """Tools of which was said that their results cannot be kept."""
+        self.tools = ToolRegistry(given, check=partial(self._check_tools, asked))
         if memory is not None:
             memory.follow(self.journal, self.bus, self.tools, redactor)
 
@@ -422,6 +428,17 @@ class Engine:
         tool = instance_of(tool)
         self._check_runner(tool)
         self.tools.register(tool, layer=layer)
+
+    def _check_tools(self, policies: tuple[Policy, ...], tools: Sequence[BoundTool]) -> None:
+        check_policies(policies, tools)
+        unkept = {tool.name for tool in tools if tool.cache_scope == "persistent" and not self._persists} - self._unkept
+        self._unkept |= unkept
+        for name in sorted(unkept):
+            self._log.warning(
+                "Results of the tool %s are to outlive the process (cache_scope='persistent'), but there is nowhere to keep them: they live"
+                " as long as the engine. Give Engine(persistent_cache=TableCache(path)), or a journal in a file.",
+                name,
+            )
 
     def _check_runner(self, tool: Tool) -> None:
         if tool.runner is not None:

@@ -330,6 +330,55 @@ async def test_a_result_lives_as_long_as_its_scope(scope: Any, turns: int, engin
     assert look.runs == engines
 
 
+async def test_without_a_cache_of_its_own_a_persistent_result_is_kept_beside_the_journals_file(tmp_path: Path) -> None:
+    look, path = Look(), tmp_path / "journal.db"
+    look.cache_scope = "persistent"
+    for scope in ("tick", "persistent"):
+        look.cache_scope = scope
+        async with Engine([look], journal=SqliteJournal(path)) as engine:
+            await said(engine, call("look"))
+        assert (tmp_path / "journal.db.cache").exists() is (scope == "persistent")
+    async with Engine([look], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("look"))).metadata.cached == "persistent"
+    assert look.runs == 2
+
+
+async def test_what_is_written_is_forgotten_by_the_cache_beside_the_journal_also_in_a_later_engine(tmp_path: Path) -> None:
+    look, path = Look(), tmp_path / "journal.db"
+    look.cache_scope, look.reads = "persistent", "board"
+
+    @tool(effect="idempotent", writes="board")
+    async def wipe() -> str:
+        """Wipe the board."""
+        return "wiped"
+
+    async with Engine([look], journal=SqliteJournal(path)) as engine:
+        await said(engine, call("look"))
+    async with Engine([wipe], journal=SqliteJournal(path)) as engine:
+        await said(engine, call("wipe"))
+    async with Engine([look], journal=SqliteJournal(path)) as engine:
+        assert (await said(engine, call("look"))).metadata.cached is None
+    assert look.runs == 2
+
+
+@pytest.mark.parametrize(("settings", "warned"), [({}, True), ({"journal": "file"}, False), ({"persistent_cache": "file"}, False)])
+@pytest.mark.parametrize("later", [False, True])
+async def test_an_engine_that_cannot_keep_persistent_results_says_so_when_it_gets_the_tool(
+    settings: dict[str, Any], warned: bool, later: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kinds: Any = {"journal": SqliteJournal, "persistent_cache": TableCache}
+    given: Any = {name: kinds[name](tmp_path / f"{name}.db") for name in settings}
+    look = Look()
+    look.cache_scope = "persistent"
+    async with Engine([] if later else [look], **given) as engine:
+        if later:
+            engine.register(look)
+        engine.register(failing(ValueError("no")))
+        lines = [record.getMessage() for record in caplog.records if "nowhere to keep them" in record.getMessage()]
+    assert len(lines) == warned
+    assert all("tool look" in line for line in lines)
+
+
 async def test_success_is_cached_and_counted_and_a_hit_is_not_counted_again() -> None:
     look = Look()
     async with Engine([look, failing(ValueError("no"))]) as engine:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from callgate._cache.beside import CacheBeside
 from callgate._cache.memory import MemoryCache
 from callgate._cache.table import TableCache
 
-__all__ = ["MemoryCache", "TableCache"]
+__all__ = ["CacheBeside", "MemoryCache", "TableCache"]

@@ -15,7 +15,7 @@ from callgate.tools.resources import meet
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["TableCache"]
+__all__ = ["TableCache", "files_of"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS results (
@@ -42,7 +42,7 @@ class TableCache:
     def __init__(self, path: str | Path) -> None:
         import apsw
 
-        self.files = tuple(f"{Path(path).absolute()}{end}" for end in ("", "-wal", "-shm", "-journal"))
+        self.files = files_of(path)
         with refused_paths(path, "a cache"):
             refuse_scrap(path, "cache", _GIVE)
             make_folder(Path(path).parent)
@@ -73,6 +73,11 @@ class TableCache:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def files_of(path: str | Path) -> tuple[str, ...]:
+    """All files of a cache at `path`, by their absolute paths."""
+    return tuple(f"{Path(path).absolute()}{end}" for end in ("", "-wal", "-shm", "-journal"))
 
 
 def _opened(path: str | Path) -> apsw.Connection:

@@ -97,7 +97,13 @@ class SqliteJournal(StoredJournal):
     @property
     def files(self) -> tuple[str, ...]:
         """See `callgate.protocols.OnDisk`."""
-        return (*(f"{self.path}{end}" for end in ("", "-wal", "-shm", "-journal", ".lock")), *self.blobs.files)
+        tables = (f"{table}{end}" for table in (self.path, self.cache_path) for end in ("", "-wal", "-shm", "-journal"))
+        return (*tables, f"{self.path}.lock", *self.blobs.files)
+
+    @property
+    def cache_path(self) -> Path:
+        """See `callgate.protocols.HasCachePath`."""
+        return Path(f"{self.path}.cache")
 
     def has_ended(self, writer: str) -> bool:
         """See `callgate.protocols.NamesWriters`: the kernel lets go of a writer's lock when its process ends, however it ends."""

@@ -10,7 +10,7 @@ from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
 from callgate.protocols.journals import Journal, JournalStatus, Letter, NamesWriters, QueuedJournal, RunWatcher
 from callgate.protocols.policies import Allow, Ask, Deny, InstantPolicy, Modify, PathFilter, PathPolicy, Policy, Verdict, WithTools
 from callgate.protocols.running import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
-from callgate.protocols.stores import BlobStore, CacheStore, HoldsBlobs, OnDisk
+from callgate.protocols.stores import BlobStore, CacheStore, HasCachePath, HoldsBlobs, OnDisk
 
 __all__ = [
     "Allow",
@@ -22,6 +22,7 @@ __all__ = [
     "DistantRunner",
     "Execution",
     "Follower",
+    "HasCachePath",
     "HoldsBlobs",
     "InstantPolicy",
     "InstantRunner",

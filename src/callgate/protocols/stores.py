@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-__all__ = ["BlobStore", "CacheStore", "HoldsBlobs", "OnDisk"]
+__all__ = ["BlobStore", "CacheStore", "HasCachePath", "HoldsBlobs", "OnDisk"]
 
 
 class BlobStore(Protocol):
@@ -45,6 +46,16 @@ class CacheStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class HasCachePath(Protocol):
+    """A journal in a file that may have another one beside it, for cached results."""
+
+    @property
+    def cache_path(self) -> Path:
+        """Where results of the cache scope `persistent` are kept, by an engine that was given no cache for them."""
+        ...
 
 
 @runtime_checkable

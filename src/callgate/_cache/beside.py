@@ -1,0 +1,49 @@
+"""The cache of an engine that was given none but has a journal in a file: another file beside it, made when the first result is kept.
+
+So that a tool whose results are to outlive the process needs no second setting. Where nothing is kept, there is no file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from callgate._cache.table import TableCache, files_of
+
+__all__ = ["CacheBeside"]
+
+
+class CacheBeside:
+    """A `CacheStore` in a file that is opened on first use.
+
+    Args:
+        path: Where it is, or will be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._table: TableCache | None = None
+        self.files = files_of(path)
+
+    def get(self, key: str, now_ns: int) -> bytes | None:
+        table = self._existing()
+        return None if table is None else table.get(key, now_ns)
+
+    def put(self, key: str, value: bytes, *, expires_ns: int | None, reads: frozenset[str]) -> None:
+        self._opened().put(key, value, expires_ns=expires_ns, reads=reads)
+
+    def drop_written(self, writes: frozenset[str]) -> int:
+        table = self._existing()
+        return 0 if table is None else table.drop_written(writes)
+
+    def close(self) -> None:
+        if self._table is not None:
+            self._table.close()
+
+    def _existing(self) -> TableCache | None:
+        """The table, where this engine or an earlier one has made it."""
+        return self._opened() if self._table is not None or self._path.exists() else None
+
+    def _opened(self) -> TableCache:
+        if self._table is None:
+            self._table = TableCache(self._path)
+        return self._table
