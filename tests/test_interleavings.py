@@ -45,7 +45,7 @@ def tools_by(chance: random.Random) -> list[Any]:
         await asyncio.sleep(0)
         return n
 
-    @tool(effect="idempotent", writes="place:{n}", timeout_s=0.003, retry=RetryPolicy(base_s=0.001))
+    @tool(effect="idempotent", writes="place:{n}", attempt_timeout_s=0.003, retry=RetryPolicy(base_s=0.001))
     async def put(n: int = 0) -> int:
         """Put something somewhere, too slowly now and then."""
         await asyncio.sleep(chance.choice([0, 0.002, 0.01]))

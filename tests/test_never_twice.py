@@ -118,7 +118,7 @@ def test_what_counts_as_passing(error: Exception | str, passes: bool) -> None:
 async def test_a_timed_out_attempt_is_retried_while_the_deadline_allows() -> None:
     attempts = []
 
-    @tool(effect="none", timeout_s=0.05, retry=QUICK)
+    @tool(effect="none", attempt_timeout_s=0.05, retry=QUICK)
     async def ask() -> str:
         """Ask."""
         attempts.append(1)
@@ -129,6 +129,57 @@ async def test_a_timed_out_attempt_is_retried_while_the_deadline_allows() -> Non
     async with Engine([ask]) as engine:
         result = await said(engine, call("ask"))
     assert (result.success, result.metadata.attempts) == (True, 3)
+
+
+async def test_a_tools_timeout_bounds_the_whole_call_so_that_what_has_used_it_up_is_not_tried_again() -> None:
+    @tool(effect="none", timeout_s=0.05, retry=QUICK)
+    async def hang() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    async with Engine([hang]) as engine:
+        result = await said(engine, call("hang"))
+        assert [body["timeout_s"] for body in bodies(engine, "call.started")] == [0.05]
+    assert (result.failure_class, result.metadata.attempts) == ("timeout", 1)
+
+
+@pytest.mark.parametrize(("timeout_s", "attempts"), [(0.5, 1), (2.5, 2), (3.5, 3), (None, 4)])
+async def test_a_tools_timeout_holds_its_retries_and_the_waits_between_them(timeout_s: float | None, attempts: int) -> None:
+    """Waits of one, two and four seconds: the next one is only begun where it ends in time."""
+    clock = ManualClock(jitter=1.0)
+    service = Flaky(9, ConnectionError("connection reset"))
+
+    @tool(effect="none", timeout_s=timeout_s)
+    async def ask(ctx: ToolContext) -> str:
+        """Ask the service."""
+        return service.answer(ctx)
+
+    async with Engine([ask], clock=clock) as engine:
+        task = asyncio.create_task(said(engine, call("ask")))
+        while not task.done():
+            await asyncio.sleep(0)
+            if clock.sleeping:
+                clock.advance(0.25)
+        assert (await task).metadata.attempts == attempts
+
+
+async def test_each_attempt_gets_its_own_time_and_no_more_than_is_left() -> None:
+    clock = ManualClock(jitter=1.0)
+    service = Flaky(9, ConnectionError("connection reset"))
+
+    @tool(effect="none", timeout_s=4.0, attempt_timeout_s=2.0)
+    async def ask(ctx: ToolContext) -> str:
+        """Ask the service."""
+        return service.answer(ctx)
+
+    async with Engine([ask], clock=clock) as engine:
+        task = asyncio.create_task(said(engine, call("ask")))
+        while not task.done():
+            await asyncio.sleep(0)
+            if clock.sleeping:
+                clock.advance(0.25)
+        await task
+        assert [body["timeout_s"] for body in bodies(engine, "call.started")] == [2.0, 2.0, 1.0]
 
 
 async def test_without_a_limit_of_its_own_a_timeout_is_final() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Protocol
 
 from msgspec import Struct
@@ -92,14 +93,16 @@ async def run(
         claims: Whether the runner claims each attempt before it enters the tool's code.
     """
     tool, kill, deadline = approved.call.tool, record.kill, record.deadline
-    attempt, lost = 1, False
+    attempt, lost, ends = 1, False, inf
     while True:
         now = clock.monotonic()
-        timeout_s = deadline - now
+        timeout_s = min(deadline, ends) - now
         if kill.reason is not None or timeout_s <= 0:
             return Ran(_not_started(kill), attempt - 1, lost)
-        if tool.timeout_s is not None and tool.timeout_s < timeout_s:
-            timeout_s = tool.timeout_s
+        if attempt == 1 and tool.timeout_s is not None:
+            timeout_s = min(timeout_s, tool.timeout_s)
+        if tool.attempt_timeout_s is not None:
+            timeout_s = min(timeout_s, tool.attempt_timeout_s)
         position = record.attempt_started(approved, attempt, timeout_s, claims=claims)
         if tool.effect != "none" and not claims:
             await _intend(record, position, deadline - now, "" if attempt > 1 else f"{tool.name} was not run. ")
@@ -107,6 +110,8 @@ async def run(
             if kill.reason is not None or now >= deadline:
                 return Ran(_not_started(kill), attempt - 1, lost)
             timeout_s = min(timeout_s, deadline - now)
+        if attempt == 1 and tool.timeout_s is not None:
+            ends = now + tool.timeout_s  # from the tool's first start: what the record took before that is not its own
         record.started = not claims
         if attempt > 1:  # an object of its own: what an earlier attempt left behind still has that one's
             context = replace(context, attempt=attempt)
@@ -125,7 +130,7 @@ async def run(
             execution = replace(execution, error=failure, retryable=True)
         if execution.error or execution.partial:
             execution = record.bounded(execution)
-        wait_s = wait_before_retry(tool, execution, attempt, deadline - clock.monotonic(), clock.jitter())
+        wait_s = wait_before_retry(tool, execution, attempt, min(deadline, ends) - clock.monotonic(), clock.jitter())
         if wait_s is None:
             return Ran(execution, attempt, lost)
         if await _comes_again(record, attempt, execution, wait_s, clock, stopping()):

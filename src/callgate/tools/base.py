@@ -66,7 +66,9 @@ class Tool:
     writes: Declared | None = None
     """Resource keys the call changes; cached reads of them are dropped. None: it may change anything, unless its effect is `none`."""
     timeout_s: float | None = None
-    """Of one attempt; None: the whole call's deadline."""
+    """Of the whole call, from its first start on, retries and waits included; None: the engine's."""
+    attempt_timeout_s: float | None = None
+    """Of one attempt within that, so that one that hangs can be tried again; None: all that is left."""
     retry: RetryPolicy | None = None
     """None: the default policy, where the effect allows a repeat."""
     not_done: tuple[type[BaseException], ...] = ()

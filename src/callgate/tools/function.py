@@ -167,6 +167,7 @@ def tool(
     reads: Declared | None = None,
     writes: Declared | None = None,
     timeout_s: float | None = None,
+    attempt_timeout_s: float | None = None,
     retry: RetryPolicy | None = None,
     retryable: bool | None = None,
     not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
@@ -207,7 +208,8 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
 
 
 _SETTINGS = (
-    *("name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "retry", "retryable"),
+    *("name", "description", "parameters", "category", "effect", "reads", "writes", "timeout_s", "attempt_timeout_s", "retry"),
+    "retryable",
     "not_done",
     *("cacheable", "cache_scope", "cache_ttl", "requires_actor", "aliases", "triggers", "validate", "verify"),
     *("output_schema", "content_key", "runner", "parallel", "coerce"),

@@ -51,6 +51,7 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     """Changes when the tool does: hash of name, layer, description, schemas, effect and category."""
     runner: RunnerName
     timeout_s: float | None
+    attempt_timeout_s: float | None
     retry: RetryPolicy
     cache_scope: CacheScope | None
     """None: not cacheable."""
@@ -223,6 +224,7 @@ def _bind(tool: Tool, layer: Layer) -> BoundTool:
         identity=_identity(tool, layer, category, effect),
         runner=tool.runner or ("inline" if inspect.iscoroutinefunction(tool.execute) else "thread"),
         timeout_s=tool.timeout_s,
+        attempt_timeout_s=tool.attempt_timeout_s,
         retry=NO_RETRY if tool.retryable is False else tool.retry or RetryPolicy(),
         cache_scope=tool.cache_scope if tool.cacheable else None,
         cache_ttl=tool.cache_ttl,
@@ -292,7 +294,7 @@ def _check_choices(tool: Tool, where: str) -> None:
 
 def _check_numbers(tool: Tool, where: str) -> None:
     """Here, because a number of the wrong kind would otherwise show in the middle of a call, or as one that never begins."""
-    for attribute in ("timeout_s", "cache_ttl"):
+    for attribute in ("timeout_s", "attempt_timeout_s", "cache_ttl"):
         value = getattr(tool, attribute)
         if value is not None and not (_is_number(value, int, float) and 0 < value < math.inf):
             raise UsageError(f"Tool '{tool.name}' ({where}) has {attribute}={value!r}; it must be a finite number of seconds above 0.")
