@@ -193,3 +193,38 @@ async def test_many_calls_with_one_id_are_each_looked_at_once(monkeypatch: pytes
     assert [result_of(outcome).text for outcome in outcomes] == [f"seen {n // 2}" for n in range(600)]
     assert ran == list(range(300))
     assert len(compared) <= 4 * 600
+
+
+async def test_a_message_of_very_many_calls_has_a_bounded_number_of_tasks() -> None:
+    """Each garbage collection looks at all tasks. Calls that wait for others are begun as those end; order and results are as ever."""
+    ran: list[int] = []
+    most = 0
+
+    @tool
+    async def write(n: int) -> str:
+        """Write."""
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        await asyncio.sleep(0)
+        ran.append(n)
+        return "written"
+
+    async with Engine([write]) as engine:
+        outcomes = await engine.call_many([call("write", n=n, id=f"c{n}") for n in range(2_500)])
+    assert {result_of(outcome).status for outcome in outcomes} == {"ok"}
+    assert ran == list(range(2_500))
+    assert most <= 1_100
+
+
+async def test_as_many_calls_of_a_message_run_at_once_as_may_run_at_once() -> None:
+    met = asyncio.Barrier(1_500)
+
+    @tool(effect="none")
+    async def meet() -> str:
+        """Come back once all are there."""
+        await met.wait()
+        return "met"
+
+    async with Engine([meet], limits=Limits(parallel_calls=1_500)) as engine:
+        outcomes = await engine.call_many([call("meet", id=f"c{n}") for n in range(1_500)])
+    assert {result_of(outcome).status for outcome in outcomes} == {"ok"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,9 +12,16 @@ from typing import Any
 
 import pytest
 
-from callgate import Engine, RawCall, SqliteJournal, ToolContext, tool
+from callgate import Engine, Limits, RawCall, Scope, SqliteJournal, ToolContext, tool
 from callgate._blobs import MemoryBlobs
-from tests.door import bodies, call, said
+from callgate._json import read_object
+from callgate._pipeline import parse
+from callgate._runners.process import runner
+from callgate._runners.process.wire import read_execution
+from callgate.calls import Outcome
+from callgate.protocols import Execution
+from tests.door import bodies, call, result_of, said
+from tests.patience import PATIENCE_S, until
 
 LARGE = 6_000_000
 
@@ -190,3 +199,140 @@ async def test_large_arguments_of_a_nested_call_are_refused_before_they_are_comp
 
     async with Engine([outer, echo]) as engine:
         assert (await said(engine, call("outer"))).structured == "too_large"
+
+
+async def one_call(engine: Engine, raw: RawCall) -> list[Outcome]:
+    return [await engine.call(raw)]
+
+
+async def of_a_message(engine: Engine, raw: RawCall) -> list[Outcome]:
+    return await engine.call_many([raw])
+
+
+async def of_a_stream(engine: Engine, raw: RawCall) -> list[Outcome]:
+    begun = engine.emission(Scope())
+    begun.add(raw)
+    begun.add(call("echo", a="small", id="behind"))
+    return await begun.seal()
+
+
+async def of_a_tool(engine: Engine, raw: RawCall) -> list[Outcome]:
+    @tool(effect="none")
+    async def outer(context: ToolContext) -> str:
+        """Call another."""
+        given = raw.arguments if isinstance(raw.arguments, dict) else json.loads(raw.arguments)  # type: ignore[arg-type]
+        return (await context.call("echo", given)).status
+
+    engine.register(outer)
+    return [await engine.call(call("outer"))]
+
+
+NESTED = '{"a": [' + ",".join(["[]"] * 40_000) + "]}"
+
+
+@pytest.mark.parametrize("hand_in", [one_call, of_a_message, of_a_stream, of_a_tool])
+@pytest.mark.parametrize("arguments", [NESTED, NESTED.encode(), json.loads(NESTED), {"a": tuple(json.loads(NESTED)["a"])}])
+async def test_large_arguments_are_parsed_off_the_event_loop(hand_in: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is small is parsed at once, which is faster."""
+    where = Where()
+
+    def noted(given: Any, limits: Limits) -> Any:
+        if len(given) > 1_000 or (isinstance(given, dict) and len(given.get("a", "")) > 1_000):
+            where.note()
+        return read_object(given, limits)
+
+    monkeypatch.setattr(parse, "read_object", noted)
+    async with Engine([echo]) as engine:
+        outcomes = await hand_in(engine, RawCall(name="echo", arguments=arguments, id="large"))
+    assert {result_of(outcome).status for outcome in outcomes} == {"ok"}
+    assert where.threads
+    assert not where.on_loop
+
+
+@pytest.mark.parametrize("hand_in", [one_call, of_a_message, of_a_stream])
+async def test_large_arguments_that_are_no_json_are_refused_off_the_event_loop(hand_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = Where()
+
+    def noted(given: Any, limits: Limits) -> Any:
+        if len(given) > 1_000:
+            where.note()
+        return read_object(given, limits)
+
+    monkeypatch.setattr(parse, "read_object", noted)
+    async with Engine([echo]) as engine:
+        outcomes = await hand_in(engine, RawCall(name="echo", arguments=NESTED[:-2], id="large"))
+    assert result_of(outcomes[0]).code == "invalid_json"
+    assert where.threads
+    assert not where.on_loop
+
+
+async def test_a_message_that_is_discarded_while_large_arguments_are_parsed_runs_none_of_its_calls() -> None:
+    ran: list[object] = []
+
+    @tool(name="write")
+    async def write(a: object) -> str:
+        """Write."""
+        ran.append(a)
+        return "written"
+
+    async with Engine([write]) as engine:
+        sealing = asyncio.create_task(engine.call_many([RawCall(name="write", arguments=NESTED, id="large")]))
+        await asyncio.sleep(0)
+        sealing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sealing
+    assert not ran
+
+
+class Slow(Mapping[str, object]):
+    """A mapping that is being read until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        self.begun.set()
+        self.go_on.wait(PATIENCE_S)
+        yield "a"
+
+    def __getitem__(self, key: str) -> object:
+        return "x"
+
+
+async def test_an_engine_that_is_closed_while_arguments_are_parsed_does_not_run_the_call() -> None:
+    ran: list[object] = []
+
+    @tool(name="write")
+    async def write(a: object) -> str:
+        """Write."""
+        ran.append(a)
+        return "written"
+
+    slow = Slow()
+    engine = Engine([write])
+    calls = asyncio.create_task(engine.call_many([RawCall(name="write", arguments=slow, id="1")]))
+    await until(slow.begun.is_set)
+    await engine.close()
+    slow.go_on.set()
+    [outcome] = await calls
+    assert result_of(outcome).failure_class == "not_started"
+    assert not ran
+
+
+async def test_a_large_result_of_a_process_tool_is_decoded_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = Where()
+
+    def noted(body: bytes) -> Execution:
+        if len(body) > 1_000:
+            where.note()
+        return read_execution(body)
+
+    monkeypatch.setattr(runner, "read_execution", noted)
+    async with Engine([rows_in_a_process]) as engine:
+        assert (await said(engine, call("rows_in_a_process", n=30_000))).status == "ok"
+        assert (await said(engine, call("rows_in_a_process", n=1, id="small"))).status == "ok"
+    assert where.threads
+    assert not where.on_loop

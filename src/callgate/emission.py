@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from callgate._json import canonical
 from callgate._pipeline.flight import Flight
+from callgate._pipeline.parse import has_large_arguments
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump, Soon
 from callgate._pipeline.unfinished import Unfinished
@@ -40,6 +41,8 @@ _FORGOTTEN = "what had not run will not, and nobody has the results. Seal it, or
 _NOWHERE: EndOnRecord = ("", 0, b"")
 _TOGETHER = 64
 """Calls that are prepared before the event loop comes round: some milliseconds."""
+_BEGUN_TOGETHER = 1_024
+"""Calls that are begun before the event loop comes round."""
 _TOGETHER_BYTES = 262_144
 """Bytes of arguments that are prepared before the event loop comes round; after as many, a message is prepared when it is sealed."""
 _FREE = Footprint(reads_only=True, touched=None)
@@ -49,6 +52,7 @@ class Route(Protocol):
     """What an emission needs from the engine: a place in the run, and the route in two halves."""
 
     def admit(self, raw: RawCall, scope: Scope, signal: AbortSignal, *, cause: int, unfinished: Unfinished | None) -> Flight: ...
+    async def parse_large(self, flight: Flight) -> None: ...
     def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
 
@@ -84,6 +88,11 @@ class _Slot(Struct, eq=False):
     """Whether it is on the second half of the route, which gives it its end."""
     ended: asyncio.Future[None] | None = None
     """Made by the first who waits for this call."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the call is neither prepared nor ended."""
+        return self.call is None and self.outcome is None and not self.flight.ended
 
     async def end(self, kill: AbortSignal) -> None:
         """Wait until the call has ended, whether or not it has started; or until the message is killed."""
@@ -130,6 +139,7 @@ class Emission:
         early: Whether calls without effect may start before the message is complete.
         on_result: Told the result of each call, refused ones included, before the restart handler is offered it. Must not raise.
         most: How many calls are taken along the route.
+        parallel: How many calls may run at once.
     """
 
     def __init__(
@@ -143,6 +153,7 @@ class Emission:
         early: bool = True,
         on_result: Callable[[ToolResult], None] | None = None,
         most: int,
+        parallel: int,
     ) -> None:
         self.cause = 0
         """The position of the event that causes the calls which are added next; 0: none of this run's own."""
@@ -160,7 +171,7 @@ class Emission:
         """Made for the second call: the first waits for none."""
         self._ids: dict[str, _SameId] = {}
         """The calls of each of the model's ids."""
-        self._pump = Pump(soon)
+        self._pump = Pump(soon, parallel)
         self._prepared_bytes = 0
         """Of arguments, before the message was sealed."""
         self._changed: list[_Slot] = []
@@ -188,10 +199,17 @@ class Emission:
         self._slots.append(slot)
         self._ids.setdefault(flight.raw.id, _SameId()).slots.append(slot)
         if self._early and self._prepared_bytes < _TOGETHER_BYTES:
-            self._prepared_bytes += slot.size_bytes
-            self._prepare(slot)
-            self._start_early(slot)
+            self._take_in(slot)
         return index
+
+    def _take_in(self, slot: _Slot) -> None:
+        """Prepare a call, and start it where it can start. One with large arguments, and all after it, wait until the message is sealed."""
+        if has_large_arguments(slot.flight.raw):
+            self._prepared_bytes = _TOGETHER_BYTES
+            return
+        self._prepared_bytes += slot.size_bytes
+        self._prepare(slot)
+        self._start_early(slot)
 
     @property
     def ends(self) -> list[EndOnRecord]:
@@ -220,7 +238,9 @@ class Emission:
         number, size_bytes = 0, 0
         for slot in self._slots:
             number, size_bytes = number + 1, size_bytes + slot.size_bytes
-            if slot.call is None and slot.outcome is None and not slot.flight.ended:
+            if slot.is_new:
+                await self._route.parse_large(slot.flight)
+            if slot.is_new:  # the message may have been ended meanwhile
                 self._prepare(slot)
             if number >= _TOGETHER or size_bytes >= _TOGETHER_BYTES:
                 number, size_bytes = 0, 0
@@ -349,9 +369,11 @@ class Emission:
         return None
 
     async def _finish(self) -> None:
-        for slot in self._slots:
+        for number, slot in enumerate(self._slots, 1):
             if not slot.started and slot.outcome is None:
                 self._start(slot)
+            if number % _BEGUN_TOGETHER == 0:
+                await asyncio.sleep(0)
         await self._pump.ended()
         if any(slot.outcome is None for slot in self._slots):
             raise asyncio.CancelledError  # somebody cancelled the tasks of the message

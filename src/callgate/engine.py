@@ -42,7 +42,7 @@ from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
-from callgate._pipeline.parse import check_name, parse
+from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
 from callgate._pipeline.pump import Soon
 from callgate._pipeline.quoting import quoted_error, quoted_notes
 from callgate._pipeline.record import Reason, arguments_hash
@@ -205,6 +205,7 @@ class Engine:
         if self._survives:  # another engine may take this call's run over, and end it alone
             kill = AbortSignal(kill)
         flight = self._entrance.admit(raw, scope, kill)
+        await self.parse_large(flight)
         call = self.prepare(flight)
         outcome = await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
         if self._survives:
@@ -232,6 +233,12 @@ class Engine:
 
     # The route
 
+    async def parse_large(self, flight: Flight) -> None:
+        """Parse large arguments in a thread; `prepare` uses what that returns or raises. Does nothing for other calls."""
+        if has_large_arguments(flight.raw):
+            work = partial(parsed_or_error, flight.raw, flight.uid, self.limits, repair=self._repair)
+            flight.parsed = await self._ground.offload.run(work)
+
     def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
         """The first half of the route, pure but for the record: what the call is, and whether it can be one.
 
@@ -248,7 +255,9 @@ class Engine:
                 self._desk.check_stop(flight)
             if refusal is not None:
                 return self._endings.ended(flight, refusal, name)
-            parsed = parse(flight.raw, flight.uid, self.limits, repair=self._repair)
+            parsed, flight.parsed = flight.parsed or parse(flight.raw, flight.uid, self.limits, repair=self._repair), None
+            if isinstance(parsed, BaseException):
+                raise parsed
             for note in parsed.notes:
                 self._log.warning("Tool call %s: %s", name, note.text)
             if log.isEnabledFor(logging.INFO):
@@ -372,8 +381,9 @@ class Engine:
     ) -> Emission:
         """Begin a message's calls; see `Emission`."""
         self._entrance.check(scope)
-        kill, most = signal or self.control.signal(scope.conversation), self.limits.calls_per_message
-        emission = Emission(self, self._unrouted, scope, kill, self._soon, early=early, on_result=on_result, most=most)
+        kill, limits = signal or self.control.signal(scope.conversation), self.limits
+        most, parallel = limits.calls_per_message, limits.parallel_calls
+        emission = Emission(self, self._unrouted, scope, kill, self._soon, early=early, on_result=on_result, most=most, parallel=parallel)
         self._life.messages.add(emission)
         return emission
 

@@ -236,6 +236,13 @@ def leaves_thread() -> str:
 
 
 @tool
+def leaves_thread_and_returns_much() -> str:
+    """Leave a thread, and return a megabyte."""
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    return "x" * 1_000_000
+
+
+@tool
 def lowers_recursion_limit() -> list[object]:
     """Lower the recursion limit."""
     sys.setrecursionlimit(80)

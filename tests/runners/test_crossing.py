@@ -50,3 +50,32 @@ async def test_a_live_object_in_the_scope_says_why_it_is_not_there(runner: Runne
     execution = await runner.run(Made(hostile_tools.uses_extra, scope=Scope(extra=asyncio.Lock())).request)
     assert execution.status == "raised"
     assert "scope.extra is a live Lock" in execution.error
+
+
+async def test_too_much_in_the_scope_stays_behind_and_says_so(runner: Runner) -> None:
+    """Looking through it takes the event loop's time."""
+    much: tuple[object, ...] = ({"rows": [[] for _ in range(250_001)]}, ["x" * 40_000_000, "x" * 40_000_000])
+    for extra in much:
+        execution = await runner.run(Made(hostile_tools.uses_extra, scope=Scope(extra=extra)).request)
+        assert execution.status == "raised"
+        assert f"scope.extra is a {type(extra).__name__} of more than 250000 values" in execution.error
+
+
+class Counted(str):
+    """Text whose looks are counted."""
+
+    looks = 0
+
+    def __len__(self) -> int:
+        Counted.looks += 1
+        return super().__len__()
+
+
+async def test_a_scope_that_holds_one_value_again_and_again_is_looked_through_in_bounded_steps(runner: Runner) -> None:
+    extra: list[object] = [Counted("x")]
+    for _ in range(16):
+        extra = extra * 10
+        extra = [extra] * 10
+    execution = await runner.run(Made(hostile_tools.uses_extra, scope=Scope(extra=extra)).request)
+    assert "more than 250000 values" in execution.error
+    assert Counted.looks <= 250_000

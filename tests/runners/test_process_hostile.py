@@ -105,15 +105,24 @@ async def test_a_process_that_ends_is_a_crash_and_is_noticed_at_once(
     assert await value_of(processes, tools.state)
 
 
+async def test_the_large_result_of_a_worker_that_ends_with_it_is_a_result(processes: ProcessRunner) -> None:
+    """It is decoded off the event loop, which hears of the worker's end meanwhile."""
+    execution = await processes.run(Made(tools.leaves_thread_and_returns_much).request)
+    assert (execution.status, execution.value) == ("returned", "x" * 1_000_000)
+    assert await value_of(processes, tools.state)
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "status"),
     [
         (tools.speaks_for_others, {"kind": "X", "body": "0 0 0"}, "timed_out"),
         (tools.speaks_for_others, {"kind": "P", "body": "no json"}, "crashed"),
         (tools.speaks_for_others, {"kind": "E", "body": "no json"}, "crashed"),
+        (tools.speaks_for_others, {"kind": "E", "body": "no json " * 10_000}, "crashed"),
+        (tools.speaks_for_others, {"kind": "F", "body": "no json " * 10_000}, "crashed"),
         (tools.floods_the_channel, {}, "crashed"),
     ],
-    ids=["its supervisor's words", "bad progress", "bad result", "no frame"],
+    ids=["its supervisor's words", "bad progress", "bad result", "large bad result", "large bad last result", "no frame"],
 )
 async def test_a_tool_that_writes_to_the_runners_channel_harms_only_itself(
     processes: ProcessRunner, marker: str, tool: FunctionTool, arguments: dict[str, object], status: str

@@ -10,7 +10,7 @@ def exceeds(value: object, budget: int) -> bool:
     stack = [value]
     while stack and budget >= 0:
         part = stack.pop()
-        if isinstance(part, (list, dict)):
+        if isinstance(part, (list, dict, tuple)):
             budget -= len(part) + 1
             if budget < 0:
                 return True

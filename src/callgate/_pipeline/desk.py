@@ -38,6 +38,7 @@ __all__ = ["Desk", "judges"]
 class Route(Protocol):
     """The route in two halves, for the calls that tools make."""
 
+    async def parse_large(self, flight: Flight) -> None: ...
     def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
     async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
 
@@ -234,6 +235,7 @@ class Desk:
         raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
         flight = self.flight(raw, parent.scope, parent.kill, parent=parent, occurrence=parent.made_before(name, arguments))
         parent.give()
+        await self._route.parse_large(flight)
         call = self._route.prepare(flight)
         outcome = await self._route.complete(flight, call) if isinstance(call, ValidatedCall) else call
         match outcome:

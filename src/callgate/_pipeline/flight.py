@@ -34,7 +34,7 @@ from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted
 from callgate.events import Body, Draft, Progress
 from callgate.protocols import Execution
-from callgate.route import ApprovedCall, ValidatedCall
+from callgate.route import ApprovedCall, ParsedCall, ValidatedCall
 
 __all__ = ["Flight"]
 
@@ -61,6 +61,8 @@ class Flight(Struct, kw_only=True, eq=False):
     """Whether its message has the same call, with the same id, tool and arguments, before it."""
     first: ToolResult | None = None
     """The result that a read of which this is the duplicate got."""
+    parsed: ParsedCall | BaseException | None = None
+    """What `parse` returned or raised, where it was done before the call is prepared."""
     parent: Flight | None = None
     deadline: float = inf
     """On the same clock; until the call's own clock starts, that of the call that made this one."""

@@ -2,19 +2,23 @@
 
 First, so that no later stage meets text. What was cut off is refused here, whatever it looks like: a call that is repaired into
 something executable does what nobody asked for. Malformed but complete text is repaired only where the host asked for that, and the
-repair is recorded. Must not know which tool is meant.
+repair is recorded. Large arguments are parsed off the event loop, by whoever calls `parse`. Must not know which tool is meant.
 """
 
 from __future__ import annotations
 
-from callgate._json import read_object, strict_object
+from collections.abc import Mapping
+
+from callgate._json import exceeds, read_object, strict_object
 from callgate._limits import Limits
 from callgate._pipeline.repair import repair_text
+from callgate._runners.offload import LARGE_BYTES
+from callgate._signals import FAILURES
 from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.route import ParsedCall
 
-__all__ = ["check_name", "parse"]
+__all__ = ["check_name", "has_large_arguments", "parse", "parsed_or_error"]
 
 _EMPTY = Note(kind="empty", text="The arguments were empty and were taken as {}.")
 _NULL = Note(kind="empty", text="The arguments were null and were taken as {}.")
@@ -29,6 +33,14 @@ def check_name(raw: RawCall) -> None:
     """
     if not isinstance(raw.name, str) or not raw.name.strip():
         raise CallAborted("error", "The model's call has no name, so it is no call. Nothing was run.")
+
+
+def has_large_arguments(raw: RawCall) -> bool:
+    """Whether parsing takes so long that it should not hold the event loop; a mapping that is no dict has an unknown size."""
+    arguments = raw.arguments
+    if isinstance(arguments, (str, bytes)):
+        return len(arguments) > LARGE_BYTES
+    return isinstance(arguments, Mapping) and (type(arguments) is not dict or exceeds(arguments, LARGE_BYTES))
 
 
 def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall:
@@ -63,6 +75,14 @@ def parse(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall
     if not arguments:
         return _empty(raw, uid, limits)
     return ParsedCall(uid=uid, raw=raw, arguments=arguments, notes=(_LIFTED,) if raw.lifted else (), whole_floats=whole)
+
+
+def parsed_or_error(raw: RawCall, uid: str, limits: Limits, *, repair: bool) -> ParsedCall | BaseException:
+    """What `parse` returns or raises; for a thread, whose errors belong to the call."""
+    try:
+        return parse(raw, uid, limits, repair=repair)
+    except FAILURES as error:
+        return error
 
 
 def _told_apart(error: ArgumentsMalformed | ArgumentsTruncated) -> ArgumentsMalformed | ArgumentsTruncated:

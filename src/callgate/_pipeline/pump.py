@@ -3,7 +3,8 @@
 A task for every call would cost more than most calls do. One task runs call after call for as long as none of them waits; the moment one
 does, the event loop comes to the spare task, which goes on with the next. So calls start in order, none waits for another, and a call
 that waits has its task to itself. After some calls a task leaves the rest to the spare one all the same, so that other tasks get their
-turn, and the sooner the more work the calls are. A single call that nothing has begun yet needs no task at all: whoever waits for it runs
+turn, and the sooner the more work the calls are. The number of tasks is bounded, because each garbage collection looks at all of them;
+calls above it begin as others end. A single call that nothing has begun yet needs no task at all: whoever waits for it runs
 it. Must not know what a call is.
 """
 
@@ -20,6 +21,8 @@ Work = Callable[[], Awaitable[None]]
 
 _TOGETHER = 64
 """Calls that one task runs, where none of them waits, before the event loop comes round: some milliseconds."""
+_MOST_TASKS = 1_024
+"""Tasks of one pump at once, unless more calls may run at once."""
 
 
 class Soon:
@@ -56,12 +59,15 @@ class Pump:
 
     Args:
         soon: Begins it.
+        parallel: How many calls may run at once.
     """
 
-    __slots__ = ("_context", "_put_off", "_soon", "_spare", "_tasks", "_waiting")
+    __slots__ = ("_context", "_failed", "_most", "_put_off", "_soon", "_spare", "_tasks", "_waiting")
 
-    def __init__(self, soon: Soon) -> None:
+    def __init__(self, soon: Soon, parallel: int = 0) -> None:
         self._soon = soon
+        self._most = max(_MOST_TASKS, parallel)
+        self._failed: BaseException | None = None
         self._waiting: deque[tuple[Work, int]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._context: Context = copy_context()
@@ -87,8 +93,21 @@ class Pump:
         self._make_spare()
 
     def _make_spare(self) -> None:
+        """Make the next task, if there may be one more; else the next one that ends makes it."""
+        if len(self._tasks) >= self._most:
+            return
         self._spare = True
-        self._tasks.add(asyncio.get_running_loop().create_task(self._work(), context=self._context.copy()))
+        task = asyncio.get_running_loop().create_task(self._work(), context=self._context.copy())
+        task.add_done_callback(self._ended)
+        self._tasks.add(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        self._failed = self._failed or task.exception()
+        if self._waiting and not self._spare:
+            self._make_spare()
 
     async def _work(self) -> None:
         self._spare = False
@@ -111,10 +130,7 @@ class Pump:
                 await self._waiting.popleft()[0]()
             else:
                 self._make_spare()
-        failed: BaseException | None = None
         while self._tasks:
-            done, _ = await asyncio.wait(self._tasks)
-            self._tasks -= done
-            failed = next((error for task in done if not task.cancelled() and (error := task.exception())), failed)
-        if failed is not None:
-            raise failed
+            await asyncio.wait(self._tasks)
+        if self._failed is not None:
+            raise self._failed

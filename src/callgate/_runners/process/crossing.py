@@ -15,6 +15,10 @@ from callgate.protocols import RunRequest
 
 __all__ = ["crossing"]
 
+_MOST_LEVELS = 17
+_MOST_VALUES, _MOST_CHARS = 250_000, 67_108_864
+"""Of the scope's `extra`; as many as a result may hold. One value that stands in it several times counts as often."""
+
 
 def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | None = None) -> Call:
     """The attempt as plain values.
@@ -26,12 +30,14 @@ def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | N
     """
     context = request.context
     scope = context.scope
-    live = "" if _is_plain(scope.extra) else type(scope.extra).__name__
+    kept_back = _kept_back(scope.extra)
     return Call(
         target=target,
         arguments=Raw(request.approved.encoded),
-        scope=replace(scope, extra=None if live else scope.extra, streaming=None) if live or scope.streaming is not None else scope,
-        extra=live,
+        scope=replace(scope, extra=None if kept_back else scope.extra, streaming=None)
+        if kept_back or scope.streaming is not None
+        else scope,
+        extra=kept_back,
         call_id=context.call_id,
         uid=context.uid,
         tool=context.tool,
@@ -44,14 +50,32 @@ def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | N
     )
 
 
-def _is_plain(value: object, depth: int = 16) -> bool:
-    """Whether a value is plain JSON data."""
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return True
-    if depth == 0:
-        return False
-    if type(value) in (list, tuple):
-        return all(_is_plain(item, depth - 1) for item in value)  # type: ignore[attr-defined]
-    if type(value) is dict:
-        return all(isinstance(key, str) and _is_plain(item, depth - 1) for key, item in value.items())
-    return False
+def _kept_back(extra: object) -> str:
+    """What the scope's `extra` is, where it does not cross; empty where it does: it is plain JSON data, and not too much of it."""
+    values, chars, level = _MOST_VALUES, _MOST_CHARS, [extra]
+    for _ in range(_MOST_LEVELS):
+        below: list[object] = []
+        for value in level:
+            if isinstance(value, str):
+                chars -= len(value)
+            elif type(value) is dict:
+                if not all(isinstance(key, str) for key in value):
+                    return _live(extra)
+                chars -= sum(map(len, value))
+                values -= len(value)
+                below += value.values() if values >= 0 else ()
+            elif type(value) is list or type(value) is tuple:
+                values -= len(value)
+                below += value if values >= 0 else ()
+            elif value is not None and not isinstance(value, (int, float, bool)):
+                return _live(extra)
+            if values < 0 or chars < 0:
+                return f"a {type(extra).__name__} of more than {_MOST_VALUES} values or {_MOST_CHARS} characters"
+        if not below:
+            return ""
+        level = below
+    return _live(extra)
+
+
+def _live(extra: object) -> str:
+    return f"a live {type(extra).__name__}"

@@ -11,6 +11,7 @@ import codecs
 import signal
 import time
 from collections.abc import Callable
+from contextvars import Context
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -19,9 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._clock import Clock
+from callgate._in_thread import in_thread
 from callgate._limits import Limits
 from callgate._runners.alarms import Alarms
 from callgate._runners.failure import not_begun, not_started
+from callgate._runners.offload import LARGE_BYTES
 from callgate._runners.output import PARTIAL_CHARS, Tail
 from callgate._runners.process.crossing import crossing
 from callgate._runners.process.limits import ProcessLimits
@@ -190,6 +193,8 @@ class _Attempt:
         self._link = link
         self._work = work
         self._begun = False
+        self._decoding: asyncio.Task[None] | None = None
+        """Reads a large result."""
         self._tail = Tail(PARTIAL_CHARS)
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
 
@@ -224,7 +229,25 @@ class _Attempt:
             self._work.report(text, stream)
 
     def _end(self, body: bytes, *, clean: bool) -> None:
-        execution = read_execution(body)
+        if len(body) <= LARGE_BYTES:
+            self._ended(read_execution(body), clean=clean)
+            return
+        self.open = False  # said, though not yet read: a worker that ends now has not crashed
+        self._decoding = asyncio.get_running_loop().create_task(self._decode(body, clean=clean), context=Context())
+
+    async def _decode(self, body: bytes, *, clean: bool) -> None:
+        """Decode a large result off the event loop."""
+        try:
+            execution = await in_thread(partial(read_execution, body))
+        except msgspec.DecodeError:
+            self.open = True
+            self._runner.replace(self._link)
+            if self._link.gone.done():
+                self.lost(self._link.exit)
+        else:
+            self._ended(execution, clean=clean)
+
+    def _ended(self, execution: Execution, *, clean: bool) -> None:
         self.open = False
         if execution.status == "raised":
             execution = replace(execution, partial=self._tail.text())

@@ -36,7 +36,7 @@ class Call(Struct, frozen=True, kw_only=True):
     arguments: Raw
     scope: Scope
     extra: str
-    """The type of the scope's `extra` where it is a live object that could not cross; else empty."""
+    """What the scope's `extra` is, where it does not cross: a live object, or too much; else empty."""
     call_id: str
     uid: str
     tool: str

@@ -97,15 +97,15 @@ class _Channel:
 
 
 class _Unavailable:
-    """Stands for a live object that stayed in the engine's process."""
+    """Stands for an `extra` that stayed in the engine's process."""
 
     def __init__(self, kind: str) -> None:
         self.__kind = kind
 
     def __getattr__(self, name: str) -> object:
         raise RuntimeError(
-            f"scope.extra is a live {self.__kind}, which does not cross into the tool's process."
-            " Put plain data (dict, list, str, numbers) into extra, or run the tool inline or in a thread."
+            f"scope.extra is {self.__kind}, which does not cross into the tool's process."
+            " Put plain data (dict, list, str, numbers) into extra, and not too much of it, or run the tool inline or in a thread."
         )
 
     def __getitem__(self, key: object) -> object:
