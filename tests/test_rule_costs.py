@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 from typing import Any, SupportsIndex
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from callgate import Engine, Limits, RawCall, Rules, Scope, ToolResult, tool
+from callgate._globs import glob_regex
 from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
+from callgate.builtins import workspace_tools
 from tests.door import call, said
 
 ROOMY = Limits(arguments_bytes=16_777_216, arguments_keys=2_000_000)
@@ -180,7 +186,7 @@ async def test_a_large_value_is_compared_in_a_thread(monkeypatch: pytest.MonkeyP
         assert (await said(engine, call("send", to=["x"], text="a" * 10))).success
         assert begun == []
         assert (await said(engine, call("send", to=["x"], text="a" * 500_000))).success
-        assert begun == ["callgate policy"]
+        assert begun == ["callgate work", "callgate policy"], "parsed, then compared"
         assert (await said(engine, call("send", to=["x"], text="a" * 500_000 + "secret"))).failure_class == "denied"
 
 
@@ -207,3 +213,46 @@ def test_reading_rules_looks_at_the_text_once_however_many_they_are(quotes: str)
     rules = Rules.parse(text)
     assert [rule.where for rule in rules.rules] == [f"rules:{4 * n + 1}" for n in range(2_000)]
     assert Counted.looked_at <= 2 * len(text)
+
+
+UNCLOSED = ["[", "[!", "[a", "[]", "[a-", "a["]
+
+
+def lines_to_read(rules: str) -> int:
+    with lines_run() as count:
+        Rules.parse(rules)
+    return count[0]
+
+
+@pytest.mark.parametrize("piece", UNCLOSED)
+@pytest.mark.parametrize("place", ["condition", "tool"])
+def test_a_glob_of_a_rule_is_read_in_time_that_grows_with_its_length(piece: str, place: str) -> None:
+    """20,000 brackets that nothing closes took seven seconds, each looked for its end."""
+
+    def rules(size: int) -> str:
+        glob = piece * size
+        one = about("arguments.text", f"{{ glob = '{glob}' }}")
+        return one if place == "condition" else one.replace("verdict", f"optional = true\ntool = '{glob}'\nverdict")
+
+    lines_to_read(rules(10))
+    few, many = lines_to_read(rules(200)), lines_to_read(rules(800))
+    assert many <= 5 * few
+
+
+@pytest.mark.parametrize("piece", UNCLOSED)
+async def test_a_glob_that_a_model_sends_is_read_in_time_that_grows_with_its_length(piece: str, tmp_path: Path) -> None:
+    """A megabyte of brackets would have kept a thread busy for hours."""
+    (tmp_path / "a.txt").write_text("text")
+    asked = call("glob_files", pattern=piece * (900_000 // len(piece)))
+    async with Engine(workspace_tools()) as engine:
+        given = await said(engine, asked, Scope(workspace=str(tmp_path)))
+    assert given.failure_class != "timeout"
+
+
+PARTS = st.lists(st.sampled_from(["[", "]", "!", "-", "*", "?", "a", "b", "^", "\\", "&&"]), max_size=12).map("".join)
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(PARTS, PARTS)
+def test_a_glob_means_what_it_means_in_the_standard_library(glob: str, text: str) -> None:
+    assert (re.match(glob_regex(glob), text) is not None) == fnmatchcase(text, glob)

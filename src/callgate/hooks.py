@@ -8,12 +8,13 @@ order of priority, the smallest first, then in the order they were given. Knows 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from callgate._globs import glob_regex
 from callgate._options import by_name
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
@@ -77,7 +78,7 @@ class Hook(Struct, frozen=True, kw_only=True):
         return (
             tool.effect in self.effects
             and tool.category in self.categories
-            and any(fnmatchcase(tool.name, pattern) for pattern in self.tools)
+            and any(re.match(glob_regex(pattern), tool.name) for pattern in self.tools)
         )
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from callgate import Engine, Limits
-from callgate.agent import Agent, Budget, RunResult, Settings
+from callgate._in_thread import in_thread
+from callgate.agent import Agent, Budget, RunResult, Settings, text_calls
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
+from callgate.models.dialects import python_calls
+from callgate.models.dialects.python_values import keyword_arguments
 from callgate.models.events import Finished, ModelEvent, ReasoningDelta, TextDelta
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
@@ -307,3 +311,50 @@ async def test_a_text_with_more_calls_than_the_limit_fails() -> None:
         result = await agent.run("Do it.")
     assert (result.status, board.done) == ("failed", [])
     assert "too_many_calls" in result.reason
+
+
+ROWS = "[" + ", ".join(["{'n': 1}"] * 30_000) + "]"
+LARGE = f"[look(what={ROWS})]"
+"""A call in Python's words, of which reading takes time."""
+
+
+@pytest.fixture
+def threads_that_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The thread of every large call that is read."""
+    read: list[int] = []
+
+    def noted(text: str) -> tuple[list[str], dict[str, str]]:
+        if len(text) > 10_000:
+            read.append(threading.get_ident())
+        return keyword_arguments(text)
+
+    monkeypatch.setattr(python_calls, "keyword_arguments", noted)
+    return read
+
+
+def pieces(text: str, size: int) -> Answer:
+    end = Finished(reason="stop", message=AssistantMessage(parts=(Text(text=text),), api="scripted"))
+    return [*(TextDelta(text[start : start + size]) for start in range(0, len(text), size)), end]
+
+
+@pytest.mark.parametrize("size", [7, 10_000, len(LARGE)])
+@pytest.mark.parametrize("model", [Writer, Script])
+async def test_a_large_call_in_text_is_read_off_the_event_loop(
+    size: int, model: type[Script], threads_that_read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not with a thread for every letter."""
+    hops = 0
+
+    async def counted(work: Callable[[], Any]) -> Any:
+        nonlocal hops
+        hops += 1
+        return await in_thread(work)
+
+    monkeypatch.setattr(text_calls, "in_thread", counted)
+    answer = pieces(f"I look.\n{LARGE}", size)
+    result, _, _ = await run(answer, letters("Done."), model=model, text_calls="auto" if model is Writer else "fallback")
+    assert result.text == "Done."
+    assert [one.name for one in result.results] == ["look"]
+    assert threads_that_read
+    assert threading.get_ident() not in threads_that_read
+    assert hops <= 4 * len(LARGE) // 32_768 + 8

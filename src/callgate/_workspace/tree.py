@@ -11,11 +11,11 @@ import re
 import stat
 import unicodedata
 from collections.abc import Callable, Iterator
-from fnmatch import translate
 from typing import Literal
 
 from msgspec import Struct
 
+from callgate._globs import glob_regex
 from callgate._workspace.paths import UNUSABLE
 
 __all__ = ["MAX_FOLDER", "Entry", "Glob", "Kind", "Listing", "entries", "kind_of", "stamp_of", "walk"]
@@ -126,7 +126,7 @@ class Glob:
 
     def __init__(self, pattern: str) -> None:
         names = [name for name in pattern.split("/") if name not in ("", ".")]
-        self._parts = [None if name == "**" else re.compile(translate(name)) for name in names]
+        self._parts = [None if name == "**" else re.compile(glob_regex(name)) for name in names]
         fixed = 0
         while fixed < len(names) - 1 and not re.search(r"[*?\[]", names[fixed]):
             fixed += 1

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
+from callgate._in_thread import in_thread
 from callgate.agent.bios import GUIDANCE, teaching
 from callgate.agent.formats import fallback
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
@@ -33,6 +35,9 @@ _RESULTS = {"[tool result": _TO_THE_END, "<tool_response>": "</tool_response>"}
 _BEHIND = "-"
 """Stands for the beginning of a line in which a result has ended."""
 _LINE_CHARS = 64
+_LARGE_CHARS = 65_536
+"""Of what may become a call. From here on it is read in a thread: one of a megabyte takes up to a second."""
+_GATHERED_CHARS = 32_768
 
 
 class TextCalls:
@@ -71,17 +76,28 @@ class TextCalls:
                 if not tools:
                     yield event
                     continue
-                for step in reading.take(event):
-                    for told in step:
-                        yield told
-                    if reading.is_busy:
-                        await asyncio.sleep(0)
-                if reading.over:
-                    return
+                for due in reading.due(event):
+                    async for step in _steps(reading, due):
+                        for told in step:
+                            yield told
+                    if reading.over:
+                        return
         finally:
             close = getattr(events, "aclose", None)
             if close is not None:
                 await close()
+
+
+async def _steps(reading: _Reading, event: ModelEvent) -> AsyncIterator[list[ModelEvent]]:
+    """What an event comes to, without holding the event loop: steps that may be long are taken in a thread."""
+    steps = reading.take(event)
+    while True:
+        step = await in_thread(partial(next, steps, None)) if reading.is_large else next(steps, None)
+        if step is None:
+            return
+        yield step
+        if reading.is_busy:
+            await asyncio.sleep(0)
 
 
 class _Reading:
@@ -102,8 +118,32 @@ class _Reading:
         """Whether text has come before the end of the message."""
         self._line = ""
         """The visible line that is being written, as far as it counts."""
+        self._gathered: list[str] = []
+        """Text of a large candidate that is not read yet."""
+        self._gathered_chars = 0
         self._quoting = ""
         """What ends the result that the model repeats, or makes up; empty while it does not."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so much may become a call that a step can be long."""
+        return self._reader.held > _LARGE_CHARS
+
+    def due(self, event: ModelEvent) -> list[ModelEvent]:
+        """What is to be taken now: what is gathered, and `event`, unless that is gathered as well.
+
+        Text of a large candidate is gathered, because a thread for each of its letters would take longer than reading it.
+        """
+        if self._native:
+            return [event]
+        if isinstance(event, TextDelta) and self.is_large and self._gathered_chars < _GATHERED_CHARS:
+            self._gathered.append(event.text)
+            self._gathered_chars += len(event.text)
+            return []
+        gathered, self._gathered, self._gathered_chars = "".join(self._gathered), [], 0
+        if not gathered:
+            return [event]
+        return [TextDelta(gathered + event.text)] if isinstance(event, TextDelta) else [TextDelta(gathered), event]
 
     def take(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
         """What an event comes to, in steps of bounded work."""

@@ -10,11 +10,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import translate
 from typing import Any, Final
 
 from msgspec import Struct
 
+from callgate._globs import glob_regex
 from callgate._printable import printable
 from callgate.errors import UsageError
 from callgate.policy.facts import ARGUMENTS, FACTS, UNKNOWN, Facts
@@ -191,7 +191,7 @@ def _string(compare: Callable[[str, str], bool]) -> Callable[[Any], Test]:
 
 
 def _glob(pattern: str) -> Test:
-    matches = re.compile(translate(pattern)).match
+    matches = re.compile(glob_regex(pattern)).match
     return lambda actual: matches(actual) is not None if isinstance(actual, str) else None
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from callgate._globs import glob_regex
 from callgate.policy.conditions import Condition
 from callgate.policy.facts import MISSING, Facts, HasToWait, TooLarge
 from callgate.protocols import Allow, Ask, Deny, Verdict
@@ -84,4 +85,4 @@ def names(pattern: str, tool: BoundTool) -> bool:
     """Whether one entry of a rule's `tool` is about this tool."""
     if pattern == "*" or pattern == tool.name or pattern in tool.tool.aliases:
         return True
-    return not _WILD.isdisjoint(pattern) and fnmatchcase(tool.name, pattern)
+    return not _WILD.isdisjoint(pattern) and re.match(glob_regex(pattern), tool.name) is not None

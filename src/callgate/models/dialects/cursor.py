@@ -74,6 +74,11 @@ class Cursor:
         """Where the cursor stands in the whole message."""
         return self.base + self.pos
 
+    @property
+    def held(self) -> int:
+        """How many characters the candidate has read."""
+        return self.offset - self._start
+
     def begin(self) -> None:
         """Start a candidate here."""
         self._taken.clear()
@@ -117,7 +122,7 @@ class Cursor:
             yield
 
     def _bounded(self) -> None:
-        if self.offset - self._start > MAX_CANDIDATE:
+        if self.held > MAX_CANDIDATE:
             raise NoCall
 
     def _move(self, pos: int) -> None:

@@ -73,6 +73,11 @@ class TextReader:
         return self._cursor.work
 
     @property
+    def held(self) -> int:
+        """How many characters of what may become a call were read: the next step may take time that grows with them."""
+        return self._cursor.held
+
+    @property
     def is_busy(self) -> bool:
         """Whether the last step ended although there is more to read."""
         return self._busy
