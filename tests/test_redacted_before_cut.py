@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from callgate import Engine, MemoryJournal, RawCall, Retryable, RetryPolicy, Scope, after_call, before_call, tool
+from callgate import Engine, MemoryJournal, RawCall, Retryable, RetryPolicy, Scope, ToolContext, after_call, before_call, tool
 from callgate.agent import Agent
 from callgate.calls import ToolResult
 from callgate.events import Event, Progress
 from callgate.protocols import Ask, Deny, Modify
 from callgate.route import ValidatedCall
 from callgate.testing import ScriptedModel
-from tests.door import call
+from tests.door import bodies, call
 
 SECRET = "sk-Zq81vLw03TfXo59BnYc72HrKd64GmJp"
 ENDS = (SECRET[:6], SECRET[-6:])
@@ -223,3 +225,43 @@ async def test_a_secret_across_a_cut_of_what_a_run_ends_with_is_hidden_whole(aft
     told = "\n".join([everything.told(caplog), *shown])
     for end in ENDS:
         assert end not in told, told[max(0, told.index(end) - 200) : told.index(end) + 100]
+
+
+@tool(effect="none", runner="process")
+def prints_in_a_process(ctx: ToolContext, how: str) -> str:
+    """Write a lot, faster than it is shown."""
+    for _ in range(60):
+        for _ in range(40):
+            written = SECRET * 50 + ".\n"
+            ctx.progress(written) if how == "progress" else sys.stdout.write(written)
+        time.sleep(0.001)
+    ctx.progress("all is written")
+    raise RuntimeError("broken")
+
+
+@tool(effect="none", runner="thread")
+def prints_in_a_thread(ctx: ToolContext, how: str) -> str:
+    """The same."""
+    for _ in range(2_400):
+        ctx.progress(SECRET * 50 + ".\n")
+    raise RuntimeError("broken")
+
+
+class Blackens:
+    """Hides the secret and leaves the text as long as it is, so that it is cut where it would be cut without."""
+
+    def redact(self, body: bytes) -> bytes:
+        return body.replace(SECRET.encode(), b"#" * len(SECRET))
+
+
+@pytest.mark.parametrize("redactor", [Hider(), Blackens()], ids=["shorter", "as long"])
+@pytest.mark.parametrize("kind", [prints_in_a_process, prints_in_a_thread], ids=lambda one: one.name)
+@pytest.mark.parametrize("how", ["progress", "print"])
+async def test_a_secret_across_a_gap_in_what_a_tool_writes_is_hidden_whole(kind: Any, how: str, redactor: Any) -> None:
+    """Four megabytes that are nothing but the secret: wherever output is left out, a piece of it stands on either side."""
+    async with Engine([kind], redactor=redactor) as engine:
+        await engine.call(call(kind.name, how=how))
+        [recorded] = bodies(engine, "call.completed")
+    partial = str(recorded["structured"]["partial_output"])  # type: ignore[index]
+    assert len(partial) > 5_000
+    assert not re.sub(r"^h?i?d?d?e?n?\]|#|\[hidden\]|[.\n]|\[\.\.\. \d+ [^\]]* \.\.\.\]|all is written", "", partial)

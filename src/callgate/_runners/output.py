@@ -16,6 +16,7 @@ PARTIAL_CHARS = TAIL_CHARS + SECRET_CHARS
 """Kept of the output of a call, so that a piece of a secret at its beginning can be left out."""
 LIVE_CHARS_PER_S = 1_048_576
 _LEFT_OUT = re.compile(r"\n\[\.\.\. \d+ characters left out, (\d+) line ends among them \.\.\.\]\n")
+_GAP = re.compile(r"\n\[\.\.\. \d+ (?:bytes|characters) left out\b[^\]\n]{0,80}\]\n")
 
 
 def left_out_lines(piece: str) -> int | None:
@@ -25,13 +26,25 @@ def left_out_lines(piece: str) -> int | None:
 
 
 def shown_tail(text: str, redactor: Redactor | None) -> str:
-    """The last 64 KiB of what a `Tail` of `PARTIAL_CHARS` has kept: redacted before it is cut."""
+    """The last 64 KiB of what a `Tail` of `PARTIAL_CHARS` has kept: redacted before it is cut, also where output was left out before."""
     size = len(text.encode("utf-8", "backslashreplace"))
-    if size <= TAIL_CHARS:
+    if size <= TAIL_CHARS and not _GAP.search(text):
         return text
-    kept = redacted_text(text, redactor).encode("utf-8", "backslashreplace")
+    whole = redacted_text(text, redactor)
+    if redactor is not None:
+        whole = _without_beginnings(whole)
+    kept = whole.encode("utf-8", "backslashreplace")
     was_cut = size > PARTIAL_CHARS - 4
     return (kept[SECRET_CHARS:] if was_cut else kept)[-TAIL_CHARS:].decode(errors="ignore")
+
+
+def _without_beginnings(text: str) -> str:
+    """`text` without what stands before each gap, which may be the beginning of a secret."""
+    parts, pos = [], 0
+    for gap in _GAP.finditer(text):
+        parts.append(text[pos : max(pos, gap.start() - SECRET_CHARS)] + gap.group())
+        pos = gap.end()
+    return "".join((*parts, text[pos:]))
 
 
 class Tail:
@@ -72,6 +85,13 @@ class Tail:
         return kept.decode()
 
 
+    def cut(self, chars: int) -> str:
+        """Leave out as many characters more at the beginning."""
+        whole = self.text()
+        self._keep(whole, whole[chars:])
+        return self._pieces[0]
+
+
 class LiveText:
     """How much of a stream of pieces is passed on at once: so many characters a second, and of the rest the end.
 
@@ -91,19 +111,20 @@ class LiveText:
             self._window, self._left = now, self._per_second
             ready = self.rest()
         if self._held or len(text) > self._left:
-            self._held.setdefault(stream, Tail()).add(text)
+            self._held.setdefault(stream, Tail(PARTIAL_CHARS)).add(text)
         else:
             self._left -= len(text)
             ready.append((text, stream))
         return ready
 
     def rest(self) -> list[tuple[str, str]]:
-        """What was held back, with a word about what was left out."""
+        """What was held back, with a word about what was left out. What follows that may be the end of a secret, and is left out, too."""
         held, self._held = self._held, {}
         pieces: list[tuple[str, str]] = []
         for stream, tail in held.items():
             text = tail.text()
             if tail.dropped:
+                text = tail.cut(SECRET_CHARS)
                 pieces.append((f"\n[... {tail.dropped} characters left out, {tail.dropped_lines} line ends among them ...]\n", stream))
             pieces.append((text, stream))
         return pieces

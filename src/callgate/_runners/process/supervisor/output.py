@@ -13,6 +13,8 @@ BACKLOG_BYTES = 1_048_576
 """Above this the engine reads too slowly: nothing is shown live, and no more frames are taken from the worker."""
 LIVE_BYTES_PER_S = 1_048_576
 TAIL_BYTES = 65_536
+SECRET_BYTES = 8_192
+"""Left out behind a cut: what stands there may be the end of a secret, which nobody can recognise without its beginning."""
 
 
 class Output:
@@ -51,7 +53,7 @@ class Output:
 
     def _hold(self, data: bytes) -> None:
         self._tail += data
-        extra = len(self._tail) - TAIL_BYTES
+        extra = len(self._tail) - TAIL_BYTES - SECRET_BYTES
         if extra > 0:
             del self._tail[:extra]
             self._dropped += extra
@@ -59,6 +61,8 @@ class Output:
     def flush(self) -> None:
         """Show what was held back, after a word about how much of it is missing."""
         if self._dropped:
+            del self._tail[:SECRET_BYTES]
+            self._dropped += SECRET_BYTES
             self._engine.send(b"S", self._stream + str(self._dropped).encode())
         if self._tail:
             self._engine.send(b"O", self._stream + bytes(self._tail))
