@@ -53,6 +53,28 @@ async def raises(before: int, after: int = 0) -> str:
     raise RuntimeError(text(before, after))
 
 
+@tool(effect="none")
+async def returns_text_for_a_number(before: int, after: int = 0) -> list[int]:
+    """Return what it does not promise."""
+    return [text(before, after)]  # type: ignore[list-item]
+
+
+@tool(effect="none")
+async def returns_a_number(before: int, after: int = 0) -> list[int]:
+    """Return a number."""
+    return [before]
+
+
+@before_call("plain", kind="transform")
+def changes(given: ValidatedCall) -> dict[str, object]:
+    return {"flag": text(int(str(given.arguments["before"])), 100)}
+
+
+@after_call("returns_a_number", kind="transform")
+def changes_the_result(given: ValidatedCall, checked: object) -> list[str]:
+    return [text(int(str(given.arguments["before"])), 100)]
+
+
 @tool(effect="none", runner="thread")
 def raises_a_group(before: int, after: int = 0) -> str:
     """Raise several."""
@@ -139,7 +161,7 @@ class Everything:
         return "\n".join([*record, *self.heard, *map(formatter.format, caplog.records)])
 
 
-TOOLS = [plain, raises, raises_a_group, exits, raises_again, fails, raises_in_a_process]
+TOOLS = [plain, returns_text_for_a_number, returns_a_number, raises, raises_a_group, exits, raises_again, fails, raises_in_a_process]
 
 
 def to(name: str, places: Iterable[int], after: int = 100_000) -> list[RawCall]:
@@ -182,6 +204,14 @@ CASES: dict[str, tuple[list[RawCall], dict[str, Any]]] = {
     "a deny": (to("plain", near(2_048, 4_096)), {"policies": [Says(lambda said: Deny(reason=said, rule=said))]}),
     "a question": (to("plain", near(4_096)), {"policies": [Says(lambda said: Ask(question=said, rule=said))]}),
     "a change": (to("plain", near(500, 4_096)), {"policies": [Says(lambda said: Modify(arguments={"note": "n"}, reason=said))]}),
+    "a change that is refused": (
+        to("plain", near(80, 300)),
+        {"policies": [Says(lambda said: Modify(arguments={"flag": said}, reason="x"))]},
+    ),
+    "an unknown change": (to("plain", near(30, 80)), {"policies": [Says(lambda said: Modify(arguments={said: 1}, reason="x"))]}),
+    "a hook's change that is refused": (to("plain", near(80, 300)), {"hooks": [changes]}),
+    "a result that its schema refuses": (to("returns_text_for_a_number", near(80, 300)), {}),
+    "a hook's result that its schema refuses": (to("returns_a_number", near(80, 300)), {"hooks": [changes_the_result]}),
     "a hook that rejects": (to("plain", near(2_048, 4_096)), {"hooks": [rejects]}),
     "a hook that breaks": (to("plain", near(200)), {"hooks": [breaks]}),
     "an observer that breaks": (to("plain", near(200)), {"hooks": [observes]}),

@@ -7,12 +7,15 @@ content. A call that raised, timed out, was killed or crashed and may have taken
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from msgspec.structs import replace
 
+from callgate._pipeline.quoting import quoted_value
 from callgate._pipeline.run import Ran
+from callgate._redact import Redactor
 from callgate._runners.reading import UNREADABLE
-from callgate._schema import Problem
+from callgate._schema import CompiledSchema, Problem
 from callgate.calls import Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
@@ -23,13 +26,13 @@ from callgate.tools.results import declared_failure, has_standard_shape
 __all__ = ["check", "recheck"]
 
 
-def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
+def check(tool: BoundTool, ran: Ran, took_s: float, redactor: Redactor | None) -> Checked:
     """Return what the call came to; failures are values here, too."""
     duration_ms = int(took_s * 1e6) / 1000
     if ran.execution.status != "returned":
         return _ended(tool, ran, duration_ms)
     try:
-        checked = _value(tool, ran.execution, ran.attempts, duration_ms)
+        checked = _value(tool, ran.execution, ran.attempts, duration_ms, redactor)
         left = ran.execution.tasks_left
         return checked if not left else replace(checked, notes=(*checked.notes, Note(kind="warning", text=_TASKS_LEFT.format(left=left))))
     except (ResultInvalid, ResultNotSerializable) as error:
@@ -43,9 +46,9 @@ def check(tool: BoundTool, ran: Ran, took_s: float) -> Checked:
         )
 
 
-def recheck(tool: BoundTool, given: Execution, before: Checked) -> Checked:
+def recheck(tool: BoundTool, given: Execution, before: Checked, redactor: Redactor | None) -> Checked:
     """Check what a hook put in a result's place; what the hook did not touch stays."""
-    fresh = _value(tool, given, before.attempts, before.duration_ms)
+    fresh = _value(tool, given, before.attempts, before.duration_ms, redactor)
     if before.failure_class == "tool_declared":  # its words are made from the value
         error = fresh.error or "the tool reported a failure"
         fresh = replace(fresh, status=before.status, error=error, failure_class=before.failure_class, code=before.code)
@@ -54,7 +57,7 @@ def recheck(tool: BoundTool, given: Execution, before: Checked) -> Checked:
     return replace(fresh, notes=before.notes + fresh.notes, cached=before.cached, joined=before.joined, changed=before.changed)
 
 
-def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: float) -> Checked:
+def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: float, redactor: Redactor | None) -> Checked:
     if execution.error_type == UNREADABLE:
         code = (execution.details or {}).get("code", "non_serializable")
         raise ResultNotSerializable(execution.error, code=str(code))
@@ -66,11 +69,16 @@ def _value(tool: BoundTool, execution: Execution, attempts: int, duration_ms: fl
         if faults:
             raise ResultInvalid(f"{tool.name} gave back no valid result: {'; '.join(faults)}.")
     if tool.output is not None and not tool.output.is_valid(value):
-        problems = "; ".join(map(_in_words, tool.output.problems(value)[:5]))
-        raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {problems}.", code="output_schema")
+        word = partial(_problems, tool.output)
+        why = quoted_value(value, word(value), word, redactor)
+        raise ResultInvalid(f"{tool.name} gave back what its output schema does not allow: {why}.", code="output_schema")
     if shaped and isinstance(value, dict):
         return _shaped(value, notes, attempts, duration_ms)
     return Checked(value=value, notes=notes, attempts=attempts, duration_ms=duration_ms)
+
+
+def _problems(output: CompiledSchema, value: object) -> str:
+    return "" if output.is_valid(value) else "; ".join(map(_in_words, output.problems(value)[:5]))
 
 
 def _in_words(problem: Problem) -> str:

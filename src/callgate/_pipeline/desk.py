@@ -22,6 +22,7 @@ from callgate._pipeline.rejudge import Rejudge
 from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.writer import off_loop
+from callgate._redact import Redactor
 from callgate._runners.reading import ReadingTime
 from callgate._signals import AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
@@ -177,6 +178,10 @@ class Desk:
         self._writer.log.warning("The hook %r failed on %s: %s", hook.title, call.uid, why)
         body = Reason(reason=why, details={"hook": self._writer.cut(hook.title)})
         self._writer.write(Draft(kind="hook.failed", run="hooks", body=body, call=call.uid))
+
+    @property
+    def redactor(self) -> Redactor | None:
+        return self._writer.redactor
 
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
         """See `Writer.cut`."""

@@ -23,6 +23,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import arguments_hash
 from callgate._pipeline.run import Ran
 from callgate._pipeline.unfinished import why_unknown
+from callgate._redact import Redactor
 from callgate._signals import AbortSignal, is_own_failure, settled
 from callgate.calls import Note
 from callgate.errors import CallFailed, OutcomeUnknown
@@ -40,6 +41,9 @@ class Settling(Protocol):
     """What settling a doubt needs from the engine."""
 
     hook_timeout_s: float
+
+    @property
+    def redactor(self) -> Redactor | None: ...
 
     async def read(self, value: object) -> Execution: ...
     def settle(self, uid: str, *, happened: bool, why: str, details: Mapping[str, object] | None = None) -> int | None: ...
@@ -145,7 +149,7 @@ def told_as_unknown(flight: Flight, error: CallFailed) -> CallFailed:
 
 async def _as_verified(tool: BoundTool, found: Verified, desk: Settling) -> Checked:
     """What the tool's `verify` says the call gave."""
-    return check(tool, Ran(await desk.read(found.result), 0), 0.0)
+    return check(tool, Ran(await desk.read(found.result), 0), 0.0, desk.redactor)
 
 
 async def settle_by_verify(

@@ -46,6 +46,7 @@ class Executor:
         self._timeout_s = timeout_s
         self._grace_s = ground.limits.grace_s
         self._reader = ground.reader
+        self._redactor = ground.redactor
         self._offload = ground.offload
         self._writes = writes
         self._left: dict[str, frozenset[str]] = {}
@@ -93,9 +94,9 @@ class Executor:
             flight.started = ran.may_have_happened
         took_s = self._clock.monotonic() - began
         if tool.output is not None and exceeds(ran.execution.value, LARGE_BYTES):
-            checked = await self._offload.run(partial(check, tool, ran, took_s))
+            checked = await self._offload.run(partial(check, tool, ran, took_s, self._redactor))
         else:
-            checked = check(tool, ran, took_s)
+            checked = check(tool, ran, took_s, self._redactor)
         return checked if checked.status != "unknown" else await self._in_doubt(flight, approved, ran, checked)
 
     async def _cleared(self, flight: Flight, approved: ApprovedCall) -> Checked | None:

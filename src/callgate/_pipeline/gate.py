@@ -15,6 +15,7 @@ from callgate._pipeline.approvals import Question, binding
 from callgate._pipeline.hooks import hook_arguments
 from callgate._pipeline.host_code import Answer
 from callgate._pipeline.validate import Modified, modified
+from callgate._redact import Redactor
 from callgate._signals import is_own_failure
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
@@ -45,6 +46,9 @@ class Gate(Protocol):
     rounds: int
     policy_timeout_s: float
     hook_timeout_s: float
+
+    @property
+    def redactor(self) -> Redactor | None: ...
 
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
     def cut(self, text: object, chars: int = ...) -> str:
@@ -206,7 +210,7 @@ def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict, deps: 
             raise CallDenied(f"{call.name} was denied: {deps.cut(verdict.reason)}", details={"rule": rule} if rule else None)
         case Modify():
             rule = deps.cut(verdict.rule)
-            changed = modified(call, verdict.arguments, verdict.reason, deps.cut, {"rule": rule} if rule else None)
+            changed = modified(call, verdict.arguments, verdict.reason, deps, {"rule": rule} if rule else None)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
                 return Modified(call=changed, rule=rule, reason=deps.cut(verdict.reason))
             return before if isinstance(before, Ask) else Allow(rule=verdict.rule)

@@ -20,6 +20,7 @@ from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.check import recheck
 from callgate._pipeline.host_code import Answer
 from callgate._pipeline.validate import Modified, modified
+from callgate._redact import Redactor
 from callgate._signals import FAILURES
 from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
@@ -34,6 +35,9 @@ class HookDesk(Protocol):
     """What hooks need from the engine."""
 
     hook_timeout_s: float
+
+    @property
+    def redactor(self) -> Redactor | None: ...
 
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
@@ -99,7 +103,7 @@ async def hook_arguments(call: ValidatedCall, encoded: bytes, hooks: tuple[Hook,
             raise CallDenied(f"{call.name} was denied: {desk.cut(answer)}", code="hook_denied", details={"hook": name})
         if hook.kind == "transform" and answer is not None:
             reason = f"the hook '{name}' changed the arguments"
-            changed = modified(call, answer, reason, desk.cut, {"hook": name})
+            changed = modified(call, answer, reason, desk, {"hook": name})
             if canonical(changed.arguments) != encoded:
                 return Modified(call=changed, reason=reason, hook=name)
     return None
@@ -181,10 +185,10 @@ async def _ask(hook: Hook, desk: HookDesk, call: ValidatedCall, *result: Checked
 async def _replaced(call: ValidatedCall, answer: object, before: Checked, desk: ResultHookDesk) -> Checked:
     """What a transformer put in a result's place: a value; or the result itself, with another value, or for a failure another text."""
     if not isinstance(answer, Checked):
-        return _rechecked(call, await desk.read(answer), before)
+        return _rechecked(call, await desk.read(answer), before, desk.redactor)
     if before.status == "ok":
-        return _rechecked(call, await desk.read(answer.value), before)
-    after = before if answer.value == before.value else _rechecked(call, await desk.read(answer.value), before)
+        return _rechecked(call, await desk.read(answer.value), before, desk.redactor)
+    after = before if answer.value == before.value else _rechecked(call, await desk.read(answer.value), before, desk.redactor)
     told = await desk.read({"error": answer.error, "details": answer.details})
     match told.value:
         case {"error": str() as error, "details": None}:
@@ -194,11 +198,11 @@ async def _replaced(call: ValidatedCall, answer: object, before: Checked, desk: 
     raise _HookBroken("it returned a failure whose error is no text, or whose details are no JSON object")
 
 
-def _rechecked(call: ValidatedCall, answer: Execution, before: Checked) -> Checked:
+def _rechecked(call: ValidatedCall, answer: Execution, before: Checked, redactor: Redactor | None) -> Checked:
     if answer.status != "returned":
         raise _HookBroken("what it returned could not be read in time")
     try:
-        return recheck(call.tool, answer, before)
+        return recheck(call.tool, answer, before, redactor)
     except CallFailed as error:
         raise _HookBroken(f"what it returned is no result: {error}") from error
 

@@ -7,16 +7,17 @@ copy without secrets, and what they say of the copy is told. Must not know the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
-from callgate._json import canonical, decode, exceeds
+from callgate._json import canonical, decode, exceeds, plain_bytes
 from callgate._redact import Redactor, redacted_text
 from callgate.calls import Note, RawCall
 from callgate.errors import CallFailed, RecordFailed
 from callgate.route import ValidatedCall
 
-__all__ = ["quoted_error", "quoted_notes"]
+__all__ = ["notes_on_value", "quoted_error", "quoted_notes", "quoted_value"]
 
 _WITHHELD = "it quotes what the redactor hides, and is withheld"
 Prepare = Callable[[RawCall], ValidatedCall]
@@ -51,8 +52,43 @@ def quoted_notes(raw: RawCall, notes: tuple[Note, ...], prepare: Prepare, redact
         worded = prepare(copy).notes if copy is not None else ()
     except CallFailed:
         worded = ()
+    return _as_worded(notes, worded)
+
+
+def notes_on_value(
+    value: object, notes: tuple[Note, ...], check: Callable[[Any], tuple[Note, ...]], redactor: Redactor | None
+) -> tuple[Note, ...]:
+    """The notes on a value as they may be told; `check` makes them."""
+    if redactor is None or not notes:
+        return notes
+    try:
+        before = plain_bytes(value)
+        after = redactor.redact(before)
+        return notes if after == before else _as_worded(notes, check(decode(after)))
+    except Exception:
+        return _as_worded(notes, ())
+
+
+def _as_worded(notes: tuple[Note, ...], worded: tuple[Note, ...]) -> tuple[Note, ...]:
     same = [note.kind for note in worded] == [note.kind for note in notes]
     return worded if same else tuple(Note(kind=note.kind, text=f"A note: {_WITHHELD}.") for note in notes)
+
+
+def quoted_value(value: object, told: str, word: Callable[[Any], str], redactor: Redactor | None) -> str:
+    """What is wrong with a value, as it may be told.
+
+    Args:
+        told: What `word` says of the value.
+        word: Says what is wrong; empty where nothing is, and where it is something else that is.
+    """
+    if redactor is None:
+        return told
+    try:
+        before = plain_bytes(value)
+        after = redactor.redact(before)
+        return told if after == before else word(decode(after)) or f"why: {_WITHHELD}"
+    except Exception:
+        return f"why: {_WITHHELD}"
 
 
 def _redacted(raw: RawCall, redactor: Redactor) -> RawCall | None:

@@ -8,15 +8,17 @@ the tool.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate._json import canonical, decode, strict_object
 from callgate._limits import Limits
+from callgate._pipeline.quoting import notes_on_value, quoted_value
 from callgate._pipeline.record import MOST_CHARS
+from callgate._redact import Redactor
 from callgate._schema import Problem
 from callgate._signals import is_own_failure
 from callgate.calls import Note, Scope
@@ -32,9 +34,21 @@ _CODES = {"backtracking": "regex_budget", "budget": "regex_budget"}
 _MAX_MESSAGE = 3_000
 _LIMITS = Limits()
 
+
 Arguments = dict[str, object]
 Notes = tuple[Note, ...]
 Details = dict[str, object] | None
+
+
+class Redacting(Protocol):
+    """What keeps secrets out of what is told."""
+
+    @property
+    def redactor(self) -> Redactor | None: ...
+
+    def cut(self, text: object, chars: int = ...) -> str:
+        """The first characters of a text, redacted before it is cut."""
+        ...
 
 
 def validate(call: ResolvedCall, scope: Scope, *, coerce: bool) -> ValidatedCall:
@@ -84,9 +98,7 @@ class Modified(Struct, frozen=True, kw_only=True):
     hook: str = ""
 
 
-def modified(
-    call: ValidatedCall, arguments: Arguments, reason: str, cut: Callable[[object, int], str], details: Details = None
-) -> ValidatedCall:
+def modified(call: ValidatedCall, arguments: Arguments, reason: str, told: Redacting, details: Details = None) -> ValidatedCall:
     """The call as a hook or policy wants it, validated again, with a note that the model will see.
 
     Args:
@@ -98,15 +110,28 @@ def modified(
     try:
         fresh = revalidate(call, arguments)
     except CallFailed as error:
+        why = quoted_value(arguments, str(error), partial(_refusal, call, type(error)), told.redactor)
         raise CallDenied(
-            f"{call.name} was denied: {cut(reason, MOST_CHARS)}, and the new arguments are not valid: {error}",
+            f"{call.name} was denied: {told.cut(reason, MOST_CHARS)}, and the new arguments are not valid: {why}",
             code="modification_invalid",
             details=details,
         ) from error
+    fresh = replace(fresh, notes=notes_on_value(arguments, fresh.notes, lambda copy: revalidate(call, copy).notes, told.redactor))
     before, after = ({name: canonical(value) for name, value in one.arguments.items()} for one in (call, fresh))
     changed = ", ".join(sorted(name for name in {*before, *after} if before.get(name) != after.get(name)))
-    note = Note(kind="modified", text=f"The arguments were changed before the call ran ({cut(changed, 500)}): {cut(reason, MOST_CHARS)}.")
+    note = Note(
+        kind="modified", text=f"The arguments were changed before the call ran ({told.cut(changed, 500)}): {told.cut(reason, MOST_CHARS)}."
+    )
     return replace(fresh, notes=(*fresh.notes, note))
+
+
+def _refusal(call: ValidatedCall, kind: type[CallFailed], arguments: Arguments) -> str:
+    """What refuses these arguments; empty where nothing of that kind does."""
+    try:
+        revalidate(call, arguments)
+    except kind as error:
+        return str(error)
+    return ""
 
 
 def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object = None) -> tuple[Arguments, Notes]:

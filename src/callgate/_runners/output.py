@@ -84,7 +84,6 @@ class Tail:
             return self._pieces[0]
         return kept.decode()
 
-
     def cut(self, chars: int) -> str:
         """Leave out as many characters more at the beginning."""
         whole = self.text()

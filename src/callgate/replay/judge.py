@@ -146,6 +146,10 @@ class _Bench:
         self._call: ReplayedCall | None = None
         self.ask = HostCode(limits.grace_s).ask
 
+    @property
+    def redactor(self) -> None:
+        """None: what the record has was redacted when it was written."""
+
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
         """The first characters of a text; what the record has was redacted when it was written."""
         return clean(text, None, chars)

@@ -164,7 +164,7 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: Blobs) 
     last = attempt >= result.metadata.attempts
     details = {key: value for key, value in told.items() if key not in _FRAME} or None
     unheard = Execution(status=status, error=_HERE, details=details, **_proof(tool, result, status, details or {}))
-    said = check(tool, Ran(unheard, max(1, result.metadata.attempts)), 0.0).error or ""
+    said = check(tool, Ran(unheard, max(1, result.metadata.attempts)), 0.0, None).error or ""
     before, _, behind = said.partition(_HERE)
     words = result.error or ""
     if not (words.startswith(before) and words.endswith(behind)):
