@@ -122,7 +122,7 @@ def test_what_an_agent_wrote_are_the_plus_lines(work: Path) -> None:
 def test_binary_content_and_folders_are_said_as_such_and_leave_the_patch_valid(work: Path) -> None:
     shell(work, "call", "run_command", "command=head -c 9 /dev/zero > zeros; mkdir made; echo more >> dashes")
     patch = shell(work, "diff").out
-    assert "Binary files /dev/null and zeros differ\n" in patch
+    assert "# zeros: the content is binary or not kept, and not in this patch: nothing -> a file of 9 bytes" in patch
     assert "# made: nothing -> a folder" in patch
     assert "+more\n" in patch
 
@@ -133,3 +133,30 @@ def test_a_large_change_is_whole_in_the_patch(work: Path) -> None:
     shell(work, "call", "run_command", "command=seq 1 60000 > in.txt; seq 1 300000 > new.txt")
     _patched(earlier, shell(work, "diff").out)
     assert state(earlier) == state(work)
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "rm gone.txt; mkdir -p gone.txt/a; echo new > gone.txt/a/b; echo new > gone.txt/c",
+        "rm -r folder; echo file > folder",
+        "rm -r folder; ln -s in.txt folder",
+        "rm points.txt; mkdir points.txt; echo new > points.txt/a",
+        "head -c 9 /dev/zero > zeros; head -c 9 /dev/zero > gone.txt; head -c 9 /dev/zero >> mode.sh",
+    ],
+    ids=["a file became a folder", "a folder became a file", "a folder became a link", "a link became a folder", "binary files"],
+)
+def test_what_patch_cannot_make_is_told_in_comments_and_everything_else_is_patched(work: Path, change: str) -> None:
+    """`patch` refuses to put a folder where a file was, and makes an empty file of a binary one."""
+    untouched = state(work)
+    earlier = work.parent / "earlier"
+    shutil.copytree(work, earlier, symlinks=True)
+    shell(work, "call", "run_command", "--json", "-", stdin=_command(f"echo more >> dashes; {change}"))
+    patch = shell(work, "diff", "last").out
+    _patched(earlier, patch)
+    assert state(earlier) == {**untouched, "dashes": state(work)["dashes"]}
+    _patched(earlier, patch, "-R")
+    assert state(earlier) == untouched
+    for changed in {name for name, now in state(work).items() if untouched.get(name) != now} - {"dashes"}:
+        assert f"# {changed}: " in patch or f"# +++ {changed}\n" in patch

@@ -1,14 +1,15 @@
 """What calls changed, as a patch: `patch -p0` makes the later state of the earlier one, `patch -p0 -R` the earlier one of the later.
 
 In git's extended form without prefixes, because plain unified lines cannot say that a file is new and empty, is gone, is a link, or has
-another mode. What no patch can say stands in a line that begins with `#`, which `patch` passes over.
+another mode. What no patch can say stands in lines that begin with `#`, which `patch` passes over: folders, binary content, and what became
+of a path that is a folder on one side and a file on the other, because `patch` cannot make one of the other.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from callgate._undo.objects import Objects
 from callgate._undo.refusals import StoreDamaged
 from callgate._undo.state import ABSENT, State, described
 
-__all__ = ["Difference", "difference"]
+__all__ = ["Difference", "difference", "differences"]
 
 _CONTEXT = 3
 _MOST_COMPARED = 1_000_000
@@ -36,8 +37,32 @@ class Difference(Struct, frozen=True, kw_only=True):
     """A patch from the state before the calls to the state after them; ends with a line end."""
 
 
-def difference(objects: Objects, path: str, before: State, after: State) -> Difference:
-    """What became of one path."""
+def differences(objects: Objects, moves: Iterable[tuple[str, State, State]]) -> list[Difference]:
+    """What became of these paths, given as the path and the states before and after."""
+    moves = list(moves)
+    swapped = {
+        path
+        for path, before, after in moves
+        if "directory" in (before.kind, after.kind) and not {before.kind, after.kind}.isdisjoint(_TYPES)
+    }
+    return [difference(objects, *move, commented=_is_within(move[0], swapped)) for move in moves]
+
+
+def _is_within(path: str, roots: set[str]) -> bool:
+    """Whether a path is one of `roots`, or lies below one."""
+    return bool(roots) and any(path[:end] in roots for end in (*_slashes(path), len(path)))
+
+
+def _slashes(path: str) -> Iterator[int]:
+    return (place for place, char in enumerate(path) if char == "/")
+
+
+def difference(objects: Objects, path: str, before: State, after: State, *, commented: bool = False) -> Difference:
+    """What became of one path.
+
+    Args:
+        commented: Every line begins with `#`, so that `patch` passes over it.
+    """
     name, old, new = _quoted(path), _in_a_patch(before), _in_a_patch(after)
     if old.kind != new.kind and ABSENT not in (old, new):
         lines = [*_lines(objects, name, old, ABSENT), *_lines(objects, name, ABSENT, new)]
@@ -45,6 +70,8 @@ def difference(objects: Objects, path: str, before: State, after: State) -> Diff
         lines = [*_lines(objects, name, old, new)]
     if not _is_said(before, after):
         lines.append(f"# {name}: {described(before)} -> {described(after)}\n")
+    if commented:
+        lines = [line if line.startswith("# ") else f"# {line}" for part in lines for line in _split(part)]
     return Difference(path=path, text="".join(lines))
 
 
@@ -61,16 +88,17 @@ def _is_said(before: State, after: State) -> bool:
 def _lines(objects: Objects, name: str, before: State, after: State) -> Iterator[str]:
     if before == after:
         return
+    old, new = _text(objects, before), _text(objects, after)
+    if before.blob != after.blob and (old is None or new is None):
+        yield f"# {name}: the content is binary or not kept, and not in this patch: {described(before)} -> {described(after)}\n"
+        return
     yield f"diff --git {name} {name}\n"
     yield from _modes(before, after)
-    old, new = _text(objects, before), _text(objects, after)
     if before.blob != after.blob:
         mode = f" {_TYPES[after.kind] | after.mode:o}" if (before.kind, before.mode) == (after.kind, after.mode) else ""
         yield f"index {before.blob or _NO_BLOB}..{after.blob or _NO_BLOB}{mode}\n"
     old_name, new_name = (name if state.kind != "absent" else "/dev/null" for state in (before, after))
-    if old is None or new is None:
-        yield f"Binary files {old_name} and {new_name} differ\n"
-    elif old != new:
+    if old is not None and new is not None and old != new:
         yield f"--- {old_name}\n+++ {new_name}\n"
         yield from _hunks(_split(old), _split(new))
 

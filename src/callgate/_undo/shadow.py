@@ -19,7 +19,7 @@ from callgate._options import by_name
 from callgate._undo.apply import Action, Ready, apply, check, take_back
 from callgate._undo.changes import Call, Change, Step, history, read_change
 from callgate._undo.checkpoints import Checkpoint, Checkpoints
-from callgate._undo.difference import Difference, difference
+from callgate._undo.difference import Difference, differences
 from callgate._undo.keeping import Keeping, UndoLimits
 from callgate._undo.objects import Objects
 from callgate._undo.place import default_place, folder_of
@@ -218,7 +218,7 @@ class Shadow:
         """
         planned = self.plan(words, paths=paths, exclude=exclude, direction=direction, interrupted=True)
         ends = [(move.target, move.expected) if direction == "undo" else (move.expected, move.target) for move in planned.moves]
-        return [difference(self._objects, move.path, *states) for move, states in zip(planned.moves, ends, strict=True)]
+        return differences(self._objects, [(move.path, *states) for move, states in zip(planned.moves, ends, strict=True)])
 
     def _carry_out(self, words: str, direction: Direction, scope: _Scope, dry_run: bool, interrupted: bool) -> Undone:
         with self.keeping.mutex, self._objects.locked(), self._root() as root, _told(self.folder):
