@@ -352,7 +352,9 @@ async def test_a_large_call_in_text_is_read_off_the_event_loop(
 
     monkeypatch.setattr(text_calls, "in_thread", counted)
     answer = pieces(f"I look.\n{LARGE}", size)
-    result, _, _ = await run(answer, letters("Done."), model=model, text_calls="auto" if model is Writer else "fallback")
+    result, _, _ = await run(
+        answer, letters("Done."), model=model, text_calls="auto" if model is Writer else "fallback", dialect="pythonic"
+    )
     assert result.text == "Done."
     assert [one.name for one in result.results] == ["look"]
     assert threads_that_read
