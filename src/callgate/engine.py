@@ -59,7 +59,7 @@ from callgate._runners.offload import LARGE_BYTES
 from callgate._signals import FAILURES, AbortSignal
 from callgate.calls import CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, RecordFailed, RunHeld, UsageError
+from callgate.errors import CallAborted, CallFailed, RecordFailed, ResultRejected, RunHeld, UsageError
 from callgate.hooks import Hook
 from callgate.protocols import BlobStore, CacheStore, Follower, HasCachePath, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
 from callgate.route import ApprovedCall, Checked, ValidatedCall
@@ -323,7 +323,7 @@ class Engine:
             key = flight.unfinished.started.key
             checked = await rule_out_second_start(flight, call, self._desk, self._executor.fence)
             if checked is not None:
-                result = self._normaliser.result(call, "", checked)
+                result = await self._verified(flight, call, checked)
                 flight.state.known[key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
                 return await self._endings.answered(flight, result)
         known = flight.state.find(call, key, asked)
@@ -341,7 +341,7 @@ class Engine:
         refuse_other_arguments(flight, approved)
         flight.approved(approved)
         try:
-            finish = partial(self._hooked, flight, approved)
+            finish = partial(self._hooked, flight, approved.call)
             if call.tool.cache_scope is None:
                 checked = await finish(await self._executor.executed(flight, approved))  # run → check → hooks
             else:
@@ -355,12 +355,19 @@ class Engine:
             self._desk.check_stop(flight)
             return self._endings.result_of(flight, error, call.tool.name, approved)
 
-    async def _hooked(self, flight: Flight, approved: ApprovedCall, checked: Checked) -> Checked:
+    async def _hooked(self, flight: Flight, call: ValidatedCall, checked: Checked) -> Checked:
         """What a call came to, as its hooks leave it."""
         if flight.stopped or self.control.stops:
             self._desk.check_stop(flight, checked)
-        hooks = self._desk.hooks(approved.call.tool).after
-        return await hook_result(approved.call, checked, hooks, self._desk) if hooks else checked
+        hooks = self._desk.hooks(call.tool).after
+        return await hook_result(call, checked, hooks, self._desk) if hooks else checked
+
+    async def _verified(self, flight: Flight, call: ValidatedCall, checked: Checked) -> ToolResult:
+        """The result of a call that an earlier engine started, as its tool's `verify` gives it; hooks see it like any other."""
+        try:
+            return self._normaliser.result(call, "", await hook_result(call, checked, self._desk.hooks(call.tool).after, self._desk))
+        except ResultRejected as error:
+            return self._normaliser.refusal(flight.raw, flight.uid, call.tool.name, error, call.notes)
 
     async def _replay(self, flight: Flight, known: Known) -> Outcome:
         """Give the stored result of the same call, or wait for it while it runs; never start a second one."""

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from callgate import Engine, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, tool
+from callgate import Engine, Hook, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, after_call, tool
 from callgate._journal import open_reader
 from callgate.agent import Agent, Compaction, RunResult, keep_last
 from callgate.agent.recall import recall
@@ -22,6 +22,7 @@ from callgate.models.events import Usage
 from callgate.models.wire.request import ToolSpec
 from callgate.protocols import Journal
 from callgate.queries import EventQuery
+from callgate.route import Checked, ValidatedCall
 from callgate.testing import ManualClock
 from tests.agent.scripts import Gate, Script, call, says, tool_texts
 from tests.door import call as raw_call
@@ -370,8 +371,21 @@ async def test_what_cannot_be_resumed_is_refused_with_a_reason(run: str, says_wh
             await agent.resume(run)
 
 
-async def test_a_tool_that_can_verify_decides_when_a_run_is_resumed(tmp_path: Path, ledger: Ledger) -> None:
-    """Shown with the record of an engine that died; the kill itself is in tests/recovery."""
+@after_call(kind="transform")
+def hides(call: ValidatedCall, result: Checked) -> str:
+    return str(result.value).replace("ann", "[hidden]")
+
+
+@after_call(kind="reject")
+def withholds(call: ValidatedCall, result: Checked) -> str:
+    return "not for models"
+
+
+@pytest.mark.parametrize(
+    ("hooks", "shown"), [([], "paid ann"), ([hides], "paid [hidden]"), ([withholds], "not for models")], ids=["plain", "hidden", "withheld"]
+)
+async def test_a_tool_that_can_verify_decides_when_a_run_is_resumed(hooks: list[Hook], shown: str, tmp_path: Path, ledger: Ledger) -> None:
+    """Shown with the record of an engine that died; the kill itself is in tests/recovery. What it says passes the hooks."""
     path, forever = tmp_path / "journal.db", asyncio.Event()
 
     def verify(arguments: dict[str, object], key: str) -> Verified:
@@ -396,8 +410,10 @@ async def test_a_tool_that_can_verify_decides_when_a_run_is_resumed(tmp_path: Pa
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await engine.close()
-    result = await resumed(copy, Script(says("Done.")), tools=[pay])
-    assert ([one.text for one in result.results], ledger.lines()) == (["paid ann"], ["ann"])
+    result = await resumed(copy, Script(says("Done.")), tools=[pay], hooks=hooks)
+    assert (shown in result.results[0].text, ledger.lines()) == (True, ["ann"])
+    assert ("paid ann" in result.results[0].text) is (not hooks)
+    assert result.results[0].failure_class == ("rejected_by_hook" if hooks == [withholds] else None)
 
 
 async def test_a_resumed_call_does_not_repeat_the_effects_of_the_calls_it_had_made(tmp_path: Path, ledger: Ledger) -> None:
