@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, after_call, before_call, tool
+from callgate import Allow, Ask, Deny, Engine, Hook, Limits, Modify, Scope, after_call, before_call, tool
 from callgate._json import canonical, decode
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
@@ -372,3 +372,20 @@ async def test_a_failure_that_a_transformer_breaks_is_withheld(changes: dict[str
     async with Engine([login], hooks=[odd]) as engine:
         result = await said(engine, call("login"))
     assert (result.failure_class, "hunter2" in repr(result)) == ("rejected_by_hook", False)
+
+
+async def test_observers_do_not_see_a_call_that_a_stop_keeps_from_running() -> None:
+    seen: list[str] = []
+
+    class Stops:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            engine.control.stop("c")
+            return Allow()
+
+    @before_call("pay")
+    def observer(call: ValidatedCall) -> None:
+        seen.append(call.name)
+
+    async with Engine([pay], policies=[Stops()], hooks=[observer]) as engine:
+        outcome = await engine.call(call("pay", amount=1), Scope(conversation="c"))
+    assert (type(outcome).__name__, seen) == ("Aborted", [])

@@ -81,8 +81,7 @@ class Executor:
             happened = await self._cleared(flight, approved)
             if happened is not None:
                 return happened
-            if flight.stopped or self._control.stops:
-                self._desk.check_stop(flight)
+            self._check_stop(flight)
             if tool.category == "dangerous":
                 flight.tick = self._desk.take_dangerous(approved.call)
             ran = await (self._ran(flight, approved) if tool.effect == "none" else self._written(flight, approved))
@@ -109,8 +108,13 @@ class Executor:
             happened = await self._ruled_out(flight, approved)
             if happened is not None:
                 return happened
+            self._check_stop(flight)
             await observe_start(approved.call, approved.encoded, observers, self._desk)
         return await self._ruled_out(flight, approved)
+
+    def _check_stop(self, flight: Flight) -> None:
+        if flight.stopped or self._control.stops:
+            self._desk.check_stop(flight)
 
     async def _ruled_out(self, flight: Flight, approved: ApprovedCall) -> Checked | None:
         return await rule_out_repeat(flight, approved, self._desk, self.fence) if flight.state.uncertain else None
