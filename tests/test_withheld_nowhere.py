@@ -255,3 +255,20 @@ async def test_a_stopped_call_leaves_nothing_of_what_hooks_would_have_withheld()
         await task
         assert "call.aborted" in kinds(engine)
         assert SECRET not in str(bodies(engine, "call.aborted"))
+
+
+async def test_a_failure_that_a_tool_returned_and_that_is_tried_again_leaves_nothing_of_it() -> None:
+    """Nothing of an earlier attempt is recorded before a hook has seen it; none ever does."""
+    tries: list[str] = []
+
+    @tool(effect="none", retry=RetryPolicy(attempts=3, base_s=0.001))
+    async def look() -> dict[str, Any]:
+        """Look."""
+        tries.append("")
+        return {"success": False, "error": f"rate limit for {SECRET}: try again"}
+
+    async with Engine([look], hooks=[keeps_back]) as engine:
+        assert (await said(engine, call("look"))).failure_class == "rejected_by_hook"
+        record = b"".join(event.body for event in engine.journal.read())
+        assert kinds(engine).count("call.attempt_failed") == len(tries) - 1 == 2
+    assert SECRET.encode() not in record
