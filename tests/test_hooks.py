@@ -358,7 +358,11 @@ async def test_what_a_tool_says_of_its_own_failure_is_changed_with_its_value(put
     assert "hunter2" not in repr(result)
 
 
-@pytest.mark.parametrize("changes", [{"error": None}, {"error": 5}, {"details": [1]}, {"details": {"a": object()}}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{"error": None}, {"error": 5}, {"details": [1]}, {"details": {"a": object()}}],
+    ids=["no error", "a number", "a list", "what is no JSON"],
+)
 async def test_a_failure_that_a_transformer_breaks_is_withheld(changes: dict[str, Any]) -> None:
     @tool(effect="none", retryable=False)
     async def login() -> str:
