@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from msgspec.structs import replace
+
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from callgate.models.events import CallOpened, CallSealed, Finished, FinishReason, ModelEvent, TextDelta, Usage
@@ -52,8 +54,8 @@ class Script:
         """How many passes were left before their end."""
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
-        self.requests.append(request)
         self.seen.append(list(request.messages))
+        self.requests.append(replace(request, messages=self.seen[-1]))
         self.contexts.append(context)
         answer = self._answers.pop(0)
         done = False

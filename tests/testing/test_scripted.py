@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from callgate import tool
 from callgate._signals import AbortController
+from callgate.agent import Agent
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
 from callgate.models.events import CallOpened, CallSealed, Fault, Finished, ReasoningDelta, TextDelta, Usage
@@ -49,6 +51,29 @@ async def test_a_script_is_played_turn_by_turn_and_every_request_is_kept() -> No
     assert (finished(first).reason, finished(first).usage) == ("tool_calls", Usage(input_tokens=7, output_tokens=3))
     assert (text_of(second), finished(second).reason, text_of(third)) == ("Two.", "stop", "1 messages")
     assert model.requests == [REQUEST] * 3
+
+
+@pytest.mark.parametrize("kind", ["scripted", "replayed"])
+async def test_every_request_is_kept_as_it_was_asked(kind: str) -> None:
+    """What is looked at after a run is what the model saw, and not what the conversation has become."""
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    asked = b'{"message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"look","arguments":{}}}]},"done":true}'
+    told = b'{"message":{"role":"assistant","content":"Done."},"done":true}'
+    model = (
+        ScriptedModel([[Call("look", {})], "Done."])
+        if kind == "scripted"
+        else ReplayModel([Recording(body=body + b"\n", api="ollama.chat", content_type="application/x-ndjson") for body in (asked, told)])
+    )
+    async with Agent(model, tools=[look]) as agent:
+        result = await agent.run("Look.")
+    assert result.status == "completed"
+    assert [len(request.messages) for request in model.requests] == [1, 3]
+    assert len(result.messages) == 4
 
 
 async def test_a_script_that_is_over_says_so() -> None:

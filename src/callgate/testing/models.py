@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callgate._clock import Clock, SystemClock
 from callgate._options import by_name
@@ -47,7 +48,7 @@ class ScriptedModel:
         self.name = name
         self.native_tools = native_tools
         self.requests: list[ModelRequest] = []
-        """What it was asked, pass by pass."""
+        """What it was asked, pass by pass: each with the messages that it had then, whatever the conversation became."""
         self._turns = tuple(turns)
         self._clock = clock or SystemClock()
         self._ids = 0
@@ -59,6 +60,7 @@ class ScriptedModel:
         number = len(self.requests)
         if number >= len(self._turns):
             raise UsageError(f"The script has {len(self._turns)} turns, and this is pass {number + 1}. Add a turn, or look why it went on.")
+        request = _as_asked(request)
         self.requests.append(request)
         items, steps = self._ready.get(number) or self._played(self._turns[number], request)
         beat = context.on_progress
@@ -93,6 +95,11 @@ class ScriptedModel:
         return f"call_{self._ids}"
 
 
+def _as_asked(request: ModelRequest) -> ModelRequest:
+    """The request with the messages of this moment: an agent hands in a view of its history, which goes on growing."""
+    return replace(request, messages=list(request.messages))
+
+
 class Recording(Struct, frozen=True, kw_only=True):
     """A provider's answer, as it was recorded."""
 
@@ -125,6 +132,7 @@ class ReplayModel:
         number = len(self.requests)
         if number >= len(self._recordings):
             raise UsageError(f"There are {len(self._recordings)} recordings, and this is pass {number + 1}.")
+        request = _as_asked(request)
         self.requests.append(request)
         answer = self._recordings[number]
         api = codec(answer.api)
