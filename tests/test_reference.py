@@ -18,7 +18,7 @@ from callgate.cli import _exits
 from callgate.cli._options import RunOptions
 from callgate.cli._run import _CODES
 from callgate.cli._run_events import TOLD, Told
-from callgate.decide import RUN_STATUS
+from callgate.decide import RUN_STATUS, LoopRules
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
 from callgate.memory import MemoryLimits
@@ -98,6 +98,10 @@ def test_the_agent_loop() -> None:
     plain = {name: value for name, value in settings.items() if name not in ("budget", "rules")}
     defaults = {name: getattr(Settings(), name) for name in plain}
     assert plain == {name: "none" if value is None else f"`{value}`" for name, value in defaults.items()}
+    rules = {"failures": "`recover`", "errors_in_a_row": "`5`", "end_after_text": "none"}
+    assert {name: row[0] for name, row in table(page, "## Loop rules").items()} == rules
+    assert list(rules) == list(LoopRules.__struct_fields__)
+    assert LoopRules() == LoopRules(failures="recover", errors_in_a_row=5, end_after_text=frozenset())
     assert {name: row[0] for name, row in table(page, "## Budget").items()} == {
         name: f"`{getattr(Budget(), name)}`" for name in Budget.__struct_fields__
     }
