@@ -300,9 +300,10 @@ async def test_what_is_asked_for_between_two_turns_is_meant_for_the_second(end: 
 
 
 async def test_what_a_model_says_beside_its_exit_call_is_in_the_conversation() -> None:
-    model = Script(says("All is well.", call("done", {})), says("As I said."))
+    model = Script(says("All is well.", call("done", {})), says("That is all."), says("As I said."))
     async with Agent(model, exit_tools=[ToolSpec(name="done")]) as agent:
         first = await agent.run("How is it?", conversation="c")
         await agent.run("What did you say?", conversation="c")
-    for messages in (first.messages, model.seen[1]):
-        assert [message.parts for message in messages if isinstance(message, AssistantMessage)] == [(Text(text="All is well."),)]
+    for messages in (first.messages, model.seen[2]):
+        said = [message.parts for message in messages if isinstance(message, AssistantMessage)]
+        assert said == [(Text(text="All is well."),), (Text(text="That is all."),)]
