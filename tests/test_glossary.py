@@ -72,6 +72,14 @@ def test_every_page_of_the_glossary_is_the_one_that_it_says(row: list[str]) -> N
     assert chosen == [text]
 
 
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_every_page_of_the_glossary_speaks_of_a_name_beside_it(row: list[str]) -> None:
+    target = _LINK.fullmatch(row[2])[2]  # type: ignore[index]
+    page = (PAGE.parent / target).read_text(encoding="utf-8")
+    spoken = (re.sub(r"=\.\.\.\)$", "", name.strip('"')) for name in re.findall(r"`([^`]+)`", row[1]))
+    assert any(re.split(r"[.(]", name)[-1] in page for name in spoken)
+
+
 def test_words_stand_in_order_and_once() -> None:
     words = [re.sub(r"[^a-z0-9 ,]", "", row[0].lower().replace("_", " ")) for row in rows()]
     assert words == sorted(words)
