@@ -6,6 +6,8 @@ import asyncio
 import os
 import pty
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,24 +136,42 @@ async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_and_the_run(
     assert paid(folder) == []
 
 
-async def test_an_answer_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path) -> None:
+@asynccontextmanager
+async def single_call(folder: Path) -> AsyncIterator[tuple[Screen, asyncio.subprocess.Process]]:
+    """A `callgate call` at a terminal, whose call has to be allowed."""
     ours, theirs = pty.openpty()
     words = ("call", "refund", "order=A7", "cents=12", "--tools", "crm.py", "--policy", "rules.toml")
     process = await asyncio.create_subprocess_exec(
         *command(words), cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="dumb")
     )
     os.close(theirs)
-    screen = Screen(ours)
     try:
+        yield Screen(ours), process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(ours)
+
+
+async def test_an_answer_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path) -> None:
+    async with single_call(folder) as (screen, process):
         await screen.until(b"Run it? [y/N]")
         (asked,) = (await ended(folder, "approvals", "--json")).lines
         assert (await ended(folder, "approve", asked["approval"], "--by", "carol", "--json")).json["status"] == "taken"
         await screen.until(b"paid 12 for A7")
         await screen.until(b"callgate log show")
         assert await asyncio.wait_for(process.wait(), COMMAND_S) == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        os.close(ours)
     assert paid(folder) == ["A7 12"]
+
+
+@pytest.mark.parametrize("word", ["stop", "kill"])
+async def test_a_stop_or_kill_from_another_terminal_ends_the_prompt_of_a_single_call(folder: Path, word: str) -> None:
+    """Nobody types here: the question goes away, and nothing that was asked about runs."""
+    async with single_call(folder) as (screen, process):
+        await screen.until(b"Run it? [y/N]")
+        (asked,) = (await ended(folder, "approvals", "--json")).lines
+        assert (await ended(folder, word, asked["approval"].rsplit("/", 2)[0], "--by", "carol", "--json")).json["status"] == "taken"
+        await screen.until(b"Nothing ran.")
+        assert await asyncio.wait_for(process.wait(), COMMAND_S) == 4
+    assert paid(folder) == []

@@ -138,7 +138,11 @@ class _Terminal:
             return False
         arguments = self._raw.arguments if isinstance(self._raw.arguments, dict) else {"arguments": self._raw.arguments}
         asked = (question.approval_id, self._raw.name, question.question, arguments)
-        allowed = await put_question(self._engine, self._person, self._interrupts, *asked)
+        with self._engine.runs.at_work(self._engine.run, self._scope.conversation) as end_wanted:
+            allowed = await put_question(self._engine, self._person, self._interrupts, *asked, end_wanted)
+            if end_wanted.is_set():
+                self._engine.runs.begin(self._engine.run)  # puts it on record that the stop or kill was taken
+                return False
         if allowed is None or is_answered(self._engine, question.approval_id):
             known = self._engine.approval(question.approval_id)
             return known is not None and known.allowed is not None and not self._interrupts.count
