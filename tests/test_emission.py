@@ -13,7 +13,7 @@ from callgate import AbortController, Aborted, Engine, Limits, MemoryJournal, Ra
 from callgate._pipeline import plan as planning
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._signals import AbortSignal
-from callgate.errors import UsageError
+from callgate.errors import CallDenied, UsageError
 from callgate.tools import Touched, resources
 from tests.door import bodies, call, kinds, result_of
 
@@ -126,6 +126,52 @@ async def test_a_read_that_declares_nothing_never_overtakes_a_write() -> None:
     assert trace.events == ["+a", "-a", "+b", "-b"]
 
 
+NEVER_RUN = {
+    "unknown": call("nope"),
+    "invalid": call("act", wrong=1),
+    "no JSON": RawCall(name="act", arguments="{", id=""),
+    "an odd id": call("act", id="x" * 300, name="x"),
+}
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["early", "sealed"])
+@pytest.mark.parametrize("between", NEVER_RUN.values(), ids=NEVER_RUN)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (call("act", name="a"), call("act", name="b")),
+        (call("act", name="a"), call("read", name="b")),
+        (call("read", name="a"), call("act", name="b")),
+        (call("write_file", name="a", path="x"), call("read_file", name="b", path="x")),
+        (call("read_file", name="a", path="x"), call("write_file", name="b", path="x")),
+    ],
+    ids=["effects", "read after", "read before", "file read after", "file read before"],
+)
+async def test_a_call_that_never_runs_does_not_let_those_around_it_run_side_by_side(
+    one: RawCall, other: RawCall, between: RawCall, early: bool
+) -> None:
+    for message in ([one, between, other], [between, one, between, between, other], [one, call("read", name="r"), between, other]):
+        trace = Trace()
+        async with Engine(tools_over(trace)) as engine:
+            emission = engine.emission(early=early)
+            for raw in message:
+                emission.add(raw)
+            await emission.seal()
+        assert [event for event in trace.events if event[1] != "r"] == ["+a", "-a", "+b", "-b"]
+
+
+async def test_a_call_that_the_loop_refuses_does_not_let_those_around_it_run_side_by_side() -> None:
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission()
+        emission.add(call("act", name="a"))
+        emission.add(call("act", name="x"), refusal=CallDenied("The same once more."))
+        emission.add(call("act", name="b"))
+        outcomes = await emission.seal()
+    assert [result_of(outcome).status for outcome in outcomes] == ["ok", "error", "ok"]
+    assert trace.events == ["+a", "-a", "+b", "-b"]
+
+
 async def test_a_failing_call_cancels_nobody() -> None:
     trace = Trace()
     async with Engine(tools_over(trace)) as engine:
@@ -183,6 +229,26 @@ async def test_an_id_that_is_no_text_is_answered_as_text_and_one_too_long_is_ref
     assert [result.id for result in results[:2]] == ["True", "1"]
     assert results[2].id.startswith("call_")
     assert [result.code for result in results] == [None, None, None, "bad_call_id"]
+
+
+@pytest.mark.parametrize("odd", ["caf\ud800", "\ud800" * 5_000, "é" * 5_000], ids=["no Unicode", "no Unicode and long", "long"])
+async def test_whatever_text_an_id_or_a_name_is_its_call_is_answered_and_on_record(odd: str) -> None:
+    """What UTF-8 cannot hold is escaped, and what is too long is cut; the other calls of the message are not concerned."""
+    trace = Trace()
+    async with Engine(tools_over(trace)) as engine:
+        emission = engine.emission(Scope(deliberate=True, allowed_tools=frozenset({"act"})))
+        emission.add(call("act", name="a"))
+        emission.add(call("act", id=odd, name="b"))
+        emission.add(call(odd, id="x", name="c"))
+        emission.add(call(odd, id="y", name="c"), refusal=CallDenied("The same once more."))
+        emission.add(call("act", name="d"))
+        results = [result_of(outcome) for outcome in await emission.seal()]
+        record = b"".join(event.body for event in engine.journal.read())
+    refused = "bad_call_id" if len(odd) > 256 else None
+    assert [one.code for one in results] == [None, refused, "blocked_by_deliberate_tool_mode", "policy_denied", None]
+    for text in (results[1].id, results[2].name, results[2].text, results[3].name, results[3].text, record.decode()):
+        assert len(text.encode()) < 100_000
+    assert (trace.events[:2], trace.events[-2:]) == (["+a", "-a"], ["+d", "-d"])
 
 
 async def test_equal_effects_in_one_message_are_two_calls_and_the_same_message_again_is_none() -> None:
@@ -364,8 +430,8 @@ def test_two_calls_that_may_not_run_side_by_side_are_always_ordered(most: int, c
 def test_a_call_of_a_small_message_waits_for_none_that_it_may_run_beside(calls: list[Footprint]) -> None:
     """Nor is it ordered through others: it waits only for what the rule orders before it, or for a barrier in between."""
     plan = Plan()
-    for one in calls:
-        for earlier in plan.add(one):
+    for index, one in enumerate(calls):
+        for earlier in plan.add(index, one):
             assert calls[earlier].touched is None or not may_run_beside(one, calls[earlier])
 
 
@@ -374,7 +440,7 @@ def waited_for(calls: list[Footprint]) -> list[set[int]]:
     plan = Plan()
     before: list[set[int]] = []
     for index, one in enumerate(calls):
-        waits = plan.add(one)
+        waits = plan.add(index, one)
         assert all(earlier < index for earlier in waits)
         before.append(set(waits).union(*(before[earlier] for earlier in waits)))
     return before
@@ -441,6 +507,6 @@ def test_a_message_of_any_size_is_planned_in_about_as_many_steps_as_it_has_calls
     """Not with the square of its calls, nor with the length of their keys."""
     steps = Steps(monkeypatch)
     plan = Plan()
-    waits = [plan.add(one) for one in calls]
+    waits = [plan.add(index, one) for index, one in enumerate(calls)]
     assert steps.taken <= 1_000 + 200 * len(calls)
     assert sum(map(len, waits)) <= 50 * len(calls)

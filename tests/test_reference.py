@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args
+
+from msgspec import Struct
 
 import callgate
 from callgate import Limits, RetryPolicy, Tool, _limits, errors, testing
@@ -52,6 +55,30 @@ def test_public_names() -> None:
     assert list(table("docs/reference/public-names.md", "## `callgate`")) == callgate.__all__
     modules = {f"callgate.{path.stem}" for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert set(table("docs/reference/public-names.md", "## Modules")) == {name for name in modules if "._" not in name}
+
+
+def public_values() -> list[type[Any]]:
+    """The data classes that callgate's public modules name."""
+    modules = [importlib.import_module(name) for name in ("callgate", *table("docs/reference/public-names.md", "## Modules"))]
+    named = [getattr(module, name) for module in modules for name in getattr(module, "__all__", ())]
+    return list(dict.fromkeys(one for one in named if isinstance(one, type) and (issubclass(one, Struct) or is_dataclass(one))))
+
+
+def test_public_values_cannot_be_changed() -> None:
+    """Whoever was given one may keep it; only a running tool and a tool's own validator are given values to write to."""
+    settings = {one: getattr(one, "__struct_config__", None) or getattr(one, "__dataclass_params__", None) for one in public_values()}
+    assert {one.__name__ for one, found in settings.items() if found is None or not found.frozen} == {"ToolContext", "ValidationResult"}
+
+
+def test_public_values_take_their_fields_by_name() -> None:
+    """A field can be added anywhere; only values of few fields, written often, take them by position."""
+    parameters = {one: inspect.signature(one).parameters.values() for one in public_values()}
+    by_position = [one.__name__ for one, found in parameters.items() if any(each.kind is not each.KEYWORD_ONLY for each in found)]
+    assert sorted(by_position) == [
+        "Aborted", "Answered", "Call", "CallEnd", "CallEnded", "CallStarted", "Demo", "End", "Ending", "Fail", "MessageBegan",
+        "MessageEnded", "Notice", "Pause", "Raise", "Raw", "Restarted", "RunEnded", "Suspended", "SystemMessage", "Thought", "Touched",
+        "UserMessage",
+    ]  # fmt: skip
 
 
 def test_the_events_of_an_agent() -> None:

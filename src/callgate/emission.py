@@ -167,8 +167,10 @@ class Emission:
         """The calls above that number."""
         self._kill = AbortSignal(signal)
         self._slots: list[_Slot] = []
+        self._first: _Slot | None = None
+        """The first call that may run: it waits for none."""
         self._plan: Plan | None = None
-        """Made for the second call: the first waits for none."""
+        """Made for the second call that may run."""
         self._ids: dict[str, _SameId] = {}
         """The calls of each of the model's ids."""
         self._pump = Pump(soon, parallel)
@@ -290,17 +292,19 @@ class Emission:
         if isinstance(prepared, ValidatedCall):
             slot.call = prepared
             slot.footprint = _footprint(prepared)
+            slot.waits = self._planned(slot)
         else:
             slot.outcome = prepared
-        if slot.index:
-            slot.waits = self._planned(slot)
 
     def _planned(self, slot: _Slot) -> tuple[int, ...]:
         """The indexes of the calls that must have ended before this one starts."""
+        if self._first is None:
+            self._first = slot
+            return ()
         if self._plan is None:
             self._plan = Plan()
-            self._plan.add(self._slots[0].footprint)
-        return self._plan.add(slot.footprint)
+            self._plan.add(self._first.index, self._first.footprint)
+        return self._plan.add(slot.index, slot.footprint)
 
     def _start_early(self, slot: _Slot) -> None:
         """Start a sealed call without effect, unless something before it has to end first."""

@@ -35,11 +35,10 @@ class Plan:
     """Takes calls in emission order and says which earlier ones each has to wait for.
 
     Calls are found by the keys they touch. Waiting is transitive, so a call that waits for all that was found at some place can take
-    their place there.
+    their place there. A call that ends without having waited must not be added: it would end before those whose place it took.
     """
 
     def __init__(self) -> None:
-        self._count = 0
         self._barrier: tuple[int, ...] = ()
         self._clear()
 
@@ -51,9 +50,12 @@ class Plan:
         self._reads = KeyIndex()
         self._writes = KeyIndex()
 
-    def add(self, call: Footprint) -> tuple[int, ...]:
-        """The indexes of the calls that must have ended before this one starts."""
-        index, self._count = self._count, self._count + 1
+    def add(self, index: int, call: Footprint) -> tuple[int, ...]:
+        """The indexes of the calls that must have ended before this one starts.
+
+        Args:
+            index: In the message; above those of the calls that were added before.
+        """
         if not call.reads_only and call.touched is None:
             waits = tuple(self._since) or self._barrier
             self._barrier = (index,)
