@@ -187,6 +187,20 @@ TRIED: dict[str, Tried] = {
         [call("refund", order="A7", cents=cents) for cents in (5001, 10_001, 10**30)], [call("refund", order="A7", cents=5000)]
     ),
     "test-a-policy-against-the-log.md:0": Tried([], [call("refund", order="A7", cents=70_000)]),
+    "write-rules.md:1": Tried(
+        [
+            call("read_file", path="node_modules/x.js"),
+            call("read_file", path="kept.key"),
+            call("read_file", path="to_key"),
+            call("read_file", path="sub/../kept.key"),
+            call("write_file", path=".gitignore", content=""),
+            call("write_file", path="sub/.gitignore", content="!*"),
+            call("write_file", path="to_ignore", content=""),
+            call("write_file", path=".git/info/exclude", content=""),
+            call("list_files", path="node_modules"),
+        ],
+        [call("read_file", path="a.txt"), call("read_file", path=".gitignore"), call("write_file", path="sub/new.txt", content="")],
+    ),
     "test-a-policy-against-the-log.md:1": Tried([call("refund", order="A7", cents=5001)], [call("refund", order="A7", cents=5000)]),
 }
 
@@ -220,6 +234,10 @@ def test_every_rule_file_of_the_documentation_is_tried() -> None:
 
 @pytest.mark.parametrize("name", TRIED)
 async def test_a_documented_rule_file_forbids_what_it_says_and_nothing_else(name: str, workspace: Path) -> None:
+    (workspace / ".gitignore").write_text("*.key\n", encoding="utf-8")
+    (workspace / "kept.key").write_text("a key\n", encoding="utf-8")
+    (workspace / "to_key").symlink_to("kept.key")
+    (workspace / "to_ignore").symlink_to(".gitignore")
     scope = Scope(workspace=str(workspace))
     async with Engine(TOOLS, policies=[Rules.parse(documented()[name])]) as engine:
         got_through = [raw.arguments for raw in TRIED[name].forbidden if ran(await engine.call(raw, scope))]

@@ -15,6 +15,7 @@ __all__ = [
     "LOOK_S",
     "RECORD_S",
     "RULE_COMMAND_CHARS",
+    "RULE_IGNORE_FOLDERS",
     "RULE_LIST_ITEMS",
     "RULE_PATH_BYTES",
     "RULE_TEXT_CHARS",
@@ -37,6 +38,8 @@ RULE_PATH_BYTES: Final = 4_096
 RULE_COMMAND_CHARS: Final = 131_072
 """All words of a command together; the longest word that Linux takes."""
 RULE_URL_CHARS: Final = 8_192
+RULE_IGNORE_FOLDERS: Final = 64
+"""Of a path in more folders, one in another, nobody looks whether the project ignores it."""
 RULE_TEXT_CHARS: Final = 1_048_576
 """The text of an argument that a rule asks for, or all texts of a list."""
 RULE_LIST_ITEMS: Final = 10_000

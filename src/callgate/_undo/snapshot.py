@@ -66,7 +66,7 @@ class Taker:
         Args:
             text: A `.gitignore`'s text by its path; empty where there is none.
         """
-        walk = _Walk(self, root, keep, Ignore(text))
+        walk = _Walk(self, root, keep, Ignore(text, exclude=False))
         walk.folder(root, below)
         if not below:
             self.known = walk.seen

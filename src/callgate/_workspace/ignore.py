@@ -1,14 +1,17 @@
-"""Which files a search passes over: version control's own, installed packages, and what `.gitignore` files name.
+"""Which files a project ignores: version control's own, installed packages, and what `.gitignore` files and `.git/info/exclude` name.
 
 Reads each folder's `.gitignore` once. A pattern that could take long to match is not applied, because the file comes from the same
-folder as everything else: a stranger may have written it.
+folder as everything else: a stranger may have written it. A search passes over what is known to be ignored; a rule asks `state`, which
+says where that cannot be known.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -20,68 +23,127 @@ SKIPPED: frozenset[str] = frozenset(
 )
 """Folders that are never searched, whatever `.gitignore` says. Listing or reading them by name still works."""
 
+_EXCLUDE = ".git/info/exclude"
 _MAX_PATTERNS = 2_000
-_MAX_STARS = 3
-_STARS = re.compile(r"\*+")
+_MAX_CHARS = 500
+_MAX_CHOICES = 2
+_MAX_SLOW = 100
+_ALL_BELOW = re.compile(r"/\*\*[ ]*$")
+"""The same as `/*`, since what is below an ignored folder is ignored; pathspec takes it to mean the folder itself as well."""
 
-ReadText = Callable[[str], str]
-"""A file's text by its path below the root; empty where there is none or it cannot be used."""
+ReadText = Callable[[str], str | None]
+"""A file's text by its path below the root; empty where there is none, None where there is one that cannot be used."""
+
+
+class _Patterns(Struct, frozen=True):
+    """What one ignore file says."""
+
+    spec: GitIgnoreSpec | None
+    whole: bool
+    """Whether every line of it is applied."""
+
+    def says(self, path: str) -> bool | None:
+        """Whether the last pattern that matches ignores `path`; None where none matches."""
+        return self.spec.check_file(path).include if self.spec is not None else None
+
+
+_NOTHING = _Patterns(None, True)
+_UNUSABLE = _Patterns(None, False)
 
 
 class Ignore:
-    """Answers for one tree; remembers each folder's rules for as long as it lives."""
+    """Answers for one tree; remembers each folder's patterns for as long as it lives.
 
-    def __init__(self, read: ReadText) -> None:
+    Args:
+        read: Reads an ignore file.
+        exclude: Whether `.git/info/exclude` counts.
+    """
+
+    def __init__(self, read: ReadText, *, exclude: bool = True) -> None:
         self._read = read
-        self._specs: dict[str, GitIgnoreSpec | None] = {}
+        self._exclude = exclude
+        self._known: dict[str, _Patterns] = {}
 
     def ignores(self, path: str, *, directory: bool) -> bool:
-        """Whether a search passes over `path` (`a/b`, below the root), by itself or because it passes over a folder above it."""
-        names = path.split("/")
-        return any(
-            self._one("/".join(names[: end + 1]), directory=directory or end + 1 < len(names)) for end in range(len(names)) if names[end]
-        )
+        """Whether `path` (`a/b`, below the root) is known to be ignored, by itself or because a folder above it is."""
+        return any(self.one(name, directory=is_folder) for name, is_folder in _names(path, directory=directory))
 
     def one(self, path: str, *, directory: bool) -> bool:
-        """The same, where the folders above are known not to be passed over."""
-        return self._one(path, directory=directory)
-
-    def _one(self, path: str, *, directory: bool) -> bool:
+        """The same, where the folders above are known not to be ignored."""
         if path.rpartition("/")[2] in SKIPPED:
             return True
+        return next((found for patterns, inner in self._about(path) if (found := _says(patterns, inner, directory)) is not None), False)
+
+    def state(self, path: str, *, directory: bool) -> bool | None:
+        """As `ignores`; None where that cannot be known, because an ignore file that decides about it cannot be used as a whole."""
+        found = [self._state_of_one(name, directory=is_folder) for name, is_folder in _names(path, directory=directory)]
+        return True if True in found else None if None in found else False
+
+    def _state_of_one(self, path: str, *, directory: bool) -> bool | None:
+        if path.rpartition("/")[2] in SKIPPED:
+            return True
+        for patterns, inner in self._about(path):
+            if not patterns.whole:
+                return None
+            found = _says(patterns, inner, directory)
+            if found is not None:
+                return found
+        return False
+
+    def _about(self, path: str) -> Iterator[tuple[_Patterns, str]]:
+        """The ignore files that may name `path`, the nearest first, each with the path below its folder."""
         folder = path.rpartition("/")[0]
-        while True:
-            spec = self._spec(folder)
-            if spec is not None:
-                inner = path[len(folder) + 1 :] if folder else path
-                found = spec.check_file(inner + "/" if directory else inner).include
-                if found is not None:
-                    return found
-            if not folder:
-                return False
+        while folder:
+            yield self._patterns(f"{folder}/.gitignore"), path[len(folder) + 1 :]
             folder = folder.rpartition("/")[0]
+        yield self._patterns(".gitignore"), path
+        if self._exclude:
+            yield self._patterns(_EXCLUDE), path
 
-    def _spec(self, folder: str) -> GitIgnoreSpec | None:
-        if folder not in self._specs:
-            text = self._read(f"{folder}/.gitignore" if folder else ".gitignore")
-            self._specs[folder] = _compile(text) if text else None
-        return self._specs[folder]
+    def _patterns(self, file: str) -> _Patterns:
+        if file not in self._known:
+            text = self._read(file)
+            self._known[file] = _UNUSABLE if text is None else _compiled(text) if text else _NOTHING
+        return self._known[file]
 
 
-def _compile(text: str) -> GitIgnoreSpec:
+def _names(path: str, *, directory: bool) -> Iterator[tuple[str, bool]]:
+    """The path of each folder above, outermost first, and of `path` itself; with whether it is a folder."""
+    names = path.split("/")
+    for end in range(1, len(names) + 1):
+        if names[end - 1]:
+            yield "/".join(names[:end]), directory or end < len(names)
+
+
+def _says(patterns: _Patterns, path: str, directory: bool) -> bool | None:
+    return patterns.says(path + "/" if directory else path)
+
+
+def _compiled(text: str) -> _Patterns:
     from pathspec import GitIgnoreSpec
 
-    usable = (line for line in text.splitlines()[:_MAX_PATTERNS] if _is_quick(line))
-    return GitIgnoreSpec.from_lines(line for line in usable if _is_valid(line))
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    usable: list[str] = []
+    slow = 0
+    for line in lines[:_MAX_PATTERNS]:
+        choices = _choices(line)
+        slow += choices >= _MAX_CHOICES
+        if choices <= _MAX_CHOICES and (choices < _MAX_CHOICES or slow <= _MAX_SLOW) and _is_valid(line):
+            usable.append(_ALL_BELOW.sub("/*", line))
+    return _Patterns(GitIgnoreSpec.from_lines(usable), len(usable) == len(lines))
 
 
-def _is_quick(line: str) -> bool:
-    """Few stars in each name: matching stays polynomial of a low degree."""
-    return (
-        len(line) <= 500
-        and len(_STARS.findall(line)) <= 2 * _MAX_STARS
-        and all(len(_STARS.findall(name)) <= _MAX_STARS for name in line.split("/"))
-    )
+def _choices(line: str) -> int:
+    """How many places of a pattern leave a choice where they end: the time that matching takes grows with the path to that power.
+
+    One star within a name leaves none; each further one does, and so does each `**` between slashes.
+    """
+    if line.startswith("#"):
+        return 0
+    if len(line) > _MAX_CHARS:
+        return _MAX_CHOICES + 1
+    names = line.rstrip().split("/")
+    return sum(1 if name == "**" else max(0, name.count("*") - 1) for name in names)
 
 
 def _is_valid(line: str) -> bool:

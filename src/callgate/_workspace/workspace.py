@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
 
@@ -88,7 +88,7 @@ class Workspace:
     def ignored(self, path: str) -> bool:
         """Whether a search passes over `path`."""
         name = self.normalise(path)
-        return bool(name) and self._ignore().ignores(name, directory=self.kind(path) == "directory")
+        return bool(name) and self.ignore().ignores(name, directory=self.kind(path) == "directory")
 
     def protected(self, path: str) -> bool:
         """Whether `path` holds a name that makes other programs run code or holds secrets, as written or once links are resolved."""
@@ -156,7 +156,7 @@ class Workspace:
             everything: Also what searches pass over.
             shallow: Show what searches pass over, but do not go into it.
         """
-        ignore = self._ignore()
+        ignore = self.ignore()
         start = self.normalise(path)
 
         def own(entry: Entry) -> bool:
@@ -290,10 +290,13 @@ class Workspace:
         if not stat.S_ISREG(found.st_mode):
             raise PathRefused(path, "special")
 
-    def _ignore(self) -> Ignore:
+    def ignore(self) -> Ignore:
+        """What is ignored below the root, as the files that say so are from now on."""
         return Ignore(self._text)
 
-    def _text(self, path: str) -> str:
-        with suppress(PathRefused):
-            return self.read_bytes(path, limit=_CHUNK).decode("utf-8", "replace")
-        return ""
+    def _text(self, path: str) -> str | None:
+        """An ignore file's text, as `Ignore` reads it; bytes that are no UTF-8 as names of files have them."""
+        try:
+            return self.read_bytes(path, limit=_CHUNK).decode("utf-8", "surrogateescape")
+        except PathRefused as refused:
+            return "" if refused.rule in ("not_found", "not_directory") else None

@@ -19,6 +19,7 @@ from callgate._addresses import is_local_name, is_public, scheme_and_host
 from callgate._json import canonical
 from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
 from callgate._workspace.protect import OWN_FOLDER, is_own
+from callgate.policy.ignored import Project
 from callgate.route import ValidatedCall
 
 __all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
@@ -62,6 +63,7 @@ class Fact(Struct, frozen=True, kw_only=True):
         meaning: For the reference.
         of_call: Computes it from the call, where it is about no argument.
         of_argument: Computes it from the value of one of `arguments`, on which all of them that are there must agree.
+        of_visited: Computes it for a file that a call comes across, by its real path, where `Facts.at` does not know it already.
         kind: Of its values.
         values: All that it can have, where they are few.
         lower: Its values have no capitals.
@@ -72,6 +74,7 @@ class Fact(Struct, frozen=True, kw_only=True):
     meaning: str
     of_call: Callable[[ValidatedCall], object] | None = None
     of_argument: Callable[[ValidatedCall, object], object] | None = None
+    of_visited: Callable[[Project, str], object] | None = None
     arguments: tuple[str, ...] = ()
     kind: type = str
     values: tuple[str, ...] = ()
@@ -87,12 +90,14 @@ class Facts:
         may_wait: Whether the file system may be read and large values compared here; else asking for such a fact raises `HasToWait`.
     """
 
-    __slots__ = ("_call", "_known", "_may_wait")
+    __slots__ = ("_call", "_known", "_may_wait", "_project", "_visited")
 
     def __init__(self, call: ValidatedCall, *, may_wait: bool = True) -> None:
         self._call = call
         self._may_wait = may_wait
         self._known: dict[str, object] = {}
+        self._project: Project | None = None
+        self._visited = ""
 
     def get(self, name: str) -> object:
         """The fact's value; `MISSING` where the call has none, `UNKNOWN` where it cannot be established.
@@ -104,13 +109,21 @@ class Facts:
         known = self._known
         if name not in known:
             fact = FACTS.get(name)
-            known[name] = self._argument(name.removeprefix(ARGUMENTS)) if fact is None else self._computed(fact)
+            if fact is None:
+                known[name] = self._argument(name.removeprefix(ARGUMENTS))
+            elif fact.of_visited is not None and self._project is not None:
+                known[name] = self._of_visited(fact.of_visited, self._project)
+            else:
+                known[name] = self._computed(fact)
         return known[name]
 
     def at(self, path: str, size_bytes: int) -> Facts:
         """The facts of the same call, if its path were this file of the workspace, whose real path is known."""
         facts = Facts(self._call, may_wait=self._may_wait)
-        facts._known = {**self._known, "path": path, "path.inside": True, "path.bytes": size_bytes, "own_files": False}
+        facts._known = {name: value for name, value in self._known.items() if name not in PATH_FACTS}
+        facts._known |= {"path": path, "path.inside": True, "path.bytes": size_bytes, "own_files": False}
+        self._project = self._project or Project(self._call.scope.workspace)
+        facts._project, facts._visited = self._project, path
         return facts
 
     def _argument(self, name: str) -> object:
@@ -137,6 +150,12 @@ class Facts:
         assert fact.of_argument is not None
         try:
             return fact.of_argument(self._call, value)
+        except Exception:
+            return UNKNOWN
+
+    def _of_visited(self, of_visited: Callable[[Project, str], object], project: Project) -> object:
+        try:
+            return of_visited(project, self._visited)
         except Exception:
             return UNKNOWN
 
@@ -213,6 +232,16 @@ def _inside(call: ValidatedCall, value: object) -> bool:
 def _bytes(call: ValidatedCall, value: object) -> int:
     path, _ = _resolved(call, value)
     return os.path.getsize(path) if os.path.isfile(path) else 0
+
+
+def _ignored(call: ValidatedCall, value: object) -> object:
+    if not isinstance(value, str) or not call.scope.workspace:
+        raise ValueError("no path, or no workspace to measure it by")
+    return _known_or_not(Project(call.scope.workspace).ignores(value))
+
+
+def _known_or_not(found: bool | None) -> object:
+    return UNKNOWN if found is None else found
 
 
 def _text(value: object) -> str:
@@ -304,6 +333,14 @@ FACTS: Final[dict[str, Fact]] = {
     "path": _about_path(_path, "the real path, relative to the workspace; begins with .. outside"),
     "path.inside": _about_path(_inside, "whether the real path is in the workspace", bool, shown=True),
     "path.bytes": _about_path(_bytes, "the size of the file at the path; 0 where there is none", int),
+    "path.ignored": Fact(
+        of_argument=_ignored,
+        of_visited=lambda project, path: _known_or_not(project.ignores_file(path)),
+        meaning="whether the project ignores the path: .gitignore files, .git/info/exclude, node_modules and the like",
+        arguments=_PATH_ARGUMENTS,
+        kind=bool,
+        reads_files=True,
+    ),
     "own_files": Fact(
         of_argument=_own_files,
         meaning="whether a path leads into callgate's own folder, or a command names it",

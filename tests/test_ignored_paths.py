@@ -1,0 +1,308 @@
+"""The fact `path.ignored`: rules know what the project ignores, whatever way a path takes; what cannot be known is not allowed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from callgate import Agent, Engine, RawCall, Rules, Scope, UsageError, tool
+from callgate.builtins.files import FileTools
+from callgate.testing import Call, ScriptedModel
+from tests.door import call, result_of
+
+DENY = """
+[[rule]]
+id = "not-ours"
+verdict = "deny"
+when = { "path.ignored" = true }
+"""
+ALLOW = """
+default = "deny"
+
+[[rule]]
+id = "ours"
+verdict = "allow"
+when = { "path.ignored" = false }
+"""
+SCRATCH = """
+default = "deny"
+
+[[rule]]
+id = "scratch"
+verdict = "allow"
+when = { "path.ignored" = true }
+"""
+
+
+@tool(effect="none")
+async def read(path: str) -> str:
+    """Read."""
+    return "text"
+
+
+@tool(effect="none")
+async def move(path: str, file: str) -> str:
+    """Move."""
+    return "moved"
+
+
+async def runs(rules: str, root: Path, **arguments: object) -> bool:
+    used = move if "file" in arguments else read
+    async with Engine([used], policies=[Rules.parse(rules)]) as engine:
+        outcome = await engine.call(RawCall(name=used.name, arguments=arguments), Scope(workspace=str(root)))
+    return result_of(outcome).status == "ok"
+
+
+async def state(root: Path, path: str, **others: object) -> bool | None:
+    """What rules know: ignored, not ignored, or neither."""
+    denied, allowed = not await runs(DENY, root, path=path, **others), await runs(ALLOW, root, path=path, **others)
+    scratch = await runs(SCRATCH, root, path=path, **others)
+    assert (denied, allowed, scratch) in [(True, False, True), (False, True, False), (True, False, False)]
+    return True if scratch else False if allowed else None
+
+
+def plant(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    files = {
+        ".gitignore": "*.log\n!keep.log\n/build/\nsecret*\n",
+        "sub/.gitignore": "!important.log\n*.tmp\n",
+        "build/.gitignore": "!out.txt\n",
+        ".git/info/exclude": "notes.txt\n*.tmp\n",
+        "app.py": "",
+        "build/out.txt": "",
+        "node_modules/x/index.js": "",
+        "sub/important.log": "",
+    }
+    return plant(tmp_path / "project", files)
+
+
+@pytest.mark.parametrize(
+    ("path", "ignored"),
+    [
+        ("app.py", False),
+        ("x.log", True),
+        ("keep.log", False),
+        ("sub/deep/er/x.log", True),
+        ("sub/important.log", False),
+        ("sub/x.tmp", True),
+        ("notes.txt", True),
+        ("build/out.txt", True),
+        ("build/any/thing", True),
+        ("sub/build/out.txt", False),
+        ("node_modules", True),
+        ("node_modules/x/index.js", True),
+        ("sub/node_modules/y.js", True),
+        (".git/config", True),
+        (".", False),
+        ("sub", False),
+        ("secret.txt/below", True),
+        ("sub/../x.log", True),
+        ("./build//out.txt", True),
+        ("node_modules/../app.py", False),
+        ("X.LOG", False),
+    ],
+)
+async def test_a_rule_can_ask_whether_the_project_ignores_a_path(project: Path, path: str, ignored: bool) -> None:
+    assert await state(project, path) is ignored
+    assert await state(project, str(project / path)) is ignored
+
+
+def ignored_by_git(root: Path, names: list[str]) -> set[str]:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    listed = subprocess.run(
+        ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "--stdin", "-z"],
+        input="\0".join(names).encode(),
+        capture_output=True,
+        cwd=root,
+        check=False,
+    )
+    return set(listed.stdout.decode().split("\0")) - {""}
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git says what is right")
+async def test_rules_and_git_agree_about_what_is_ignored(tmp_path: Path) -> None:
+    ignore = "#c\n\\#d\n!\\!e\na/\n/b\nc/d\n**/f\ng/**\nh/**/i\n*.[oa]\n!k.o\nl?m\n[!x]y\n n\no \n\\ p\nq\\*\n\r\ns\r\n"
+    names = [
+        "#c",
+        "#d",
+        "!e",
+        "b",
+        "x/b",
+        "c/d",
+        "x/c/d",
+        "f",
+        "x/f",
+        "g/1",
+        "h/i",
+        "h/1/2/i",
+        "j.o",
+        "k.o",
+        "lnm",
+        "l/m",
+        "xy",
+        "zy",
+        " n",
+    ]
+    names += ["o", " p", "qx", "q*", "s", "a/1", "x/a/1", "x/1"]
+    plant(tmp_path, dict.fromkeys((name for name in names), ""))
+    (tmp_path / ".gitignore").write_text("\ufeff" + ignore, encoding="utf-8", newline="")
+    plant(tmp_path, {"x/.gitignore": "!b\n!f\n/1\n", "g/.gitignore": "!1\n"})
+    by_git = ignored_by_git(tmp_path, names)
+    assert {name for name in names if await state(tmp_path, name)} == by_git
+
+
+@pytest.mark.parametrize(
+    ("link", "target", "path"),
+    [
+        ("shown", "node_modules/x", "shown/index.js"),
+        ("shown.py", "x.log", "shown.py"),
+        ("secret.txt", "app.py", "secret.txt"),
+        ("build/link", "../app.py", "build/link"),
+    ],
+    ids=["into what is ignored", "to what is ignored", "itself ignored", "out of what is ignored"],
+)
+async def test_a_link_out_of_or_into_what_is_ignored_is_allowed_as_neither(project: Path, link: str, target: str, path: str) -> None:
+    (project / link).symlink_to(target)
+    assert await state(project, path) is None
+
+
+async def test_a_link_within_what_is_ignored_or_within_the_rest_changes_nothing(project: Path) -> None:
+    (project / "also.py").symlink_to("app.py")
+    (project / "also.log").symlink_to("build/out.txt")
+    assert await state(project, "also.py") is False
+    assert await state(project, "also.log") is True
+
+
+async def test_outside_the_project_and_in_a_circle_nothing_is_known(project: Path) -> None:
+    (project / "round").symlink_to("round")
+    (project / "away").symlink_to("..")
+    for path in ("../other.txt", "/etc/hosts", "round", "round/x", "away/other.txt", "a\0b"):
+        assert await state(project, path) is None
+
+
+async def test_a_workspace_that_is_named_by_a_link_is_the_same_project(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "node_modules").symlink_to(project)
+    assert await state(tmp_path / "node_modules", str(tmp_path / "node_modules/app.py")) is False
+
+
+async def test_where_several_paths_are_named_they_have_to_agree(project: Path) -> None:
+    assert await state(project, "app.py", file="x.log") is None
+    assert await state(project, "y.log", file="x.log") is True
+
+
+async def test_a_new_path_that_is_ignored_only_as_a_folder_is_neither(project: Path) -> None:
+    """Nobody can tell yet which of the two the call will make of it."""
+    plant(project, {"lib/.gitignore": "out/\n"})
+    assert await state(project, "lib/out") is None
+    assert await state(project, "lib/out/x") is True
+
+
+def _unreadable(file: Path) -> None:
+    file.write_bytes(b"#" * 1_100_000)
+
+
+def _folder(file: Path) -> None:
+    file.mkdir()
+
+
+def _outside(file: Path) -> None:
+    file.symlink_to("/etc/hostname")
+
+
+def _pipe(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def _slow(file: Path) -> None:
+    file.write_text("*a*a*a/*b*b*b*c\n")
+
+
+def _many(file: Path) -> None:
+    file.write_text("x\n" * 3_000)
+
+
+def _wrong(file: Path) -> None:
+    file.write_text("!\n")
+
+
+@pytest.mark.parametrize("hostile", [_unreadable, _folder, _outside, _pipe, _slow, _many, _wrong])
+async def test_an_ignore_file_that_cannot_be_used_allows_nothing(tmp_path: Path, hostile: object) -> None:
+    plant(tmp_path, {"app.py": "", "lib/a.py": "", "other/a.py": ""})
+    hostile(tmp_path / "lib/.gitignore")  # type: ignore[operator]
+    assert await state(tmp_path, "lib/a.py") is None
+    assert await state(tmp_path, "lib/" + "a" * 250 + "/" + "b" * 250) is None
+    assert await state(tmp_path, "lib/node_modules/a.js") is True
+    assert await state(tmp_path, "other/a.py") is False
+
+
+async def test_patterns_that_would_take_for_ever_are_not_applied_to_a_search(tmp_path: Path) -> None:
+    """They were: one such line in a stranger's repository held up the whole process."""
+    name = "a" * 250 + "/" + "b" * 250 + ".txt"
+    plant(tmp_path, {name: "found", ".gitignore": "*a*a*a/*b*b*b*c\n" + "x/**/" * 60 + "y\n", "/".join("a" * 200): "found"})
+    (tmp_path / "b/.gitignore").parent.mkdir(exist_ok=True)
+    (tmp_path / "a/.gitignore").write_text("a/**/a/**/a/**/b\n" * 50)
+    async with Engine(FileTools().tools()) as engine:
+        result = result_of(await engine.call(call("grep_files", pattern="found"), Scope(workspace=str(tmp_path))))
+    assert name in result.text
+
+
+async def test_a_path_in_more_folders_than_are_looked_at_is_neither(tmp_path: Path) -> None:
+    assert await state(tmp_path, "/".join("a" * 64)) is False
+    assert await state(tmp_path, "/".join("a" * 70)) is None
+
+
+async def test_files_that_a_search_comes_across_are_judged_by_whether_they_are_ignored(project: Path) -> None:
+    plant(project, {"sub/plain.txt": "needle", "x.log": "needle", "sub/y.log": "needle"})
+    async with Engine(FileTools().tools(), policies=[Rules.parse(DENY)]) as engine:
+        result = result_of(await engine.call(call("list_files", depth=3), Scope(workspace=str(project))))
+    assert "sub/plain.txt" in result.text
+    assert "x.log" not in result.text
+    assert "y.log" not in result.text
+
+
+async def test_an_agent_that_may_write_a_gitignore_can_take_a_path_out_of_it_and_a_rule_can_prevent_that(project: Path) -> None:
+    """The fact is of the files as they are when the call is judged."""
+    rules = (
+        DENY
+        + """
+[[rule]]
+id = "ignore-files-stay"
+verdict = "deny"
+tool = ["write_file", "edit_file"]
+when = { path = { glob = "*.gitignore" } }
+
+[[rule]]
+id = "own-git-stays"
+verdict = "deny"
+tool = ["write_file", "edit_file"]
+when = { path = { prefix = ".git/" } }
+"""
+    )
+    script = [Call("write_file", {"path": ".gitignore", "content": ""}), Call("read_file", {"path": "secret.txt"})]
+    plant(project, {"secret.txt": "hidden"})
+
+    async def ends(policy: str) -> list[str]:
+        agent = Agent(ScriptedModel([*script, "done"]), Engine(FileTools().tools(), policies=[Rules.parse(policy)]))
+        run = await agent.run("go", scope=Scope(workspace=str(project)))
+        await agent.close()
+        await agent.engine.close()
+        return [result.status for result in run.results]
+
+    assert await ends(rules) == ["error", "error"]
+    assert await ends(DENY) == ["ok", "ok"]
+
+
+def test_a_rule_compares_the_fact_with_true_or_false_only() -> None:
+    with pytest.raises(UsageError, match=r"path\.ignored"):
+        Rules.parse(DENY.replace("true", '"yes"'))
