@@ -85,7 +85,7 @@ async def test_a_call_that_a_slow_policy_holds_when_the_engine_closes_has_its_en
     release.set()
     assert not result_of(await task).success
     journal = SqliteJournal(path)
-    assert [event.kind for event in journal.read()] == ["call.received", "call.aborted"]
+    assert [event.kind for event in journal.read()] == ["call.received", "call.completed"]
     await journal.close()
     assert ledger.lines() == []
 

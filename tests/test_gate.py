@@ -368,3 +368,22 @@ async def test_without_a_limit_dangerous_calls_are_not_counted() -> None:
 
     async with Engine([execute]) as engine:
         assert all([(await said(engine, call("execute", n=n))).success for n in range(3)])
+
+
+async def test_a_kill_ends_the_wait_for_a_policy_and_the_call_never_runs(ledger: Ledger) -> None:
+    """It waited for the policy's whole time before."""
+    begun = asyncio.Event()
+
+    class Slow:
+        async def decide(self, call: ValidatedCall) -> Verdict:
+            begun.set()
+            await asyncio.Event().wait()
+            return Allow()
+
+    async with Engine([paying(ledger)], policies=[Slow()], limits=Limits(policy_timeout_s=3_000.0)) as engine:
+        pending = asyncio.ensure_future(engine.call(call("pay", to="ann", amount=5), Scope(conversation="c")))
+        await begun.wait()
+        engine.control.kill("c", "the user has gone")
+        result = result_of(await pending)
+    assert (result.failure_class, "the user has gone" in result.text) == ("not_started", True)
+    assert ledger.lines() == []

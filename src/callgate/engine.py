@@ -337,7 +337,7 @@ class Engine:
         hooks = self._desk.hooks(call.tool)
         flight.judged, flight.withholds = call, hooks.withholds
         gated = gate(call, hooks.before, self._desk, key, flight)
-        approved = gated if isinstance(gated, ApprovedCall) else await gated
+        approved = gated if isinstance(gated, ApprovedCall) else await self._ground.host_code.unless_killed(gated, flight.kill, "gate")
         refuse_other_arguments(flight, approved)
         flight.approved(approved)
         try:

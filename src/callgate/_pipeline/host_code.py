@@ -7,11 +7,16 @@ neither policies nor hooks.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, TypeVar
 
 from callgate._runners.guard import Answer, Guards
+from callgate._signals import AbortSignal
+from callgate.errors import CallNotStarted
 
 __all__ = ["Answer", "HostCode"]
+
+
+_T = TypeVar("_T")
 
 
 class HostCode:
@@ -28,6 +33,19 @@ class HostCode:
     async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer:
         """What the code came to; see `Guards.ask`."""
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
+
+    async def unless_killed(self, answer: Awaitable[_T], kill: AbortSignal, name: str) -> _T:
+        """What the code gives or raises, unless `kill` fires before that.
+
+        Raises:
+            CallNotStarted: It has fired.
+        """
+        found = await self._guards.ask(answer, grace_s=self._grace_s, name=name, kill=kill)
+        if found.error is None:
+            return found.value  # type: ignore[no-any-return]
+        if kill.reason is not None and isinstance(found.error, TimeoutError):
+            raise CallNotStarted(f"It was not started: {kill.reason}. Nothing happened; it may be sent again.") from found.error
+        raise found.error
 
     async def close(self) -> None:
         """Cancel once more what was left behind."""

@@ -80,12 +80,16 @@ class Guards:
         execution = await Drive(request, *begun, context, self._strays, self._alarms)
         return cast("_T", execution.value) if execution.status == "returned" else None
 
-    async def ask(self, answer: Awaitable[Any], *, timeout_s: float, grace_s: float, name: str) -> Answer:
+    async def ask(
+        self, answer: Awaitable[Any], *, grace_s: float, name: str, timeout_s: float = _FOREVER_S, kill: AbortSignal | None = None
+    ) -> Answer:
         """What code of the host's answers. Where its time is over, the error is a `TimeoutError`, whether it has stopped by then or not.
+
+        The same where `kill` ended it first.
 
         Context variables that it sets stay set, as where it is awaited.
         """
-        request = cast("RunRequest", _Guard(AbortSignal(), grace_s, _Named(name), timeout_s))
+        request = cast("RunRequest", _Guard(kill or AbortSignal(), grace_s, _Named(name), timeout_s))
         context = copy_context()
         begun = context.run(_first_step, request, _caught(answer))
         execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._alarms)
