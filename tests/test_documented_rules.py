@@ -14,6 +14,8 @@ import pytest
 from callgate import Engine, RawCall, Rules, Scope, Suspended, Tool, tool
 from callgate.builtins import command_tools, fetch_tool, symbol_tools, workspace_tools
 from callgate.calls import Outcome
+from callgate.protocols import JudgeContext, Judgment
+from callgate.route import ValidatedCall
 from tests.door import call, result_of
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +52,25 @@ def order_status(order: str) -> str:
     return "sent"
 
 
-TOOLS: Sequence[Tool] = [*workspace_tools(), *symbol_tools(), *command_tools(), fetch_tool(), refund, publish, order_status]
+@tool(effect="none")
+def read_record(kind: str) -> str:
+    """Read a record."""
+    return kind
+
+
+TOOLS: Sequence[Tool] = [*workspace_tools(), *symbol_tools(), *command_tools(), fetch_tool(), refund, publish, order_status, read_record]
+
+
+class Denying:
+    """A judge that denies what a rule wants judged."""
+
+    timeout_s, title = 1.0, "denying"
+
+    def wants(self, call: ValidatedCall) -> bool:
+        return False
+
+    async def judge(self, call: ValidatedCall, context: JudgeContext) -> Judgment:
+        return Judgment(verdict="deny", reason="no")
 
 
 class Tried(NamedTuple):
@@ -201,6 +221,10 @@ TRIED: dict[str, Tried] = {
         ],
         [call("read_file", path="a.txt"), call("read_file", path=".gitignore"), call("write_file", path="sub/new.txt", content="")],
     ),
+    "have-a-model-judge-calls.md:0": Tried(
+        [call("read_record", kind="customer"), call("refund", order="A7", cents=10001)],
+        [call("read_record", kind="order"), call("refund", order="A7", cents=10000)],
+    ),
     "test-a-policy-against-the-log.md:1": Tried([call("refund", order="A7", cents=5001)], [call("refund", order="A7", cents=5000)]),
 }
 
@@ -239,7 +263,7 @@ async def test_a_documented_rule_file_forbids_what_it_says_and_nothing_else(name
     (workspace / "to_key").symlink_to("kept.key")
     (workspace / "to_ignore").symlink_to(".gitignore")
     scope = Scope(workspace=str(workspace))
-    async with Engine(TOOLS, policies=[Rules.parse(documented()[name])]) as engine:
+    async with Engine(TOOLS, policies=[Rules.parse(documented()[name]), Denying()]) as engine:
         got_through = [raw.arguments for raw in TRIED[name].forbidden if ran(await engine.call(raw, scope))]
         kept_back = [raw.arguments for raw in TRIED[name].allowed if not ran(await engine.call(raw, scope))]
     assert (got_through, kept_back) == ([], [])

@@ -24,6 +24,7 @@ _WHERE = {
     "Engine": "engine",
     "EventQuery": "queries",
     "Hook": "hooks",
+    "Judge": "judging",
     "Limits": "_limits",
     "MemoryJournal": "_journal",
     "Modify": "policy",
@@ -63,6 +64,7 @@ __all__ = [
     "Engine",
     "EventQuery",
     "Hook",
+    "Judge",
     "Limits",
     "MemoryJournal",
     "Modify",
@@ -101,6 +103,7 @@ if TYPE_CHECKING:
     from callgate.engine import Engine
     from callgate.errors import CallgateError, NotDone, Retryable, UsageError
     from callgate.hooks import Hook, after_call, before_call
+    from callgate.judging import Judge
     from callgate.policy import Allow, Ask, Deny, Modify, Rules
     from callgate.queries import EventQuery
     from callgate.tools import RetryPolicy, Tool, ToolContext, ValidationResult, Verified, tool

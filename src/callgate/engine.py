@@ -61,7 +61,19 @@ from callgate.calls import CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import CallAborted, CallFailed, RecordFailed, ResultRejected, RunHeld, UsageError
 from callgate.hooks import Hook
-from callgate.protocols import BlobStore, CacheStore, Follower, HasCachePath, Journal, OnDisk, Policy, RestartHandler, Runner, WriteLog
+from callgate.protocols import (
+    BlobStore,
+    CacheStore,
+    CallJudge,
+    Follower,
+    HasCachePath,
+    Journal,
+    OnDisk,
+    Policy,
+    RestartHandler,
+    Runner,
+    WriteLog,
+)
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.registry import Layer, instance_of
@@ -113,7 +125,7 @@ class Engine:
         self,
         tools: Iterable[Tool | type[Tool]] = (),
         *,
-        policies: Iterable[Policy] = (),
+        policies: Iterable[Policy | CallJudge] = (),
         hooks: Iterable[Hook] = (),
         journal: Journal | None = None,
         blobs: BlobStore | None = None,
@@ -166,7 +178,7 @@ class Engine:
         self._known.is_busy = self._holding.is_busy
         self._entrance = Entrance(self._desk, self._known, self._life, self._holding, self.run, is_new=not run, host_fields=host_fields)
         self._unrouted = Unrouted(ground.writer, self._endings, self._life)
-        self.runs = RunsAtWork(ground, self._entrance, self._holding, self._endings, self._life)
+        self.runs = RunsAtWork(ground, self._entrance, self._holding, self._endings, self._life, self._desk.judges)
         """The other side of the engine: for whoever works on whole runs, as an agent does."""
         self._door = SyncDoor()
         self._memory = memory
@@ -446,7 +458,7 @@ class Engine:
         self._check_runner(tool)
         self.tools.register(tool, layer=layer)
 
-    def _check_tools(self, policies: tuple[Policy, ...], tools: Sequence[BoundTool]) -> None:
+    def _check_tools(self, policies: tuple[Policy | CallJudge, ...], tools: Sequence[BoundTool]) -> None:
         check_policies(policies, tools)
         unkept = {tool.name for tool in tools if tool.cache_scope == "persistent" and not self._persists} - self._unkept
         self._unkept |= unkept

@@ -194,8 +194,10 @@ class ApprovalNeeded(CallgateError):
 
     code = "approval_needed"
 
-    def __init__(self, question: str, *, rule: str, binding: str) -> None:
+    def __init__(self, question: str, *, rule: str, binding: str, judgments: tuple[object, ...] = ()) -> None:
         super().__init__(question)
+        self.judgments = judgments
+        """What judges said, for the record."""
         self.question = question
         self.rule = rule
         self.binding = binding
@@ -262,6 +264,13 @@ class CallDenied(CallFailed):
 
     code = "policy_denied"
     failure_class = "denied"
+
+    def __init__(
+        self, message: str, *, code: str | None = None, details: dict[str, object] | None = None, judgments: tuple[object, ...] = ()
+    ) -> None:
+        super().__init__(message, code=code, details=details)
+        self.judgments = judgments
+        """What judges said, for the record; nothing of it is told to the model but the message."""
 
 
 class CallRepeated(CallDenied):

@@ -18,7 +18,7 @@ __all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "en
 
 KINDS: Final[dict[str, str]] = {
     "call.received": "the model's call, as it came, cut to the record's limit",
-    "call.verdict": "what the gate decided, by which rule or hook, on which arguments; `modify` where it goes on with others",
+    "call.verdict": "what gate and judges decided, by which rule or hook, on which arguments; `modify` where it goes on with others",
     "call.suspended": "a human has to decide; nothing ran",
     "call.started": "an attempt is about to start: the intent, and the claim as well unless its body says `claims`",
     "call.claimed": "a worker process is there for the attempt and gets it now",

@@ -63,6 +63,8 @@ class ApprovedCall(Struct, frozen=True, kw_only=True):
     """The approval that this call uses up; empty where none was needed."""
     allowed_by: str = ""
     """The human who allowed exactly this call; empty where none was asked."""
+    judgments: tuple[object, ...] = ()
+    """What judges said of it, for the record."""
 
 
 class Checked(Struct, frozen=True, kw_only=True, omit_defaults=True):

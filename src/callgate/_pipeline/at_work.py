@@ -6,18 +6,21 @@ The other side of the engine from the route: calls are its business only where a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from callgate._pipeline.endings import Endings
 from callgate._pipeline.entrance import Entrance
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
+from callgate._pipeline.judgment import Judges
 from callgate._pipeline.life import Life
 from callgate._pipeline.unfinished import Unfinished
 from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed
 from callgate.events import Body, Draft
+from callgate.messages import Message
 
 __all__ = ["RunsAtWork"]
 
@@ -25,7 +28,8 @@ __all__ = ["RunsAtWork"]
 class RunsAtWork:
     """The runs of one engine."""
 
-    def __init__(self, ground: Ground, entrance: Entrance, holding: Holding, endings: Endings, life: Life) -> None:
+    def __init__(self, ground: Ground, entrance: Entrance, holding: Holding, endings: Endings, life: Life, judges: Judges) -> None:
+        self._judges = judges
         self._journal = ground.journal
         self._writer = ground.writer
         self._entrance = entrance
@@ -65,6 +69,10 @@ class RunsAtWork:
         """
         self._life.check_open()
         return self._holding.at_work(run, conversation, alone=alone)
+
+    def showing(self, run: str, messages: Sequence[Message]) -> AbstractContextManager[None]:
+        """Show a run's conversation to the judges of its calls for as long as the block lasts."""
+        return self._judges.showing(run, messages)
 
     def begin(self, run: str) -> None:
         """Take in what other processes want of a run that begins its turn: a stop that came before ends it now."""

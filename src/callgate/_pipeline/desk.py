@@ -16,6 +16,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.gate import Judge
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.hooks import HookChain
+from callgate._pipeline.judgment import Judges
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.record import MOST_CHARS, Reason, with_id
 from callgate._pipeline.rejudge import Rejudge
@@ -29,7 +30,7 @@ from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended
 from callgate.errors import CallAborted, CallNotStarted, DangerousLimitReached
 from callgate.events import Draft
 from callgate.hooks import Hook
-from callgate.protocols import Execution, InstantPolicy, PathFilter, PathPolicy, Policy
+from callgate.protocols import CallJudge, Execution, InstantPolicy, PathFilter, PathPolicy, Policy
 from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
@@ -51,7 +52,7 @@ class Desk:
         self,
         ground: Ground,
         known: KnownRuns,
-        policies: Iterable[Policy],
+        policies: Iterable[Policy | CallJudge],
         hooks: Iterable[Hook],
         route: Route,
         own_files: tuple[str, ...] = (),
@@ -59,11 +60,13 @@ class Desk:
         limits = ground.limits
         self._known = known
         self.settle = known.settle
-        self.policies, self.waits = judges(tuple(policies))
+        self._writer = ground.writer
+        asked = tuple(policies)
+        self.policies, self.waits = judges(one for one in asked if not isinstance(one, CallJudge))
+        self.judges = Judges([one for one in asked if isinstance(one, CallJudge)], ground.host_code, ground.redactor, self.cut)
         self.rounds = limits.policy_rounds
         self.policy_timeout_s = limits.policy_timeout_s
         self.hook_timeout_s = limits.hook_timeout_s
-        self._writer = ground.writer
         self._control = ground.control
         self._clock = ground.clock
         self._limits = limits
@@ -226,7 +229,7 @@ class Desk:
             report=flight.report,
             nested=flight.nested,
             own_files=self._own_files,
-            policies=Rejudge(approved.call, self) if self.policies else None,
+            policies=Rejudge(approved.call, self) if self.policies or approved.judgments else None,
             show_kill_hint=soft_warn is not None and scope.iteration >= soft_warn,
         )
 

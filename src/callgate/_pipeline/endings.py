@@ -212,7 +212,9 @@ class Endings:
         try:
             if isinstance(error, CallDenied):
                 by = error.details or {}
-                flight.verdict("deny", name, rule=str(by.get("rule", "")), reason=str(error), hook=str(by.get("hook", "")))
+                flight.verdict(
+                    "deny", name, rule=str(by.get("rule", "")), reason=str(error), hook=str(by.get("hook", "")), judgments=error.judgments
+                )
             flight.end("call.completed", self._normaliser.recorded(result))
         except RecordFailed as unwritable:  # the caller must hear of it all the same
             self._writer.log.error("%s", unwritable)
@@ -237,7 +239,7 @@ class Endings:
 
     @staticmethod
     def _asked(flight: Flight, asked: Question, question: ApprovalNeeded, name: str) -> None:
-        flight.verdict("ask", name, rule=question.rule, reason=question.question)
+        flight.verdict("ask", name, rule=question.rule, reason=question.question, judgments=question.judgments)
         details = {"approval": asked.approval_id, "binding": asked.binding, "expires_at": asked.expires_at}
         flight.end("call.suspended", Reason(reason=question.question, details=details))
 

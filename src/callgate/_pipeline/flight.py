@@ -142,17 +142,29 @@ class Flight(Struct, kw_only=True, eq=False):
         self.judged = change.call
         self.verdict("modify", change.call.tool.name, rule=change.rule, reason=change.reason, hook=change.hook)
 
-    def verdict(self, verdict: str, tool: str, *, rule: str = "", reason: str = "", hook: str = "") -> None:
+    def verdict(
+        self, verdict: str, tool: str, *, rule: str = "", reason: str = "", hook: str = "", judgments: tuple[object, ...] = ()
+    ) -> None:
         """Record a verdict on the arguments that the gate judges."""
         judged = self.judged
         identity, arguments = ("", b"null") if judged is None else (judged.tool.identity, _encoded(judged))
-        body = Verdict(verdict=verdict, tool=tool, rule=rule, reason=reason, identity=identity, arguments=Raw(arguments), hook=hook)
+        body = Verdict(
+            verdict=verdict,
+            tool=tool,
+            rule=rule,
+            reason=reason,
+            identity=identity,
+            arguments=Raw(arguments),
+            hook=hook,
+            judgments=judgments,
+        )
         self.write("call.verdict", body)
 
     def approved(self, approved: ApprovedCall) -> None:
         call, tool = approved.call, approved.call.tool
         self.encoded = approved.encoded
-        self.write("call.verdict", Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval))
+        body = Allowed(tool.name, approved.rule, tool.identity, approved.encoded, call.notes, approved.approval, approved.judgments)
+        self.write("call.verdict", body)
 
     def attempt_started(self, approved: ApprovedCall, attempt: int, timeout_s: float, *, claims: bool = False) -> int:
         tool = approved.call.tool

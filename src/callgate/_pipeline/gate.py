@@ -10,21 +10,34 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from callgate._json import canonical
 from callgate._pipeline.approvals import Question, binding
 from callgate._pipeline.hooks import hook_arguments
 from callgate._pipeline.host_code import Answer
+from callgate._pipeline.judgment import Judges
 from callgate._pipeline.validate import Modified, modified
 from callgate._redact import Redactor
 from callgate._signals import is_own_failure
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
-from callgate.protocols import Allow, Ask, Deny, Modify, Verdict
+from callgate.protocols import Allow, Ask, Deny, Judgment, JudgmentRequired, Modify, Verdict
 from callgate.route import ApprovedCall, ValidatedCall
 
 __all__ = ["Gate", "Judge", "Verdicts", "gate", "refusal"]
 
-_BY_DEFAULT = Allow(rule="default")
+
+class Standing(Struct, frozen=True):
+    """What the policies that were asked so far say together."""
+
+    verdict: Allow | Ask = Allow(rule="default")
+    required_by: str | None = None
+    """The rule that wants the call judged; None: none does."""
+    judgments: tuple[Judgment, ...] = ()
+
+
+_BY_DEFAULT = Standing()
 
 
 class Judge(Protocol):
@@ -43,6 +56,7 @@ class Gate(Protocol):
     policies: tuple[Judge, ...]
     waits: bool
     """Whether one of them always has to be waited for."""
+    judges: Judges
     rounds: int
     policy_timeout_s: float
     hook_timeout_s: float
@@ -93,41 +107,44 @@ def gate(
     if hooks or deps.waits:
         return _rounds(call, hooks, deps, key, verdicts)
     encoded = canonical(call.arguments)
-    verdict: Allow | Ask = _BY_DEFAULT
+    standing = _BY_DEFAULT
     for asked, policy in enumerate(deps.policies):
         given = _asked(policy, call)
         if given is None:
-            return _after_waiting(call, encoded, verdict, asked, deps, key, verdicts)
-        answer = _together(call, verdict, given, deps)
+            return _after_waiting(call, encoded, standing, asked, deps, key, verdicts)
+        answer = _together(call, standing, given, deps)
         if isinstance(answer, Modified):
             _refuse_changed(call, encoded)
             verdicts.modified(answer)
             return _rounds(answer.call, hooks, deps, key, verdicts, done=1)
-        verdict = answer
-    return _approve(call, encoded, verdict, deps, key)
+        standing = answer
+    if deps.judges.concern(call, standing.required_by):
+        return _after_waiting(call, encoded, standing, len(deps.policies), deps, key, verdicts)
+    return _approve(call, encoded, standing, deps, key)
 
 
 async def refusal(call: ValidatedCall, deps: Gate) -> str:
     """Why the policies would not let this call run as it is, without a human; empty where they would."""
     try:
-        verdict = await _judge(call, deps)
+        standing = await _judge(call, deps)
     except CallDenied as error:
         return str(error)
-    if isinstance(verdict, Modified):
+    if isinstance(standing, Modified):
         return "a policy would change its arguments."
+    verdict = standing.verdict
     return f"a human has to decide about it first: {deps.cut(verdict.question)}" if isinstance(verdict, Ask) else ""
 
 
 async def _after_waiting(
-    call: ValidatedCall, encoded: bytes, before: Allow | Ask, asked: int, deps: Gate, key: str, verdicts: Verdicts
+    call: ValidatedCall, encoded: bytes, before: Standing, asked: int, deps: Gate, key: str, verdicts: Verdicts
 ) -> ApprovedCall:
     """The gate from policy number `asked` on, which has to be waited for; there are no hooks."""
-    verdict = await _judge(call, deps, before, asked)
-    if isinstance(verdict, Modified):
+    standing = await _judge(call, deps, before, asked)
+    if isinstance(standing, Modified):
         _refuse_changed(call, encoded)
-        verdicts.modified(verdict)
-        return await _rounds(verdict.call, (), deps, key, verdicts, done=1)
-    return _approve(call, encoded, verdict, deps, key)
+        verdicts.modified(standing)
+        return await _rounds(standing.call, (), deps, key, verdicts, done=1)
+    return _approve(call, encoded, standing, deps, key)
 
 
 async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key: str, verdicts: Verdicts, *, done: int = 0) -> ApprovedCall:
@@ -139,30 +156,50 @@ async def _rounds(call: ValidatedCall, hooks: tuple[Hook, ...], deps: Gate, key:
             verdicts.modified(changed)
             call = changed.call
             continue
-        verdict = await _judge(call, deps)
-        if isinstance(verdict, Modified):
+        standing = await _judge(call, deps)
+        if isinstance(standing, Modified):
             _refuse_changed(call, encoded)
-            verdicts.modified(verdict)
-            call = verdict.call
+            verdicts.modified(standing)
+            call = standing.call
             continue
-        return _approve(call, encoded, verdict, deps, key)
+        return _approve(call, encoded, standing, deps, key)
     raise CallDenied(
         f"{call.name} was denied: its arguments were still being changed after {deps.rounds} rounds. Report this to the operator.",
         code="policy_unstable",
     )
 
 
-async def _judge(call: ValidatedCall, deps: Gate, verdict: Allow | Ask = _BY_DEFAULT, asked: int = 0) -> Allow | Ask | Modified:
-    """The verdict of all policies together, or the call as one of them changed it; the first `asked` of them gave `verdict`."""
+async def _judge(call: ValidatedCall, deps: Gate, standing: Standing = _BY_DEFAULT, asked: int = 0) -> Standing | Modified:
+    """What all policies and judges say together, or the call as a policy changed it; the first `asked` policies gave `standing`."""
     for policy in deps.policies[asked:]:
         answer = _asked(policy, call)
         if answer is None:
             answer = await _answered(policy, call, deps)
-        together = _together(call, verdict, answer, deps)
+        together = _together(call, standing, answer, deps)
         if isinstance(together, Modified):
             return together
-        verdict = together
-    return verdict
+        standing = together
+    return await _judged(call, standing, deps) if deps.judges.concern(call, standing.required_by) else standing
+
+
+async def _judged(call: ValidatedCall, standing: Standing, deps: Gate) -> Standing:
+    """The same with what the judges say: a deny ends the call, a question stands if there is none already, an allow changes nothing."""
+    judgments = await deps.judges.judgments(call, standing.required_by)
+    if not judgments:
+        raise CallDenied(
+            f"{call.name} was denied: {deps.cut(standing.required_by)} wants it judged, and there is no judge. Tell the operator.",
+            code="policy_failed",
+        )
+    last, verdict = judgments[-1], standing.verdict
+    if last.verdict == "deny":
+        reason = last.reason if not last.failed else f"{last.reason}. A call that could not be judged does not run."
+        raise CallDenied(f"{call.name} was denied: {reason}", code="judge_failed" if last.failed else "judge_denied", judgments=judgments)
+    question = next((one for one in judgments if one.verdict == "ask"), None)
+    if question is not None and not isinstance(verdict, Ask):
+        verdict = Ask(question=question.reason, rule=f"judge {question.judge}")
+    if isinstance(verdict, Allow) and standing.required_by is not None:
+        verdict = Allow(rule=standing.required_by)
+    return Standing(verdict, standing.required_by, judgments)
 
 
 def _asked(policy: Judge, call: ValidatedCall) -> Any:
@@ -200,11 +237,13 @@ def _refuse_changed(call: ValidatedCall, encoded: bytes) -> None:
         raise CallDenied(f"{call.name} was denied: a policy changed the arguments in place instead of by a verdict.", code="policy_failed")
 
 
-def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict, deps: Gate) -> Allow | Ask | Modified:
-    """One more verdict: the first deny or change wins, then a question, then allow."""
+def _together(call: ValidatedCall, before: Standing, verdict: Verdict, deps: Gate) -> Standing | Modified:
+    """One more verdict: the first deny or change wins, then a question, then allow; who wants the call judged is noted beside that."""
     match verdict:
         case Allow() | Ask():
-            return before if isinstance(before, Ask) else verdict
+            return before if isinstance(before.verdict, Ask) else Standing(verdict, before.required_by)
+        case JudgmentRequired():
+            return Standing(before.verdict, before.required_by or verdict.rule)
         case Deny():
             rule = deps.cut(verdict.rule)
             raise CallDenied(f"{call.name} was denied: {deps.cut(verdict.reason)}", details={"rule": rule} if rule else None)
@@ -213,14 +252,14 @@ def _together(call: ValidatedCall, before: Allow | Ask, verdict: Verdict, deps: 
             changed = modified(call, verdict.arguments, verdict.reason, deps, {"rule": rule} if rule else None)
             if canonical(changed.arguments) != canonical(call.arguments):  # as JSON: to Python, True and 1 are equal
                 return Modified(call=changed, rule=rule, reason=deps.cut(verdict.reason))
-            return before if isinstance(before, Ask) else Allow(rule=verdict.rule)
+            return before if isinstance(before.verdict, Ask) else Standing(Allow(rule=verdict.rule), before.required_by)
         case _:
             raise CallDenied(f"{call.name} was denied: the policy gave no verdict.", code="policy_failed")
 
 
-def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Gate, key: str) -> ApprovedCall:
-    tool = call.tool
-    if deps.policies:
+def _approve(call: ValidatedCall, encoded: bytes, standing: Standing, deps: Gate, key: str) -> ApprovedCall:
+    tool, verdict, judgments = call.tool, standing.verdict, standing.judgments
+    if deps.policies or judgments:
         _refuse_changed(call, encoded)
     if tool.requires_actor and not call.scope.actor:
         raise ActorRequired(
@@ -232,10 +271,12 @@ def _approve(call: ValidatedCall, encoded: bytes, verdict: Allow | Ask, deps: Ga
         rule = verdict.rule
         if not isinstance(rule, str):
             raise CallDenied(f"{call.name} was denied: the policy gave {type(rule).__name__} for its rule's name.", code="policy_failed")
-        return ApprovedCall(call=call, rule=rule if rule.isascii() else deps.cut(rule), encoded=encoded, key=key)
+        return ApprovedCall(call=call, rule=rule if rule.isascii() else deps.cut(rule), encoded=encoded, key=key, judgments=judgments)
     bound_to = binding(call, encoded)
     approval = deps.spend_approval(bound_to)
     if approval is None:
-        raise ApprovalNeeded(deps.cut(verdict.question), rule=deps.cut(verdict.rule), binding=bound_to)
+        raise ApprovalNeeded(deps.cut(verdict.question), rule=deps.cut(verdict.rule), binding=bound_to, judgments=judgments)
     rule = f"{deps.cut(verdict.rule)}, allowed by {deps.cut(approval.by)}"
-    return ApprovedCall(call=call, rule=rule, encoded=encoded, key=key, approval=approval.approval_id, allowed_by=approval.by)
+    return ApprovedCall(
+        call=call, rule=rule, encoded=encoded, key=key, approval=approval.approval_id, allowed_by=approval.by, judgments=judgments
+    )

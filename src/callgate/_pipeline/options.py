@@ -12,7 +12,7 @@ from callgate._limits import Limits
 from callgate._options import Seconds, check
 from callgate.errors import UsageError
 from callgate.hooks import Hook
-from callgate.protocols import Policy, Runner, WithTools
+from callgate.protocols import CallJudge, Policy, RequiresJudge, Runner, WithTools
 from callgate.tools import BoundTool, Tool
 
 __all__ = ["check_parts", "check_policies", "check_settings", "hooks_of", "policies_of", "runners_of", "tools_of"]
@@ -67,19 +67,25 @@ def tools_of(tools: Iterable[Tool | type[Tool]]) -> tuple[Tool | type[Tool], ...
     return _listed("tools", tools)
 
 
-def policies_of(policies: Iterable[Policy]) -> tuple[Policy, ...]:
+def policies_of(policies: Iterable[Policy | CallJudge]) -> tuple[Policy | CallJudge, ...]:
     """The policies, in order.
 
     Raises:
-        UsageError: They are no list, or one of them is no policy.
+        UsageError: They are no list, one of them is no policy, or one wants calls judged and none is a judge.
     """
     found = _listed("policies", policies)
     for policy in found:
-        _check_part("policies", policy, ("decide",))
+        _check_part("policies", policy, ("judge", "wants") if hasattr(policy, "wants") else ("decide",))
+    judged = any(isinstance(policy, CallJudge) for policy in found)
+    for policy in found:
+        if not judged and isinstance(policy, RequiresJudge) and policy.judge_required_by:
+            raise UsageError(
+                f"{policy.judge_required_by} wants calls judged, and there is no judge. Add one: policies=[..., Judge(model)]."
+            )
     return found
 
 
-def check_policies(policies: Iterable[Policy], tools: Sequence[BoundTool]) -> None:
+def check_policies(policies: Sequence[Policy | CallJudge], tools: Sequence[BoundTool]) -> None:
     """Refuse policies that name what these tools do not have.
 
     Raises:

@@ -153,6 +153,8 @@ class Verdict(_Json, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     notes: tuple[Note, ...] = ()
     approval: str = ""
     """Which approval lets the call run, where a human was asked."""
+    judgments: tuple[object, ...] = ()
+    """What judges said of the call, each a `Judgment`, where one was asked."""
 
 
 class Allowed(Struct, frozen=True, gc=False):
@@ -164,6 +166,7 @@ class Allowed(Struct, frozen=True, gc=False):
     arguments: bytes
     notes: tuple[Note, ...]
     approval: str = ""
+    judgments: tuple[object, ...] = ()
 
     def encode(self) -> bytes:
         verdict = Verdict(
@@ -174,6 +177,7 @@ class Allowed(Struct, frozen=True, gc=False):
             arguments=Raw(self.arguments),
             notes=self.notes,
             approval=self.approval,
+            judgments=self.judgments,
         )
         return verdict.encode()
 

@@ -42,7 +42,7 @@ from callgate.errors import UsageError
 from callgate.messages import Message, UserMessage
 from callgate.models.model import Model
 from callgate.models.wire.request import ToolSpec
-from callgate.protocols import Policy, RestartHandler, WriteLog
+from callgate.protocols import CallJudge, Policy, RestartHandler, WriteLog
 from callgate.stream import StreamLimits
 from callgate.tools import Tool
 
@@ -94,7 +94,7 @@ class Agent(Resuming):
         engine: Engine | None = None,
         *,
         tools: Iterable[Tool | type[Tool]] = (),
-        policies: Iterable[Policy] = (),
+        policies: Iterable[Policy | CallJudge] = (),
         restart: RestartHandler | None = None,
         undo: WriteLog | None = None,
         instructions: str | Callable[[int | None], str] = "",

@@ -20,7 +20,7 @@ from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.models.model import Model
 from callgate.models.wire.request import ModelRequest, ToolSpec
-from callgate.protocols import Policy, RestartHandler, WriteLog
+from callgate.protocols import CallJudge, Policy, RestartHandler, WriteLog
 from callgate.tools import Tool
 
 if TYPE_CHECKING:  # loaded when first used: most agents need none of these
@@ -71,7 +71,7 @@ def engine_of(
     given: Engine | None,
     settings: Settings,
     tools: Iterable[Tool | type[Tool]],
-    policies: Iterable[Policy],
+    policies: Iterable[Policy | CallJudge],
     restart: RestartHandler | None,
     undo: WriteLog | None,
 ) -> Engine:

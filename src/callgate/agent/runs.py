@@ -192,9 +192,10 @@ class Runs(Parts):
         turn = Turn(parts, goes_on.course() if goes_on is not None else None)
         try:
             await self._begin(record, start)
-            async with in_time(parts.account, self.engine.clock, self.engine.control, start.scope.conversation):
-                ending = await self._work(turn, goes_on)
-                return await self._typed(turn, ending) if self._output is not None else turn.result(ending)
+            with self.engine.runs.showing(start.scope.run, start.history.messages):
+                async with in_time(parts.account, self.engine.clock, self.engine.control, start.scope.conversation):
+                    ending = await self._work(turn, goes_on)
+                    return await self._typed(turn, ending) if self._output is not None else turn.result(ending)
         except Exception as error:
             self._log.error("The run failed", error=error)
             return turn.result(Ending("error", _said(error, self.engine.redactor)))

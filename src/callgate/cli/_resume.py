@@ -67,7 +67,7 @@ class _Resumed(TerminalRun):
                 await self._given(approval_id, allow=approval_id in allow, asked=approval_id in asked)
         except CallgateError:
             await self._engine.close()
-            await self._model.close()
+            await self._close_models()
             raise
         return await self.whole()
 

@@ -35,6 +35,7 @@ from callgate.cli._run_screen import RunScreen
 from callgate.decide import REFUSED_BY_LOOP
 from callgate.engine import Engine
 from callgate.errors import UsageError
+from callgate.judging import Judge
 from callgate.messages import ToolCall
 from callgate.models._refusals import shown_url
 from callgate.models.http_model import HttpModel
@@ -76,13 +77,14 @@ class TerminalRun:
         model: HttpModel,
         record: Record,
         tools: Sequence[Tool],
-        policies: tuple[Rules, ...],
+        policies: tuple[Rules | Judge, ...],
         settings: Settings,
         memory: Memory | None = None,
     ) -> None:
         self._options = options
         self._task = task
         self._model = model
+        self._judges = [policy for policy in policies if isinstance(policy, Judge)]
         self._record = record
         self._workspace = str(Path(options.workspace).resolve())
         self._person = Person(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
@@ -111,6 +113,11 @@ class TerminalRun:
         self._tell = print_json if self._screen is None else self._screen.show
         self._interrupts = Interrupts()
 
+    async def _close_models(self) -> None:
+        await self._model.close()
+        for judge in self._judges:
+            await judge.close()
+
     async def whole(self) -> int:
         listening = Listening(self._engine.bus, self._tell)
         try:
@@ -125,7 +132,7 @@ class TerminalRun:
             if self._screen is not None:
                 self._screen.close()
             await self._agent.close()
-            await self._model.close()
+            await self._close_models()
         self._say_where(result, kept=listening.kept)
         return self._code(result)
 

@@ -15,6 +15,7 @@ from callgate.agent import PRESETS, Settings
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._options import RunOptions
 from callgate.errors import UsageError
+from callgate.judging import Judge
 from callgate.models.http_model import HttpModel
 from callgate.models.providers import PROVIDERS
 from callgate.models.providers import model as provider_model
@@ -44,10 +45,15 @@ def system_of(given: str) -> str:
         raise UsageError(f"The system prompt's file {given[1:]} cannot be read: {reason}. Give another with --system @FILE.") from error
 
 
-def policies_of(options: RunOptions) -> tuple[Rules, ...]:
-    if options.rules:
-        return (Rules.load(options.rules),)
-    return () if options.yes else (careful(),)
+def policies_of(options: RunOptions) -> tuple[Rules | Judge, ...]:
+    rules = Rules.load(options.rules) if options.rules else None
+    given = (rules,) if rules is not None else () if options.yes else (careful(),)
+    judge = options.judge.strip()
+    if judge:
+        return (*given, Judge(named_model(judge, "" if judge.partition(":")[0].lower() in PROVIDERS else options.base_url)))
+    if rules is not None and rules.judge_required_by:
+        raise UsageError(f"{rules.judge_required_by} wants calls judged. Name a model for that: --judge provider:model.")
+    return given
 
 
 def model_of(options: RunOptions) -> HttpModel:

@@ -62,7 +62,7 @@ def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:
         raise UsageError(f"{where} has unknown keys: {', '.join(sorted(unknown))}. It takes 'default' and [[rule]] tables.")
     default = table.get("default", "allow")
     if default not in WORDS:
-        raise UsageError(f"{where}: default is {shown(default)}; it must be one of 'allow', 'ask', 'deny'.")
+        raise UsageError(f"{where}: default is {shown(default)}; it must be one of 'allow', 'judge', 'ask', 'deny'.")
     items = table.get("rule", [])
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         place = next((f"{where}:{line}" for line in _lines(text, _WRONG)), where)
@@ -92,7 +92,7 @@ def _rule(item: Mapping[str, Any], where: str) -> Rule:
     if not isinstance(name, str) or not name:
         raise UsageError(f"{where}: a rule has no id. Give it a short name; decisions quote it.")
     if verdict not in WORDS:
-        raise UsageError(f"{where}: rule '{name}' has verdict {shown(verdict)}; it must be 'allow', 'ask' or 'deny'.")
+        raise UsageError(f"{where}: rule '{name}' has verdict {shown(verdict)}; it must be 'allow', 'judge', 'ask' or 'deny'.")
     patterns = (tools,) if isinstance(tools, str) else tuple(tools) if isinstance(tools, list) else ()
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise UsageError(f"{where}: rule '{name}' has tool={shown(tools)}; it must be a pattern or a list of patterns.")

@@ -10,13 +10,13 @@ from msgspec import Struct
 from callgate._globs import glob_regex
 from callgate.policy.conditions import Condition
 from callgate.policy.facts import MISSING, Facts, HasToWait, TooLarge
-from callgate.protocols import Allow, Ask, Deny, Verdict
+from callgate.protocols import Allow, Ask, Deny, JudgmentRequired, Verdict
 from callgate.tools import BoundTool
 
 __all__ = ["WORDS", "Rule", "Word", "names"]
 
-Word = Literal["allow", "ask", "deny"]
-WORDS: Final[tuple[Word, ...]] = ("deny", "ask", "allow")
+Word = Literal["allow", "judge", "ask", "deny"]
+WORDS: Final[tuple[Word, ...]] = ("deny", "ask", "judge", "allow")
 """The strictest first."""
 _MAX_TOLD = 5
 _WILD = frozenset("*?[")
@@ -71,6 +71,8 @@ class Rule(Struct, frozen=True, kw_only=True):
         """The verdict on a call that it matches, with the facts that it follows from."""
         if self.verdict == "allow":
             return Allow(rule=self.name)
+        if self.verdict == "judge":
+            return JudgmentRequired(rule=self.name)
         told = "; ".join(condition.told(facts) for condition in self.conditions[:_MAX_TOLD])
         if self.verdict == "ask":
             question = self.reason or f"May {tool} run?"

@@ -1,4 +1,4 @@
-"""Rules from a TOML file: deny beats ask beats allow, whatever their order; every decision names its rule, file and line.
+"""Rules from a TOML file: deny beats ask beats judge beats allow, whatever their order; every decision names its rule, file and line.
 
     default = "deny"
 
@@ -28,7 +28,7 @@ from callgate.policy.facts import PATH_FACTS, Facts, HasToWait, TooLarge
 from callgate.policy.reading import read_rules, rules_text
 from callgate.policy.rule import WORDS, Rule, Word
 from callgate.policy.visits import VisitedPaths
-from callgate.protocols import Allow, Ask, Deny, PathFilter, Verdict
+from callgate.protocols import Allow, Ask, Deny, JudgmentRequired, PathFilter, Verdict
 from callgate.route import ValidatedCall
 from callgate.tools import BoundTool
 
@@ -64,6 +64,12 @@ class Rules:
         """Read rules from TOML text; `where` names it in decisions and errors."""
         rules, default = read_rules(text, where)
         return cls(rules, default=default, where=where)
+
+    @property
+    def judge_required_by(self) -> str:
+        """The first rule that wants calls judged; empty: none does."""
+        named = [f"{rule.where}: rule '{rule.id}'" for rule in self.rules if rule.verdict == "judge"]
+        return next(iter(named), self._default_name if self.default == "judge" else "")
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
         """Refuse rules that can never match, given the tools that there are: names, arguments and values that none of them has.
@@ -124,6 +130,8 @@ class Rules:
         match self.default:
             case "allow":
                 return Allow(rule=rule)
+            case "judge":
+                return JudgmentRequired(rule=rule)
             case "ask":
                 return Ask(question=f"May {tool} run?", rule=rule)
             case "deny":

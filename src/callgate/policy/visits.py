@@ -1,7 +1,7 @@
 """Judge the files that a call comes across by the same rules as the path that it names.
 
 A call that was let through may visit a file where the same call would have been let through with this file as its path. A question that a
-human said yes to for this call counts; one that only the file brings up does not. Knows no tools.
+human said yes to for this call counts, and so does a judge's yes; one that only the file brings up does not. Knows no tools.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class VisitedPaths:
 
 
 def _asked(rules: Sequence[Rule], default: Word, facts: Facts) -> frozenset[str] | None:
-    """The rules that would ask a human; None where the verdict is a deny."""
+    """The rules that would ask a human or a judge; None where the verdict is a deny."""
     asked: set[str] = set()
     for rule in rules:
         if (rule.verdict == "allow" and asked) or not rule.matches(facts):
@@ -55,4 +55,4 @@ def _asked(rules: Sequence[Rule], default: Word, facts: Facts) -> frozenset[str]
         asked.add(rule.id)
     if asked or default == "allow":
         return frozenset(asked)
-    return frozenset({_DEFAULT}) if default == "ask" else None
+    return None if default == "deny" else frozenset({_DEFAULT})

@@ -8,7 +8,21 @@ from __future__ import annotations
 
 from callgate.protocols.beside import Follower, Kept, RestartHandler, WriteLog
 from callgate.protocols.journals import Journal, JournalStatus, Letter, NamesWriters, QueuedJournal, RunWatcher
-from callgate.protocols.policies import Allow, Ask, Deny, InstantPolicy, Modify, PathFilter, PathPolicy, Policy, Verdict, WithTools
+from callgate.protocols.judges import CallJudge, JudgeContext, Judgment
+from callgate.protocols.policies import (
+    Allow,
+    Ask,
+    Deny,
+    InstantPolicy,
+    JudgmentRequired,
+    Modify,
+    PathFilter,
+    PathPolicy,
+    Policy,
+    RequiresJudge,
+    Verdict,
+    WithTools,
+)
 from callgate.protocols.running import Claim, DistantRunner, Execution, InstantRunner, Runner, RunRequest, Start
 from callgate.protocols.stores import BlobStore, CacheStore, HasCachePath, HoldsBlobs, OnDisk
 
@@ -17,6 +31,7 @@ __all__ = [
     "Ask",
     "BlobStore",
     "CacheStore",
+    "CallJudge",
     "Claim",
     "Deny",
     "DistantRunner",
@@ -28,6 +43,9 @@ __all__ = [
     "InstantRunner",
     "Journal",
     "JournalStatus",
+    "JudgeContext",
+    "Judgment",
+    "JudgmentRequired",
     "Kept",
     "Letter",
     "Modify",
@@ -37,6 +55,7 @@ __all__ = [
     "PathPolicy",
     "Policy",
     "QueuedJournal",
+    "RequiresJudge",
     "RestartHandler",
     "RunRequest",
     "RunWatcher",

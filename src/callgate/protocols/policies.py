@@ -10,7 +10,20 @@ from msgspec import Struct
 from callgate.route import ValidatedCall
 from callgate.tools.registry import BoundTool
 
-__all__ = ["Allow", "Ask", "Deny", "InstantPolicy", "Modify", "PathFilter", "PathPolicy", "Policy", "Verdict", "WithTools"]
+__all__ = [
+    "Allow",
+    "Ask",
+    "Deny",
+    "InstantPolicy",
+    "JudgmentRequired",
+    "Modify",
+    "PathFilter",
+    "PathPolicy",
+    "Policy",
+    "RequiresJudge",
+    "Verdict",
+    "WithTools",
+]
 
 
 class Allow(Struct, frozen=True, kw_only=True):
@@ -41,7 +54,13 @@ class Ask(Struct, frozen=True, kw_only=True):
     rule: str = ""
 
 
-Verdict = Allow | Modify | Deny | Ask
+class JudgmentRequired(Struct, frozen=True, kw_only=True):
+    """The call may run only if a judge allows it; see `callgate.Judge`."""
+
+    rule: str = ""
+
+
+Verdict = Allow | Modify | Deny | Ask | JudgmentRequired
 
 
 @runtime_checkable
@@ -70,6 +89,16 @@ class WithTools(Protocol):
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
         """Raise `UsageError` where the policy cannot mean what it says, given all the tools that there are."""
+        ...
+
+
+@runtime_checkable
+class RequiresJudge(Protocol):
+    """A policy that may want calls judged: refused by an engine that has no judge."""
+
+    @property
+    def judge_required_by(self) -> str:
+        """What of it asks for a judge; empty: nothing does."""
         ...
 
 

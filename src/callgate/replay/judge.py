@@ -20,6 +20,7 @@ from callgate._pipeline.desk import judges
 from callgate._pipeline.gate import gate
 from callgate._pipeline.hooks import HookChain
 from callgate._pipeline.host_code import HostCode
+from callgate._pipeline.judgment import Judges
 from callgate._pipeline.options import check_policies
 from callgate._pipeline.parse import parse
 from callgate._pipeline.record import MOST_CHARS, clean
@@ -27,7 +28,7 @@ from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import Modified, validate
 from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
 from callgate.hooks import Hook
-from callgate.protocols import Policy
+from callgate.protocols import CallJudge, Judgment, Policy
 from callgate.replay.calls import Decision, ReplayedCall
 from callgate.replay.given import changed_tools, tools_of
 from callgate.replay.replay import Replay
@@ -86,7 +87,7 @@ class Judged(Struct, frozen=True, kw_only=True):
 async def judge_again(
     replay: Replay,
     tools: Iterable[Tool],
-    policies: Sequence[Policy] | None = None,
+    policies: Sequence[Policy | CallJudge] | None = None,
     *,
     hooks: Iterable[Hook] = (),
     limits: Limits | None = None,
@@ -119,6 +120,20 @@ async def judge_again(
     return Judged(run=replay.run, calls=tuple(compared), changed=changed_tools(replay, registry), has_model=bool(replay.passes))
 
 
+class _NoJudge(Exception):
+    """A rule wants a call judged, and there is no judge."""
+
+
+class _Judges(Judges):
+    """The judges that were given; without one, what a rule wants judged stays unjudged instead of being denied."""
+
+    async def judgments(self, call: ValidatedCall, required_by: str | None) -> tuple[Judgment, ...]:
+        found = await super().judgments(call, required_by)
+        if not found:
+            raise _NoJudge
+        return found
+
+
 class _Bench:
     """Judges the calls of one run; what the gate needs from an engine, without one."""
 
@@ -126,12 +141,13 @@ class _Bench:
         self,
         replay: Replay,
         registry: ToolRegistry,
-        policies: Sequence[Policy] | None,
+        policies: Sequence[Policy | CallJudge] | None,
         hooks: tuple[Hook, ...],
         limits: Limits,
         coerce: bool,
     ) -> None:
-        self.policies, self.waits = judges(policies or ())
+        given = policies or ()
+        self.policies, self.waits = judges(one for one in given if not isinstance(one, CallJudge))
         self.policy_timeout_s = limits.policy_timeout_s
         self.rounds = limits.policy_rounds
         self.hook_timeout_s = limits.hook_timeout_s
@@ -144,7 +160,9 @@ class _Bench:
         self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
         self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
         self._call: ReplayedCall | None = None
-        self.ask = HostCode(limits.grace_s).ask
+        host_code = HostCode(limits.grace_s)
+        self.ask = host_code.ask
+        self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], host_code, None, self.cut)
 
     @property
     def redactor(self) -> None:
@@ -162,7 +180,10 @@ class _Bench:
         if not self._hooks and not self._only_tools and _by_a_hook(call.decision):
             return Compared(call=call, unjudged="code of the host's decided about it then, and the record has no code: give the hooks")
         self._call = call
-        now = await self._decided(call, call.decision)
+        try:
+            now = await self._decided(call, call.decision)
+        except _NoJudge:
+            return Compared(call=call, unjudged="a rule wants it judged, and no judge was given")
         return Compared(call=call, now=now, change=change_between(call.decision, now))
 
     async def _decided(self, call: ReplayedCall, then: Decision) -> Decision:
