@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -341,3 +342,18 @@ async def test_a_handler_of_the_hosts_own_works_as_ever() -> None:
         result = await agent.run("What is it about?")
     assert seen == [{"type": "context_restart_film", "enhanced_context_item": "A film about cats."}]
     assert result.results == ()
+
+
+async def test_a_line_of_the_log_has_no_control_characters_of_a_result(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="callgate")
+
+    @tool(effect="none")
+    async def look() -> dict[str, object]:
+        """Look."""
+        return {"type": "context_restart_\x1b[2J\nfake line\u202e"}
+
+    async with Engine([look], restart=ContextRestarts()) as engine:
+        await Agent(Script(says(call("look", {})), says("Done.")), engine).run("Go.")
+    [line] = [one.getMessage() for one in caplog.records if "neither an item nor a key" in one.getMessage()]
+    assert "\\x1b" in line
+    assert not {"\x1b", "\n", "\u202e"} & set(line)

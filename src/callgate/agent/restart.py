@@ -21,6 +21,7 @@ from msgspec import Struct
 from callgate._clock import Clock, SystemClock
 from callgate._json import json_text
 from callgate._options import Count, Seconds, by_name, check
+from callgate._printable import one_line
 from callgate.agent.history import History
 from callgate.calls import Part, Text
 from callgate.errors import UsageError
@@ -166,11 +167,11 @@ class ContextRestarts:
             return False
         suffix = str(data.get("type", "")).removeprefix(PREFIX)
         if suffix in turn.disabled:
-            log.info("%s%s has enriched this turn already; its result goes to the model", PREFIX, suffix[:80])
+            log.info("%s%s has enriched this turn already; its result goes to the model", PREFIX, one_line(suffix, 80))
             return False
         key, inline = data.get("pending_context_key"), data.get("enhanced_context_item")
         if key is None and inline is None:
-            log.warning("%s%s has neither an item nor a key; its result goes to the model", PREFIX, suffix[:80])
+            log.warning("%s%s has neither an item nor a key; its result goes to the model", PREFIX, one_line(suffix, 80))
             return False
         turn.add(suffix, _as_parts(inline) if key is None else self._take(key))
         return True

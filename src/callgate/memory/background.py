@@ -11,6 +11,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from callgate._printable import one_line
+from callgate.memory.limits import LOGGED_CHARS
+
 __all__ = ["Background"]
 
 log = logging.getLogger("callgate")
@@ -105,5 +108,5 @@ class Background:
     def _failed(self, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}"
         if not self.failure and not self._stopping:
-            log.error("Memory: %s; it is tried again after the next call: %s", self._failing, why)
+            log.error("Memory: %s; it is tried again after the next call: %s", self._failing, one_line(why, LOGGED_CHARS))
         self.failure = why

@@ -10,11 +10,12 @@ import os
 import threading
 from collections.abc import Callable
 
+from callgate._printable import one_line
 from callgate.memory.database import Database
 from callgate.memory.files import Files
 from callgate.memory.index import WorkspaceIndex
 from callgate.memory.ledger import Ledger, Mark
-from callgate.memory.limits import MemoryLimits
+from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
 
 __all__ = ["Chores"]
 
@@ -71,7 +72,7 @@ class Chores:
             attempt = self._ledger.failed(mark)
             what = f"{mark.path or 'what changed'} in {mark.workspace}"
             self.failure = f"{what} could not be taken in (attempt {attempt}): {type(error).__name__}: {error}"
-            log.error("Memory: %s", self.failure)
+            log.error("Memory: %s", one_line(self.failure, LOGGED_CHARS))
             if attempt < self._limits.attempts:
                 return False
         if not self._stopped():
@@ -95,4 +96,4 @@ class Chores:
                 self.index.refresh(root, paths, self._stopped)
             except Exception as error:
                 self.failure = f"the index of {root} could not be refreshed: {type(error).__name__}: {error}"
-                log.error("Memory: %s", self.failure)
+                log.error("Memory: %s", one_line(self.failure, LOGGED_CHARS))

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
+from callgate._printable import one_line
 from callgate._workspace import Entry, PathRefused, Workspace, is_protected, stamp_of
 from callgate.builtins._search import MAX_FILE
 from callgate.builtins._text import decoded, is_binary
 from callgate.memory.database import Database
 from callgate.memory.ledger import Ledger
+from callgate.memory.limits import LOGGED_CHARS
 
 if TYPE_CHECKING:
     import apsw
@@ -96,7 +98,11 @@ class WorkspaceIndex:
                 matching = _matching(connection, asked) if asked and known else None
             return _Look(known, matching, marked, lambda paths: self._wanted(workspace.root, paths), self._database.identities)
         except Exception as error:
-            log.error("Memory: the index of %s cannot be used, so files are read: %s", workspace.root, error)
+            log.error(
+                "Memory: the index of %s cannot be used, so files are read: %s",
+                one_line(workspace.root),
+                one_line(str(error), LOGGED_CHARS),
+            )
             return None
 
     def has(self, root: str) -> bool:

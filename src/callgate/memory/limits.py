@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from callgate._options import Amount, Count, Options, Pause, Seconds, Whole
 
-__all__ = ["MemoryLimits"]
+__all__ = ["LOGGED_CHARS", "MemoryLimits"]
+
+LOGGED_CHARS: Final = 1_000
+"""Of an error in a line of the log."""
 
 
 class MemoryLimits(Options, frozen=True, kw_only=True):

@@ -13,13 +13,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from callgate._printable import one_line
 from callgate.errors import CallgateError
 from callgate.memory.background import Background
 from callgate.memory.calling import Calling
 from callgate.memory.database import Database
 from callgate.memory.embedding import Embedder, EmbedderFailed
 from callgate.memory.fusion import fused
-from callgate.memory.limits import MemoryLimits
+from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
 from callgate.memory.passages import Found, PassageQuery
 from callgate.memory.table import TablePassages
 from callgate.memory.vectors import Pending, Vectors
@@ -88,7 +89,7 @@ class Meaning:
         except Exception as error:
             why = str(error) if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
             if not self._unanswered:
-                log.error("Memory: a question is answered by words alone: %s", why)
+                log.error("Memory: a question is answered by words alone: %s", one_line(why, LOGGED_CHARS))
             self._unanswered = why
             return list(by_words.values())[: query.limit]
         return fused([by_words, by_meaning], query.limit)
@@ -135,7 +136,7 @@ class Meaning:
         if not any(vector for _, vector in made):
             self._probe()
         if failure is not None:
-            log.warning("Memory: a text could not be embedded, and is found by words: %s", failure)
+            log.warning("Memory: a text could not be embedded, and is found by words: %s", one_line(str(failure), LOGGED_CHARS))
         return made
 
     def _tried(self, batch: Sequence[Pending]) -> tuple[Made, EmbedderFailed | None]:

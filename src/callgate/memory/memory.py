@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from callgate._in_thread import in_thread
 from callgate._options import by_name
+from callgate._printable import one_line
 from callgate._redact import Redactor
 from callgate.calls import Scope
 from callgate.errors import UsageError
@@ -30,7 +31,7 @@ from callgate.memory.embedding import Embedder, check
 from callgate.memory.files import Files, marks_again, without_secrets
 from callgate.memory.following import Find, Following, finder
 from callgate.memory.ledger import Ledger
-from callgate.memory.limits import MemoryLimits
+from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
 from callgate.memory.meaning import Meaning
 from callgate.memory.notes import Notes
 from callgate.memory.passages import Found, PassageQuery, PassageStore
@@ -244,7 +245,11 @@ class Memory:
             if self._ledger.count():
                 self._background.settled(_QUESTION_S)
         except Exception as error:
-            log.error("Memory: what ended last could not be taken in before a question: %s: %s", type(error).__name__, error)
+            log.error(
+                "Memory: what ended last could not be taken in before a question: %s: %s",
+                type(error).__name__,
+                one_line(str(error), LOGGED_CHARS),
+            )
         workspace = os.path.realpath(scope.workspace) if scope.workspace else ""
         return self.search(PassageQuery(text=text, principal=scope.principal, workspace=workspace, limit=limit))
 
