@@ -1,9 +1,7 @@
-"""The engine: every tool call takes one route, and this is it.
+"""The engine: makes the one route that every tool call takes, and owns what lives longer than a call.
 
-    parse → resolve → validate → gate → cache → run → check → hooks → normalise      (record brackets the whole)
-
-The order is code, not configuration: it is the safety argument. Stages raise typed errors; `Endings` turns them into results and nobody
-else does. The engine wires the stages together and owns what lives longer than a call. It knows nothing of models, loops or transports.
+The route itself is `_pipeline/call_route.py`. Here are its parts, put together once, and what a host does with an engine: hand in calls,
+register tools, answer questions, close. Knows nothing of models, loops or transports.
 """
 
 from __future__ import annotations
@@ -15,51 +13,36 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from msgspec.structs import replace
-
 from callgate._cache import CacheBeside, MemoryCache
 from callgate._clock import Clock
 from callgate._environment import timeout_from_environment
-from callgate._json import canonical, exceeds
 from callgate._limits import Limits
 from callgate._options import by_name
 from callgate._pipeline.activity import Activity
-from callgate._pipeline.again import Known, call_key
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.at_work import RunsAtWork
 from callgate._pipeline.cache import Cache
+from callgate._pipeline.call_route import CallRoute, RouteParts
 from callgate._pipeline.desk import Desk
-from callgate._pipeline.doubts import refuse_other_arguments, rule_out_second_start
 from callgate._pipeline.endings import Endings
 from callgate._pipeline.entrance import Entrance
 from callgate._pipeline.execute import Executor
-from callgate._pipeline.flight import Flight
-from callgate._pipeline.gate import gate
 from callgate._pipeline.ground import Ground
 from callgate._pipeline.holding import Holding
-from callgate._pipeline.hooks import hook_result
 from callgate._pipeline.host_fields import HostFields
 from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.options import check_parts, check_policies, check_settings, hooks_of, policies_of, runners_of, tools_of
-from callgate._pipeline.parse import check_name, has_large_arguments, parse, parsed_or_error
 from callgate._pipeline.pump import Soon
-from callgate._pipeline.quoting import quoted_error, quoted_notes
-from callgate._pipeline.record import Reason, arguments_hash
-from callgate._pipeline.repeats import earlier_result, taking_on
-from callgate._pipeline.resolve import resolve
 from callgate._pipeline.sync import SyncDoor
-from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
-from callgate._pipeline.validate import validate
 from callgate._pipeline.writer import too_late
 from callgate._redact import Redactor
 from callgate._runners import Runners
-from callgate._runners.offload import LARGE_BYTES
-from callgate._signals import FAILURES, AbortSignal
+from callgate._signals import AbortSignal
 from callgate.calls import CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
-from callgate.errors import CallAborted, CallFailed, RecordFailed, ResultRejected, RunHeld, UsageError
+from callgate.errors import RecordFailed, RunHeld, UsageError
 from callgate.hooks import Hook
 from callgate.protocols import (
     BlobStore,
@@ -74,7 +57,6 @@ from callgate.protocols import (
     Runner,
     WriteLog,
 )
-from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, Tool, ToolRegistry
 from callgate.tools.registry import Layer, instance_of
 
@@ -154,25 +136,21 @@ class Engine:
         self.restart = restart
         self.redactor = redactor
         self._log = ground.writer.log
-        self._redactor = ground.redactor
         self.run = run or f"engine-{self.clock.new_id()}"
         self._activity = Activity()
         self._survives = self.journal.strength != "memory"
         self._timeout_s = timeout_from_environment() if timeout_s is None else timeout_s
-        self._coerce = coerce
-        self._repair = repair
         self._known = KnownRuns(ground)
         asked = policies_of(policies)
         if persistent_cache is None and isinstance(self.journal, HasCachePath):
             persistent_cache = CacheBeside(self.journal.cache_path)
         self._persists = persistent_cache is not None
         own = _files(self.journal, self.blobs, persistent_cache, memory)
-        self._desk = Desk(ground, self._known, asked, hooks_of(hooks), self, tuple(own))
+        self._desk = Desk(ground, self._known, asked, hooks_of(hooks), tuple(own))
         self._endings = Endings(ground, restart, self._timeout_s)
-        self._normaliser = ground.normaliser
         self._runners = Runners(limits, self.clock, process_limits=process_limits, on_late=self._desk.late, own=runners_of(runners))
         self._cache = Cache(MemoryCache(), persistent_cache, self.clock, redactor)
-        self._executor = Executor(ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
+        executor = Executor(ground, self._desk, self._cache, self._runners, self._timeout_s, undo)
         self._life = Life(lambda: self.journal.watch(self._holding), self._endings.cancelled, self._let_go, limits.grace_s)
         self._holding = Holding(ground.writer, self.control, self.run, self._life.running.values, self._known, self._desk)
         self._known.is_busy = self._holding.is_busy
@@ -191,6 +169,18 @@ class Engine:
         self._unkept: set[str] = set()
         """Tools of which was said that their results cannot be kept."""
         self.tools = ToolRegistry(given, check=partial(self._check_tools, asked))
+        parts = RouteParts(
+            ground=ground,
+            desk=self._desk,
+            entrance=self._entrance,
+            executor=executor,
+            endings=self._endings,
+            unrouted=self._unrouted,
+            life=self._life,
+            tools=self.tools,
+            activity=self._activity,
+        )
+        self._route = CallRoute(parts, timeout_s=self._timeout_s, coerce=coerce, repair=repair)
         if memory is not None:
             memory.follow(self.journal, self.bus, self.tools, redactor)
 
@@ -216,10 +206,8 @@ class Engine:
         kill = signal or self.control.signal(scope.conversation)
         if self._survives:  # another engine may take this call's run over, and end it alone
             kill = AbortSignal(kill)
-        flight = self._entrance.admit(raw, scope, kill)
-        await self.parse_large(flight)
-        call = self.prepare(flight)
-        outcome = await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
+        flight = self._route.admit(raw, scope, kill)
+        outcome = await self._route.run(flight)
         if self._survives:
             (outcome,) = await self._endings.told([(flight, outcome)])
         return outcome
@@ -243,151 +231,6 @@ class Engine:
         """
         return self._door.run(self._life.check_unclosed, lambda: self.call(raw, scope))
 
-    # The route
-
-    async def parse_large(self, flight: Flight) -> None:
-        """Parse large arguments in a thread; `prepare` uses what that returns or raises. Does nothing for other calls."""
-        if has_large_arguments(flight.raw):
-            work = partial(parsed_or_error, flight.raw, flight.uid, self.limits, repair=self._repair)
-            flight.parsed = await self._ground.offload.run(work)
-
-    def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
-        """The first half of the route, pure but for the record: what the call is, and whether it can be one.
-
-        A call without a name ends its message first, then a stop that is pending does; nothing else of the call has been read by then.
-
-        Args:
-            refusal: Why the loop does not let the call run, where it does not.
-        """
-        name = flight.raw.name
-        try:
-            flight.received()
-            if refusal is not None or flight.stopped or self.control.stops:
-                check_name(flight.raw)
-                self._desk.check_stop(flight)
-            if refusal is not None:
-                return self._endings.ended(flight, refusal, name)
-            parsed, flight.parsed = flight.parsed or parse(flight.raw, flight.uid, self.limits, repair=self._repair), None
-            if isinstance(parsed, BaseException):
-                raise parsed
-            for note in parsed.notes:
-                self._log.warning("Tool call %s: %s", name, note.text)
-            if log.isEnabledFor(logging.INFO):
-                self._log.info("Tool call: %s - %s", name, flight.raw.reasoning)
-            resolved = resolve(parsed, self.tools, flight.scope)
-            name = resolved.tool.name
-            call = validate(resolved, flight.scope, coerce=self._coerce)
-            if call.notes and self._redactor is not None:
-                again = partial(self._valid, scope=flight.scope)
-                call = replace(call, notes=quoted_notes(flight.raw, call.notes, again, self._redactor))
-            return call
-        except FAILURES as error:
-            if isinstance(error, CallFailed) and self._redactor is not None:
-                again = partial(self._valid, scope=flight.scope)
-                error = quoted_error(flight.raw, error, again, self._redactor, self.limits.arguments_bytes)
-            return self._endings.ended(flight, error, name)
-        except BaseException as error:
-            self._endings.left(flight, error)
-            raise
-
-    def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
-        """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
-        try:
-            call = self._valid(raw, scope)
-            return call.tool.name, canonical(call.arguments)
-        except (CallFailed, CallAborted):
-            return None
-
-    def _valid(self, raw: RawCall, scope: Scope) -> ValidatedCall:
-        """What `prepare` makes of a call, without a record."""
-        resolved = resolve(parse(raw, "", self.limits, repair=self._repair), self.tools, scope)
-        return validate(resolved, scope, coerce=self._coerce)
-
-    async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome:
-        """The second half: a valid call to its outcome, at most once."""
-        if self._life.ending:
-            return self._unrouted.not_started(flight, "the engine was closed")
-        self._life.running[flight.uid] = flight
-        flight.state.under_way += 1
-        try:
-            if flight.stopped or self.control.stops:
-                self._desk.check_stop(flight)
-            if flight.first is not None:
-                flight.encoded = canonical(call.arguments)
-                return await self._replay(flight, Known(tool=call.tool.name, arguments="", uid=flight.first.uid, result=flight.first))
-            if call.tool.effect == "none" and flight.raw.idempotency_key is None and not flight.doubtful:
-                return await self._endings.answered(flight, await self._result(flight, call, flight.uid))
-            return await self._once(flight, call)
-        except (Exception, SystemExit) as error:
-            return self._endings.ended(flight, error, call.tool.name, harmless=call.tool.effect == "none")
-        except BaseException as error:
-            self._endings.left(flight, error)
-            raise
-        finally:
-            self._life.ended(flight)
-
-    async def _once(self, flight: Flight, call: ValidatedCall) -> Outcome:
-        """A call that is known again by its key: its stored result, that of the same call where it runs, or a run of its own."""
-        flight.encoded = canonical(call.arguments)
-        asked = arguments_hash(flight.encoded)
-        key = call_key(call, asked, flight.occurrence)
-        if flight.doubtful and flight.unfinished is not None and flight.unfinished.started is not None:
-            key = flight.unfinished.started.key
-            checked = await rule_out_second_start(flight, call, self._desk, self._executor.fence)
-            if checked is not None:
-                result = await self._verified(flight, call, checked)
-                flight.state.known[key] = Known(tool=call.tool.name, arguments=asked, uid=call.uid, result=result)
-                return await self._endings.answered(flight, result)
-        known = flight.state.find(call, key, asked)
-        if known is not None:
-            return await self._replay(flight, known)
-        with taking_on(flight, call, key, asked) as known:
-            known.result = await self._result(flight, call, key)
-            return await self._endings.answered(flight, known.result)
-
-    async def _result(self, flight: Flight, call: ValidatedCall, key: str) -> ToolResult:
-        hooks = self._desk.hooks(call.tool)
-        flight.judged, flight.withholds = call, hooks.withholds
-        gated = gate(call, hooks.before, self._desk, key, flight)
-        approved = gated if isinstance(gated, ApprovedCall) else await self._ground.host_code.unless_killed(gated, flight.kill, "gate")
-        refuse_other_arguments(flight, approved)
-        flight.approved(approved)
-        try:
-            finish = partial(self._hooked, flight, approved.call)
-            if call.tool.cache_scope is None:
-                checked = await finish(await self._executor.executed(flight, approved))  # run → check → hooks
-            else:
-                checked = await self._executor.cached(flight, approved, finish)  # cache → run → check → hooks
-            if checked.status == "ok" and checked.cached is None:
-                self._activity.count(flight.scope.conversation)
-            if exceeds(checked.value, LARGE_BYTES):
-                return await self._ground.offload.run(partial(self._normaliser.result, approved.call, approved.rule, checked))
-            return self._normaliser.result(approved.call, approved.rule, checked)
-        except CallFailed as error:
-            self._desk.check_stop(flight)
-            return self._endings.result_of(flight, error, call.tool.name, approved)
-
-    async def _hooked(self, flight: Flight, call: ValidatedCall, checked: Checked) -> Checked:
-        """What a call came to, as its hooks leave it."""
-        if flight.stopped or self.control.stops:
-            self._desk.check_stop(flight, checked)
-        hooks = self._desk.hooks(call.tool).after
-        return await hook_result(call, checked, hooks, self._desk) if hooks else checked
-
-    async def _verified(self, flight: Flight, call: ValidatedCall, checked: Checked) -> ToolResult:
-        """The result of a call that an earlier engine started, as its tool's `verify` gives it; hooks see it like any other."""
-        try:
-            return self._normaliser.result(call, "", await hook_result(call, checked, self._desk.hooks(call.tool).after, self._desk))
-        except ResultRejected as error:
-            return self._normaliser.refusal(flight.raw, flight.uid, call.tool.name, error, call.notes)
-
-    async def _replay(self, flight: Flight, known: Known) -> Outcome:
-        """Give the stored result of the same call, or wait for it while it runs; never start a second one."""
-        result, why = await earlier_result(known, flight, self.journal, self._timeout_s)
-        self._desk.check_stop(flight)
-        flight.write("call.replayed", Reason(reason=why, details={"uid": known.uid}))
-        return await self._endings.answered(flight, result)
-
     # Many calls of one message
 
     def emission(
@@ -402,7 +245,9 @@ class Engine:
         self._entrance.check(scope)
         kill, limits = signal or self.control.signal(scope.conversation), self.limits
         most, parallel = limits.calls_per_message, limits.parallel_calls
-        emission = Emission(self, self._unrouted, scope, kill, self._soon, early=early, on_result=on_result, most=most, parallel=parallel)
+        emission = Emission(
+            self._route, self._unrouted, scope, kill, self._soon, early=early, on_result=on_result, most=most, parallel=parallel
+        )
         self._life.messages.add(emission)
         return emission
 
@@ -425,26 +270,9 @@ class Engine:
             raise
         return await emission.seal()
 
-    @property
-    def crowded(self) -> bool:
-        """Whether so many events wait to be written that a new call has to wait as well."""
-        return self._survives and self._ground.writer.crowded
-
-    async def wait_for_capacity(self) -> None:
-        """Wait until that is no longer so."""
-        await self._ground.writer.wait_for_capacity()
-
-    def admit(
-        self,
-        raw: RawCall,
-        scope: Scope,
-        signal: AbortSignal,
-        *,
-        cause: int = 0,
-        unfinished: Unfinished | None = None,
-    ) -> Flight:
-        """Give a call its place in its run, or the one it had before its run was cut off."""
-        return self._entrance.admit(raw, scope, signal, cause, unfinished)
+    def asked(self, raw: RawCall, scope: Scope) -> tuple[str, bytes] | None:
+        """Which tool a call is for, and its valid arguments as canonical JSON; None where it is none. Records and runs nothing."""
+        return self._route.asked(raw, scope)
 
     # What an operator does
 

@@ -6,9 +6,9 @@ One per engine. Holds no order: which stage comes when is the engine's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
-from typing import Protocol, TypeGuard
+from typing import TypeGuard
 
 from callgate._json import small_jsonable
 from callgate._pipeline.approvals import Question
@@ -26,8 +26,8 @@ from callgate._pipeline.writer import off_loop
 from callgate._redact import Redactor
 from callgate._runners.reading import ReadingTime
 from callgate._signals import AbortSignal
-from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
-from callgate.errors import CallAborted, CallNotStarted, DangerousLimitReached
+from callgate.calls import RawCall, Scope
+from callgate.errors import CallAborted, DangerousLimitReached
 from callgate.events import Draft
 from callgate.hooks import Hook
 from callgate.protocols import CallJudge, Execution, InstantPolicy, PathFilter, PathPolicy, Policy
@@ -35,14 +35,6 @@ from callgate.route import ApprovedCall, Checked, ValidatedCall
 from callgate.tools import BoundTool, ToolContext
 
 __all__ = ["Desk", "judges"]
-
-
-class Route(Protocol):
-    """The route in two halves, for the calls that tools make."""
-
-    async def parse_large(self, flight: Flight) -> None: ...
-    def prepare(self, flight: Flight) -> ValidatedCall | Outcome: ...
-    async def complete(self, flight: Flight, call: ValidatedCall) -> Outcome: ...
 
 
 class Desk:
@@ -54,7 +46,6 @@ class Desk:
         known: KnownRuns,
         policies: Iterable[Policy | CallJudge],
         hooks: Iterable[Hook],
-        route: Route,
         own_files: tuple[str, ...] = (),
     ) -> None:
         limits = ground.limits
@@ -75,7 +66,6 @@ class Desk:
         self._normaliser = ground.normaliser
         self._reader = ground.reader
         self.ask = ground.host_code.ask
-        self._route = route
         self._own_files = own_files
         self._chains: dict[str, HookChain] = {}
         self._all_slots = Slots(limits.parallel_calls)
@@ -99,9 +89,7 @@ class Desk:
         state = self._known.state(scope.run)
         uid = state.next_uid(scope.iteration) if unfinished is None else unfinished.uid
         began, last = self._clock.monotonic(), cause or state.position
-        flight = Flight(
-            raw=raw, scope=scope, state=state, writer=self._writer, uid=uid, kill=kill, began=began, last=last, nest=self._nested
-        )
+        flight = Flight(raw=raw, scope=scope, state=state, writer=self._writer, uid=uid, kill=kill, began=began, last=last)
         if occurrence:
             flight.occurrence = occurrence
         if parent is not None:
@@ -232,30 +220,6 @@ class Desk:
             policies=Rejudge(approved.call, self) if self.policies or approved.judgments else None,
             show_kill_hint=soft_warn is not None and scope.iteration >= soft_warn,
         )
-
-    async def _nested(self, parent: Flight, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """A tool's call of another tool: same scope, deadline and kill, caused by the parent.
-
-        Known again by its parent: where that is started again, a call with an effect that it had made gives the stored result.
-        The parent gives up its slots for good: whoever waits for a child must not keep the child from running, and taking them back
-        could wait for a sibling.
-        """
-        raw = RawCall(id=f"in:{parent.uid}", name=name, arguments=arguments, origin=f"tool:{parent.uid}")
-        flight = self.flight(raw, parent.scope, parent.kill, parent=parent, occurrence=parent.made_before(name, arguments))
-        parent.give()
-        await self._route.parse_large(flight)
-        call = self._route.prepare(flight)
-        outcome = await self._route.complete(flight, call) if isinstance(call, ValidatedCall) else call
-        match outcome:
-            case Answered(result=result):
-                return result
-            case Suspended(question=question):
-                why = f"a human has to decide first: {question}"
-            case Aborted(reason=reason):
-                why = reason
-            case _:
-                why = "its result was consumed"
-        return self._normaliser.refusal(raw, flight.uid, name, CallNotStarted(f"{name} gave no result: {why}."))
 
     def late(self, uid: str, execution: Execution) -> None:
         """An answer came after its call had ended: recorded, never used."""
