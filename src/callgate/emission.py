@@ -240,7 +240,7 @@ class Emission:
         number, size_bytes = 0, 0
         for slot in self._slots:
             number, size_bytes = number + 1, size_bytes + slot.size_bytes
-            if slot.is_new:
+            if slot.is_new and has_large_arguments(slot.flight.raw):
                 await self._route.parse_large(slot.flight)
             if slot.is_new:  # the message may have been ended meanwhile
                 self._prepare(slot)

@@ -104,15 +104,15 @@ class CallRoute:
 
     async def run(self, flight: Flight) -> Outcome:
         """Take an admitted call through both halves."""
-        await self.parse_large(flight)
+        if has_large_arguments(flight.raw):
+            await self.parse_large(flight)
         call = self.prepare(flight)
         return await self.complete(flight, call) if isinstance(call, ValidatedCall) else call
 
     async def parse_large(self, flight: Flight) -> None:
-        """Parse large arguments in a thread; `prepare` uses what that returns or raises. Does nothing for other calls."""
-        if has_large_arguments(flight.raw):
-            work = partial(parsed_or_error, flight.raw, flight.uid, self._limits, repair=self._repair)
-            flight.parsed = await self._offload.run(work)
+        """Parse large arguments in a thread; `prepare` uses what that returns or raises."""
+        work = partial(parsed_or_error, flight.raw, flight.uid, self._limits, repair=self._repair)
+        flight.parsed = await self._offload.run(work)
 
     def prepare(self, flight: Flight, refusal: CallFailed | None = None) -> ValidatedCall | Outcome:
         """The first half of the route, pure but for the record: what the call is, and whether it can be one.
@@ -216,11 +216,12 @@ class CallRoute:
         refuse_other_arguments(flight, approved)
         flight.approved(approved)
         try:
-            finish = partial(self._hooked, flight, approved.call)
-            if call.tool.cache_scope is None:
-                checked = await finish(await self._executor.executed(flight, approved))  # run → check → hooks
+            if call.tool.cache_scope is not None:
+                checked = await self._executor.cached(flight, approved, partial(self._hooked, flight, approved.call))  # cache → run → …
             else:
-                checked = await self._executor.cached(flight, approved, finish)  # cache → run → check → hooks
+                checked = await self._executor.executed(flight, approved)  # run → check
+                if hooks.after or flight.stopped or self._control.stops:
+                    checked = await self._hooked(flight, approved.call, checked)  # hooks
             if checked.status == "ok" and checked.cached is None:
                 self._activity.count(flight.scope.conversation)
             if exceeds(checked.value, LARGE_BYTES):

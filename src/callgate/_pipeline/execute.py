@@ -25,6 +25,7 @@ from callgate._pipeline.keep import kept
 from callgate._pipeline.run import Ran, run
 from callgate._runners import OWN_RUNNERS, Runners
 from callgate._runners.offload import LARGE_BYTES
+from callgate.hooks import Hook
 from callgate.protocols import WriteLog
 from callgate.route import ApprovedCall, Checked
 from callgate.tools import BoundTool
@@ -78,9 +79,11 @@ class Executor:
                 flight.held = slots
             else:
                 await flight.take(slots, min(self._timeout_s, flight.deadline - began))
-            happened = await self._cleared(flight, approved)
-            if happened is not None:
-                return happened
+            observers = self._desk.hooks(tool).observers
+            if observers or flight.state.uncertain:
+                happened = await self._cleared(flight, approved, observers)
+                if happened is not None:
+                    return happened
             self._check_stop(flight)
             if tool.category == "dangerous":
                 flight.tick = self._desk.take_dangerous(approved.call)
@@ -98,12 +101,11 @@ class Executor:
             checked = check(tool, ran, took_s, self._redactor)
         return checked if checked.status != "unknown" else await self._in_doubt(flight, approved, ran, checked)
 
-    async def _cleared(self, flight: Flight, approved: ApprovedCall) -> Checked | None:
+    async def _cleared(self, flight: Flight, approved: ApprovedCall, observers: tuple[Hook, ...]) -> Checked | None:
         """None where the call may start now, after its observers have seen it; what an earlier call like it gave, where that answers it.
 
         Doubts are looked at last, because another call may leave one while this one waits for its slot or its observers.
         """
-        observers = self._desk.hooks(approved.call.tool).observers
         if observers:
             happened = await self._ruled_out(flight, approved)
             if happened is not None:
