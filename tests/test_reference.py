@@ -9,7 +9,7 @@ import re
 import tomllib
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -58,16 +58,24 @@ def test_public_names() -> None:
 
 
 def public_values() -> list[type[Any]]:
-    """The data classes that callgate's public modules name."""
+    """The data classes that callgate's public modules name, and those that are in their fields."""
     modules = [importlib.import_module(name) for name in ("callgate", *table("docs/reference/public-names.md", "## Modules"))]
-    named = [getattr(module, name) for module in modules for name in getattr(module, "__all__", ())]
-    return list(dict.fromkeys(one for one in named if isinstance(one, type) and (issubclass(one, Struct) or is_dataclass(one))))
+    found: dict[type[Any], None] = {}
+    waiting: list[Any] = [getattr(module, name) for module in modules for name in getattr(module, "__all__", ())]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, type) and (issubclass(one, Struct) or is_dataclass(one)) and one not in found:
+            found[one] = None
+            waiting += get_type_hints(one).values()
+        waiting += get_args(one)
+    return list(found)
 
 
 def test_public_values_cannot_be_changed() -> None:
-    """Whoever was given one may keep it; only a running tool and a tool's own validator are given values to write to."""
+    """Whoever was given one may keep it. A running tool and a tool's own validator write to theirs; a summary is filled event by event."""
     settings = {one: getattr(one, "__struct_config__", None) or getattr(one, "__dataclass_params__", None) for one in public_values()}
-    assert {one.__name__ for one, found in settings.items() if found is None or not found.frozen} == {"ToolContext", "ValidationResult"}
+    changeable = {one.__name__ for one, found in settings.items() if found is None or not found.frozen}
+    assert changeable == {"CallSummary", "ToolContext", "ValidationResult"}
 
 
 def test_public_values_take_their_fields_by_name() -> None:
@@ -75,9 +83,9 @@ def test_public_values_take_their_fields_by_name() -> None:
     parameters = {one: inspect.signature(one).parameters.values() for one in public_values()}
     by_position = [one.__name__ for one, found in parameters.items() if any(each.kind is not each.KEYWORD_ONLY for each in found)]
     assert sorted(by_position) == [
-        "Aborted", "Answered", "Call", "CallEnd", "CallEnded", "CallStarted", "Demo", "End", "Ending", "Fail", "MessageBegan",
-        "MessageEnded", "Notice", "Pause", "Raise", "Raw", "Restarted", "RunEnded", "Suspended", "SystemMessage", "Thought", "Touched",
-        "UserMessage",
+        "Aborted", "Answered", "ArgumentsDelta", "Call", "CallEnd", "CallEnded", "CallOpened", "CallReopened", "CallSealed", "CallStarted",
+        "Demo", "End", "Ending", "Fail", "MessageBegan", "MessageEnded", "Notice", "Pause", "Raise", "Raw", "ReasoningDelta", "Restarted",
+        "RunEnded", "Suspended", "SystemMessage", "TextDelta", "Thought", "Touched", "UserMessage",
     ]  # fmt: skip
 
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec import structs
 
 from callgate import Engine, Hook, Limits, Scope, SqliteJournal, Tool, ToolContext, Verified, after_call, tool
 from callgate._journal import open_reader
 from callgate.agent import Agent, Compaction, RunResult, keep_last
 from callgate.agent.recall import recall
+from callgate.calls import Text
 from callgate.errors import RunHeld, UsageError
 from callgate.events import Event
 from callgate.messages import AssistantMessage, Message, UserMessage
@@ -94,6 +96,27 @@ async def test_a_run_is_on_record_with_its_phases_their_messages_and_their_calls
     assert executed.parents == tuple(sorted(ends))
     assert again.parents == (executed.position,)
     assert (body(ended)["status"], body(ended)["text"]) == ("completed", "Done.")
+
+
+async def test_what_the_calls_of_a_message_came_to_caused_the_next_phase_in_the_order_of_the_record() -> None:
+    """Whichever ended first; a call above the limit is not on record by itself, and caused nothing."""
+    second = asyncio.Event()
+
+    @tool(effect="none")
+    async def look(what: str) -> str:
+        """Look; the first waits for the second."""
+        if what == "a":
+            await second.wait()
+        second.set()
+        return f"saw {what}"
+
+    looks = says(*(call("look", {"what": what}, id=what, position=place) for place, what in enumerate("abc")))
+    async with Agent(Script(looks, says("Done.")), Engine([look], limits=Limits(calls_per_message=2))) as agent:
+        await agent.run("Look.", scope=IN_RUN)
+        (executed,) = of_run(agent.engine.journal, "phase.executed")
+        ends = [event for event in of_run(agent.engine.journal, "call.completed") if event.call.startswith(RUN)]
+    assert [event.call.rpartition("/")[2] for event in ends] == ["1", "0"]
+    assert executed.parents == tuple(event.position for event in ends)
 
 
 async def test_a_message_is_on_disk_before_the_first_of_its_calls_has_an_effect(tmp_path: Path) -> None:
@@ -184,6 +207,14 @@ def conversations(ledger: Ledger) -> dict[str, tuple[Script, dict[str, Any]]]:
     return {
         "no calls": (Script(says("Hello.")), {}),
         "two rounds": (Script(PAY, says("And.", call("look", {"what": "b"})), says("Done.")), {}),
+        "counts that no provider should give": (
+            Script(
+                says(call("look", {"what": "a"}), usage=Usage(input_tokens=0, output_tokens=-3, cached_tokens=-4)),
+                says(call("look", {"what": "b"}), usage=Usage(input_tokens=-7, output_tokens=0, cached_tokens=0)),
+                says("Done.", usage=Usage(input_tokens=5, output_tokens=6, cached_tokens=2)),
+            ),
+            {},
+        ),
         "ids that come again": (Script(twice, twice, says("Done.")), {}),
         "hints of the loop": (Script(*looks, says("Enough.")), {}),
         "an exit call beside others": (
@@ -211,7 +242,21 @@ async def test_the_conversation_is_the_same_when_it_is_made_from_the_record(name
     assert same(recalled.history.messages, result.messages)
     assert (recalled.results, recalled.signals) == (list(result.results), list(result.signals))
     spent, told = result.spent, recalled.spent(None)
-    assert (told.iterations, told.calls, told.passes) == (spent.iterations, spent.calls, spent.passes)
+    assert told == structs.replace(spent, wall_s=told.wall_s)
+
+
+async def test_what_utf8_cannot_hold_is_on_record_escaped(ledger: Ledger) -> None:
+    """In any message: of the user, of the model, and in what was said before."""
+    model = Script(says("I see \ud800.", call("look", {"what": "a"})), says("Done \udfff."))
+    async with Agent(model, tools=shop(ledger)) as agent:
+        result = await agent.run("Look at \ud800.", scope=IN_RUN, history=[UserMessage("Before \ud8ff.")])
+        recalled = recall(agent.engine.journal, agent.engine.blobs, RUN)
+    assert (result.status, result.text) == ("completed", "Done \udfff.")
+    assert recalled.texts[-1] == "Done \\udfff."
+    shown = [message for message in recalled.history.messages if isinstance(message, (UserMessage, AssistantMessage))]
+    asked, task, first, last = (one.content if isinstance(one, UserMessage) else one.parts[0] for one in shown)
+    assert (asked, task) == ("Before \\ud8ff.", "Look at \\ud800.")
+    assert (first, last) == (Text(text="I see \\ud800."), Text(text="Done \\udfff."))
 
 
 async def test_a_conversation_of_many_runs_is_told_from_its_beginning(ledger: Ledger) -> None:

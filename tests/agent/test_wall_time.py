@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from callgate import Engine, Tool, tool
+from callgate import Engine, Scope, SqliteJournal, Tool, tool
 from callgate.agent import PRESETS, Agent, Budget, RunResult, Settings
 from callgate.agent.compaction import Compaction
 from callgate.decide import LoopRules
@@ -138,3 +139,33 @@ async def test_waiting_for_a_human_takes_no_time_and_what_is_left_counts_after_i
         assert not running.done()
         clock.advance(2)
         assert (await running).turn_status == "budget_exhausted"
+
+
+async def test_an_engine_that_knows_a_run_from_its_record_knows_how_long_it_has_taken(tmp_path: Path) -> None:
+    """To the nanosecond; what nobody worked on it is not counted."""
+    clock, journal = ManualClock(), tmp_path / "journal.db"
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look for three seconds."""
+        clock.advance(3)
+        return "seen"
+
+    @tool
+    async def pay() -> str:
+        """Pay for two seconds."""
+        clock.advance(2)
+        return "paid"
+
+    def engine() -> Engine:
+        return Engine([look, pay], policies=[Asks("pay")], clock=clock, journal=SqliteJournal(journal, clock=clock))
+
+    async with engine() as first:
+        result = await Agent(Script(says(call("look")), says(call("pay"))), first).run("Go.", scope=Scope(run="r"))
+        assert (result.status, result.spent.wall_s) == ("waiting", 3.0)
+        assert result.pending is not None
+        await first.answer(result.pending.approvals[0].approval_id, allow=True)
+    clock.advance(1_000)
+    async with engine() as second:
+        result = await Agent(Script(says("Done.")), second).resume("r")
+        assert (result.text, result.spent.wall_s) == ("Done.", 5.0)

@@ -7,12 +7,14 @@ processes, which `tests/recovery` shows with real ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from callgate import Engine, PostgresJournal, Scope, SqliteJournal, UsageError
+from callgate._journal.leases import Leases
 from callgate.agent import Agent
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Draft
@@ -227,6 +229,37 @@ async def test_a_run_of_an_agent_that_is_taken_over_fails_and_says_why(first: St
     assert ledger.lines() == []
 
 
+async def test_a_run_that_ended_here_may_be_gone_on_with_elsewhere_at_once(first: Stored, second: Stored, ledger: Ledger) -> None:
+    """The engine that ran it lives on, and has given the run back; another run that is under way there stays its own."""
+    gate = Gate()
+    pay = says("Paying.", call("pay", {"to": "ann"}, id="1"))
+    engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
+    async with engine, other:
+        busy = asyncio.ensure_future(Agent(Script([gate, *pay], says("Done.")), engine).run("Pay.", scope=Scope(run="busy")))
+        await gate.reached.wait()
+        assert (await Agent(Script(pay, says("Done.")), engine).run("Pay.", scope=Run)).text == "Done."
+        assert await soon(lambda: not first._commits.holds("order"))
+        assert (await said(other, raw_call("pay", to="bob"), Run)).success
+        assert (await said(other, raw_call("pay", to="cid"), Scope(run="busy"))).code == "run_held"
+        gate.open.set()
+        assert (await busy).text == "Done."
+    assert ledger.lines() == ["ann", "bob", "ann"]
+
+
+async def test_an_engine_keeps_its_own_run_until_it_is_closed(first: Stored, second: Stored, ledger: Ledger) -> None:
+    """Also where an agent has worked in it and is done."""
+    pay = says("Paying.", call("pay", {"to": "ann"}, id="1"))
+    engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
+    async with other:
+        async with engine:
+            assert (await Agent(Script(pay, says("Done.")), engine).run("Pay.", scope=Scope(run=engine.run))).text == "Done."
+            for _ in range(3):
+                await first.durable(first.append(note(1, "another")))
+            assert (await said(other, raw_call("pay", to="bob"), Scope(run=engine.run))).code == "run_held"
+        assert (await said(other, raw_call("pay", to="cid"), Scope(run=engine.run))).success
+    assert ledger.lines() == ["ann", "cid"]
+
+
 async def test_a_run_that_was_lost_may_be_asked_for_again_and_is_read_anew(first: Stored, second: Stored, ledger: Ledger) -> None:
     async with Engine([paying(ledger)], journal=first) as engine:
         assert (await said(engine, raw_call("pay", to="ann", id="1"), Run)).success
@@ -237,6 +270,45 @@ async def test_a_run_that_was_lost_may_be_asked_for_again_and_is_read_anew(first
         again = await said(engine, raw_call("pay", to="bob", id="2"), Scope(run="order"))
         assert (again.status, again.metadata.replayed) == ("ok", True)
     assert ledger.lines() == ["ann", "bob"]
+
+
+def test_signs_of_life_are_shown_three_times_in_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From when the first run was taken; not at all where none is held."""
+    now = 100.0
+    monkeypatch.setattr("callgate._journal.leases.time.monotonic", lambda: now)
+    asked: list[str] = []
+
+    def ask(sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        asked.append(sql.split()[0])
+        return [(len(asked),)] if "RETURNING" in sql else []
+
+    def due_after(passed_s: float) -> bool:
+        nonlocal now
+        now += passed_s
+        return leases.due
+
+    leases = Leases(OneClock(), 1, "me", lease_s=30)
+    assert not due_after(100)
+    leases.take(ask, "order")
+    leases.take(ask, "other")
+    assert [due_after(passed_s) for passed_s in (9, 1)] == [False, True]
+    leases.renew(ask)
+    assert asked[-1] == "UPDATE"
+    assert [due_after(passed_s) for passed_s in (0, 9.5, 0.5)] == [False, False, True]
+    leases.give_back(ask, ["order"])
+    assert due_after(0)
+    leases.give_back(ask, ["other"])
+    assert not due_after(0)
+
+
+class OneClock:
+    """A store whose time stands still."""
+
+    def now_ns(self, ask: object) -> int:
+        return 5
+
+    def lives(self, ask: object, holder: int) -> bool:
+        return True
 
 
 async def test_an_idle_holder_shows_signs_of_life(tmp_path: object, request: pytest.FixtureRequest) -> None:

@@ -102,6 +102,25 @@ def test_what_git_has_tidied_is_undone_and_goes_on(store: Store, words: list[str
     assert "error" not in store.git("fsck", "--full", "--strict")
 
 
+def test_what_git_keeps_in_a_pack_beyond_two_gigabytes_is_read(store: Store) -> None:
+    """Its index says so in a table of its own; git can be told to write that for a small pack."""
+    found = facts(store.root)
+    store.call(lambda: (store.root / "3/3.txt").write_text("changed"))
+    left = facts(store.root)
+    store.git("repack", "-a", "-d", "-f", "-q")
+    for beyond in ("0x0", "0x1000"):
+        for name in store.packs():
+            pack = Path(store.shadow.folder, "objects", "pack", name)
+            pack.with_suffix(".idx").unlink()
+            store.git("index-pack", f"--index-version=2,{beyond}", str(pack))
+        shadow = store.opened()
+        assert not shadow.verify()
+        shadow.undo("r")
+        assert facts(store.root) == found
+        shadow.redo("r")
+        assert facts(store.root) == left
+
+
 @pytest.mark.parametrize("words", TIDIED.values(), ids=TIDIED)
 @pytest.mark.parametrize("keys", [None, ["big.bin"]], ids=["a command", "a large file by name"])
 def test_what_an_open_call_found_is_not_tidied_away(store: Store, words: list[str], keys: list[str] | None) -> None:

@@ -269,7 +269,7 @@ class RunRecord:
         return self._put("phase.answered", body, self._because())
 
     def executed(self, body: Executed, ends: Sequence[int]) -> None:
-        parents = tuple(ends) if len(ends) == 1 and ends[0] else tuple(sorted({end for end in ends if end})) or self._because()
+        parents = tuple(sorted({end for end in ends if end})) or self._because()
         self._put("phase.executed", body, parents)
 
     def said(self, text: str) -> None:
