@@ -20,6 +20,10 @@ __all__ = [
     "RULE_PATH_BYTES",
     "RULE_TEXT_CHARS",
     "RULE_URL_CHARS",
+    "SERVER_ANSWER_S",
+    "SERVER_CONNECT_S",
+    "SERVER_STATEMENT_S",
+    "SERVER_STILL_S",
     "Limits",
 ]
 
@@ -33,6 +37,14 @@ LOOK_S: Final = 0.25
 """How often an engine that holds a run looks whether another process wants something of it."""
 RECORD_S: Final = 2.0
 """How long the end of a call whose time is over may still wait for the record."""
+SERVER_CONNECT_S: Final = 10
+"""How long a database server may take to answer a new connection."""
+SERVER_STATEMENT_S: Final = 30
+"""How long a database server lets one statement take, waits for locks included."""
+SERVER_ANSWER_S: Final = 40
+"""How long a database server may say nothing: longer than it lets a statement take."""
+SERVER_STILL_S: Final = 10
+"""How long an engine that was stopped in the middle of a commit holds up all others."""
 RULE_PATH_BYTES: Final = 4_096
 """A longer path is denied where a rule asks for a fact about it; no file system takes one."""
 RULE_COMMAND_CHARS: Final = 131_072

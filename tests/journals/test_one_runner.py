@@ -260,6 +260,27 @@ async def test_an_engine_keeps_its_own_run_until_it_is_closed(first: Stored, sec
     assert ledger.lines() == ["ann", "cid"]
 
 
+async def test_a_run_that_somebody_works_on_is_not_given_back_for_others_that_come(
+    first: Stored, second: Stored, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the runs that are idle those are forgotten that were used least; an agent that waits for its model is not idle."""
+    monkeypatch.setattr("callgate._pipeline.known_runs._MOST_RUNS", 4)
+    gate = Gate()
+    engine, other = (Engine([paying(ledger)], journal=journal) for journal in (first, second))
+    async with engine, other:
+        assert (await said(engine, raw_call("pay", to="own"))).success
+        waiting = asyncio.ensure_future(Agent(Script([gate, *says("Done.")]), engine).run("Wait.", scope=Scope(run="waits")))
+        await gate.reached.wait()
+        for n in range(16):
+            assert (await said(engine, raw_call("pay", to=str(n)), Scope(run=f"run-{n}"))).success
+        assert await soon(lambda: not first._commits.holds("run-0"))
+        assert (await said(other, raw_call("pay", to="ann"), Scope(run="run-0"))).success
+        for run in ("waits", engine.run):
+            assert (await said(other, raw_call("pay", to="bob"), Scope(run=run))).code == "run_held"
+        gate.open.set()
+        assert (await waiting).text == "Done."
+
+
 async def test_a_run_that_was_lost_may_be_asked_for_again_and_is_read_anew(first: Stored, second: Stored, ledger: Ledger) -> None:
     async with Engine([paying(ledger)], journal=first) as engine:
         assert (await said(engine, raw_call("pay", to="ann", id="1"), Run)).success

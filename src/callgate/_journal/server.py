@@ -12,6 +12,7 @@ from functools import cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from callgate._limits import SERVER_ANSWER_S, SERVER_CONNECT_S, SERVER_STATEMENT_S, SERVER_STILL_S
 from callgate.errors import JournalFailed, UsageError
 
 if TYPE_CHECKING:
@@ -25,12 +26,6 @@ __all__ = ["Place", "opening", "speaking", "sql", "storable"]
 T = TypeVar("T")
 R = TypeVar("R")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_CONNECT_S: Final = 10
-_STATEMENT_S: Final = 30
-_ANSWER_S: Final = 40
-"""How long the server may say nothing: longer than it lets a statement take."""
-_STILL_S: Final = 10
-"""How long an engine that was stopped in the middle of a commit holds up all others."""
 
 
 class Place:
@@ -61,14 +56,14 @@ class Place:
             connection = _bounded(psycopg).connect(
                 self._url,
                 autocommit=True,
-                connect_timeout=_CONNECT_S,
+                connect_timeout=SERVER_CONNECT_S,
                 keepalives_idle=5,
                 keepalives_interval=2,
                 keepalives_count=3,
                 tcp_user_timeout=10_000,
                 application_name="callgate",
-                options=f"-c search_path={self.schema} -c synchronous_commit=on -c statement_timeout={_STATEMENT_S}s"
-                f" -c idle_in_transaction_session_timeout={_STILL_S}s",
+                options=f"-c search_path={self.schema} -c synchronous_commit=on -c statement_timeout={SERVER_STATEMENT_S}s"
+                f" -c idle_in_transaction_session_timeout={SERVER_STILL_S}s",
             )
         except psycopg.Error as error:
             raise UsageError(
@@ -98,12 +93,12 @@ class _NoAnswer(Exception):
 
 def _until_answered(gen: Generator[T, T, R]) -> Generator[T, T, R]:
     """What the driver does step by step, until it ends or too long after it began; it takes a step at least each 100 ms."""
-    until = monotonic() + _ANSWER_S
+    until = monotonic() + SERVER_ANSWER_S
     try:
         state = next(gen)
         while True:
             if monotonic() > until:
-                raise _NoAnswer(f"it has not answered for {_ANSWER_S:g} s")
+                raise _NoAnswer(f"it has not answered for {SERVER_ANSWER_S:g} s")
             state = gen.send((yield state))
     except StopIteration as ended:
         return cast(R, ended.value)
@@ -138,7 +133,7 @@ def opening(place: Place) -> Iterator[None]:
         ) from error
     except psycopg.errors.QueryCanceled as error:
         raise UsageError(
-            f"{place.name} cannot be used as a journal: it waited {_STATEMENT_S} s for a lock that another engine holds. Let that one"
+            f"{place.name} cannot be used as a journal: it waited {SERVER_STATEMENT_S} s for a lock that another engine holds. Let that one"
             " go on, or end it."
         ) from error
     except psycopg.OperationalError as error:
@@ -157,7 +152,7 @@ def speaking(place: Place) -> Iterator[None]:
         yield
     except psycopg.errors.QueryCanceled as error:
         raise JournalFailed(
-            f"{place.name} could not be written or read within {_STATEMENT_S} s: {_short(error)}. Another engine holds a lock in it."
+            f"{place.name} could not be written or read within {SERVER_STATEMENT_S} s: {_short(error)}. Another engine holds a lock in it."
             " Nothing more is recorded by this engine; let the other one go on, or end it, then make a new engine."
         ) from error
     except psycopg.OperationalError as error:
