@@ -35,14 +35,20 @@ class GoesOn(Struct, frozen=True, kw_only=True):
     """Where a run goes on."""
 
     spent: Spent
-    signals: tuple[Signal, ...] = ()
-    results: tuple[ToolResult, ...] = ()
-    texts: tuple[str, ...] = ()
+    signals: tuple[Signal, ...]
+    results: tuple[ToolResult, ...]
+    texts: tuple[str, ...]
+    pending: Pending | None
+    """What waited for a human."""
+    errors: int
+    """Failed calls since the last success."""
+    added: tuple[Part, ...]
+    """What calls have added to the context."""
+    restarted: frozenset[str]
+    """Which kinds of it may not be added again."""
     iteration: int = 0
     last: int = 0
     """The position of the run's latest event; 0: not known here."""
-    pending: Pending | None = None
-    """What waited for a human."""
     open: OpenMessage | None = None
     """The message whose calls were under way when the run was cut off."""
     left: Mapping[int, LeftOpen] = {}
@@ -51,23 +57,14 @@ class GoesOn(Struct, frozen=True, kw_only=True):
     """The calls it has made, with their results and final arguments, as the record has them."""
     repeats: tuple[Repeat, ...] = ()
     """The same, where it is not read from the record."""
-    errors: int = 0
-    """Failed calls since the last success."""
-    added: tuple[Part, ...] = ()
-    """What calls have added to the context."""
-    restarted: frozenset[str] = frozenset()
-    """Which kinds of it may not be added again."""
 
     def course(self) -> Course:
         """How far its turn has come."""
         return Course(iteration=self.iteration, signals=list(self.signals), results=list(self.results), texts=list(self.texts))
 
     @classmethod
-    def of(cls, run: RunResult) -> GoesOn:
+    def of(cls, run: RunResult, pending: Pending) -> GoesOn:
         """Where a run that waits for a human goes on."""
-        pending = run.pending
-        if pending is None:
-            return cls(spent=run.spent, signals=run.signals, results=run.results)
         return cls(
             spent=run.spent,
             signals=run.signals,

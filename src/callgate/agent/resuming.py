@@ -69,7 +69,7 @@ class Resuming(Runs):
                 scope=scope,
                 on_event=on_event,
                 exposure=self._planner().resumed(pending.exposed, leaves_trace=run.conversation != run.run),
-                goes_on=GoesOn.of(run),
+                goes_on=GoesOn.of(run, pending),
             )
         )
 
