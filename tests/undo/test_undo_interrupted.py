@@ -200,6 +200,40 @@ def test_what_is_old_is_dropped_but_for_what_a_checkpoint_needs(tmp_path: Path) 
     assert (bench.root / "one.txt").read_text() == "3"
 
 
+@pytest.mark.parametrize("at", ["before anything is deleted", "after the first file"])
+def test_dropping_what_is_old_that_was_broken_off_leaves_no_half_a_change(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was to go is not listed any more, whatever of it is still on disk; when more is dropped, it goes."""
+    bench = Bench(tmp_path / "work")
+    old = bench.write("one.txt", "1")
+    (lost,) = (change.commit for change in bench.shadow.changes())
+    kept = [bench.write("one.txt", "2")]
+    bench.shadow.checkpoint("mark")
+    kept.append(bench.write("one.txt", "3"))
+    deleted: list[object] = []
+    unlink = os.unlink
+
+    def cut(path: Any, **where: Any) -> None:
+        if f"{os.sep}objects{os.sep}" in str(path):
+            if at.startswith("before") or deleted:
+                raise InterruptedError("the power goes")
+            deleted.append(path)
+        unlink(path, **where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.unlink", cut)
+        with pytest.raises(InterruptedError):
+            bench.shadow.prune(keep_days=0)
+    assert [change.call.uid for change in bench.shadow.changes()] == kept
+    assert not bench.shadow.verify()
+    with pytest.raises(UsageError, match="does not say what is meant"):
+        bench.shadow.undo(old)
+    bench.shadow.undo("mark")
+    assert (bench.root / "one.txt").read_text() == "2"
+    bench.shadow.checkpoints.drop("mark")
+    assert bench.shadow.prune(keep_days=0) == 3
+    assert not Path(bench.shadow.folder, "objects", lost[:2], lost[2:]).exists()
+
+
 def test_more_than_is_looked_at_is_said(tmp_path: Path) -> None:
     """Limits are said, and undo of the whole call refused."""
     bench = Bench(tmp_path / "work", limits=UndoLimits(tree_entries=3))
