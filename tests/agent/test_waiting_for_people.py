@@ -35,6 +35,21 @@ async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(b
             await agent.resume(result)
 
 
+@pytest.mark.parametrize("before", [0, 2])
+async def test_what_waits_is_known_with_the_number_of_its_message(before: int, board: Board) -> None:
+    """From 0; its calls have it in their uids, and the messages after it go on counting."""
+    model = Script(*[LOOK] * before, says(call("change", {"what": "b"})), LOOK, says("Done."))
+    async with Agent(model, tools=board.tools(), policies=[Asks("change")]) as agent:
+        waiting = await agent.run("Change b.")
+        assert waiting.pending is not None
+        assert waiting.pending.iteration == before
+        assert waiting.pending.approvals[0].approval_id.startswith(f"{waiting.run}/{before}/")
+        await agent.engine.answer(waiting.pending.approvals[0].approval_id, allow=True)
+        result = await agent.resume(waiting)
+    assert [context.scope.iteration for context in board.contexts] == [*range(before), before + 1]
+    assert result.results[-1].uid.startswith(f"{waiting.run}/{before + 1}/")
+
+
 async def test_a_question_that_nobody_answered_is_asked_again(board: Board) -> None:
     async with Agent(Script(says(call("change", {"what": "b"}))), tools=board.tools(), policies=[Asks()]) as agent:
         waiting = await agent.run("Go.")

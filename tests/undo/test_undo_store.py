@@ -150,6 +150,24 @@ def test_the_first_look_at_many_files_is_one_pack_that_git_reads(store: Store) -
     assert store.git("count-objects", "-v").count(f"in-pack: {MANY}") == 1
 
 
+def test_a_file_that_changes_twice_within_a_tick_of_the_file_systems_clock_is_read_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size and times are the same then; what was written just before a look may be written once more just after it."""
+
+    def coarse(found: os.stat_result) -> tuple[int, ...]:
+        return found.st_dev, found.st_ino, found.st_mode, found.st_size
+
+    for module in ("snapshot", "state"):
+        monkeypatch.setattr(f"callgate._undo.{module}.signature", coarse)
+    path = store.root / "1/1.txt"
+    store.call(lambda: path.write_text("x"))
+    found = facts(store.root)
+    store.call(lambda: path.write_text("y"))
+    store.shadow.undo("last")
+    assert facts(store.root) == found
+
+
 def test_the_next_process_reads_only_what_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was seen is remembered beside what was kept."""
     monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
