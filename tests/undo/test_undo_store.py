@@ -222,6 +222,21 @@ def test_pruning_takes_from_packs_too(store: Store) -> None:
     assert store.opened().changes() == []
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["a living engine", "the next one"])
+def test_what_another_engine_has_dropped_is_kept_anew(again: bool, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has looked at the files before does not take their content for kept."""
+    monkeypatch.setattr("callgate._undo.snapshot._FRESH_NS", 0)  # as if the files had been there for a while
+    store.call(lambda: (store.root / "1/1.txt").write_text("x"))
+    first = store.shadow
+    assert store.opened().prune(keep_days=0) == 1
+    store.shadow = store.opened() if again else first
+    found = facts(store.root)
+    store.call(lambda: shutil.rmtree(store.root / "5"))
+    assert not store.shadow.verify()
+    store.shadow.undo("last")
+    assert facts(store.root) == found
+
+
 def test_a_pack_that_was_damaged_is_said_and_not_used(store: Store) -> None:
     uid = store.call(lambda: (store.root / "1/1.txt").write_text("x"))
     pack = Path(store.shadow.folder, "objects", "pack", store.packs()[0])
