@@ -84,8 +84,8 @@ def test_public_values_take_their_fields_by_name() -> None:
     by_position = [one.__name__ for one, found in parameters.items() if any(each.kind is not each.KEYWORD_ONLY for each in found)]
     assert sorted(by_position) == [
         "Aborted", "Answered", "ArgumentsDelta", "Call", "CallEnd", "CallEnded", "CallOpened", "CallReopened", "CallSealed", "CallStarted",
-        "Demo", "End", "Ending", "Fail", "MessageBegan", "MessageEnded", "Notice", "Pause", "Raise", "Raw", "ReasoningDelta", "Restarted",
-        "RunEnded", "Suspended", "SystemMessage", "TextDelta", "Thought", "Touched", "UserMessage",
+        "Demo", "End", "Ending", "Fail", "Keywords", "MessageBegan", "MessageEnded", "Notice", "Pause", "Raise", "Raw", "ReasoningDelta",
+        "Restarted", "RunEnded", "Suspended", "SystemMessage", "TextDelta", "Thought", "Touched", "UserMessage",
     ]  # fmt: skip
 
 
