@@ -184,6 +184,20 @@ async def test_a_call_that_is_not_strict_json_is_a_failure_and_never_runs(text: 
     assert '{"tool": "<name>", "parameters": {...}' in head.text
 
 
+NO_OBJECT = ['"a"', '["a"]', "5", "true"]
+
+
+@pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
+@pytest.mark.parametrize("parameters", NO_OBJECT)
+async def test_a_call_whose_parameters_are_no_object_is_a_failure_and_never_runs(parameters: str, model: type[Script]) -> None:
+    """ACCEPTANCE E10: a call of a tool that exists, in the taught form, is never taken for the answer."""
+    text = f'{{"tool": "look", "parameters": {parameters}, "reasoning": "r"}}'
+    result, _, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
+    assert (result.text, board.done, [one.failure_class for one in result.results]) == ("Sorry.", [], ["malformed_arguments"])
+    result, _, _ = await run(letters(text), model=model, text_calls="fallback", preset="worker")
+    assert (result.turn_status, [one.failure_class for one in result.results]) == ("tool_parse_error", ["malformed_arguments"])
+
+
 OTHER_FORMS = ['look(what="a")', '[look(what="a")]', 'Action: look\nAction Input: {"what": "a"}', '{tool: "look", parameters: {what: "a"}}']
 
 

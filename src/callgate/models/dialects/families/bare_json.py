@@ -5,7 +5,8 @@
 It counts at the start of a line or as the whole of a fence, alone on its lines, and only if it names a tool that exists. Where nobody
 said which tools exist, it has to have a name and arguments and nothing that a call has not. What else is JSON is an answer; so is the
 definition of a tool, which has a schema where a call has its arguments. Where the prompt teaches this form, an object of just that form is
-a call of whatever name, and one that is not JSON is a call with arguments that are none: the engine tells the model of both.
+a call of whatever name, and one that is not JSON, or whose parameters are no object, is a call with arguments that are none: the engine
+tells the model of both.
 
 Source: the chat template of Llama-3.1; the model card of xLAM-2; callgate's fallback format.
 """
@@ -72,12 +73,13 @@ def _lifted(call: Call, tools: ToolNames) -> Call:
 
 def _is_call(call: Call, tools: ToolNames) -> bool:
     sure = not tools.unknown or call.sure
+    if not sure or call.alien:
+        return False
+    known, taught = tools.may_call(call.name), tools.taught and call.taught
     arguments = call.found(tools).arguments
-    if not sure or call.alien or not arguments.startswith("{"):
-        return False
-    if not tools.may_call(call.name) and not (tools.taught and call.taught and call.name.strip()):
-        return False
-    return not defines(arguments, tools.schema(call.name))
+    if not arguments.startswith("{"):  # of the taught form with a known name: arguments that are none
+        return known and taught
+    return (known or (taught and bool(call.name.strip()))) and not defines(arguments, tools.schema(call.name))
 
 
 def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
