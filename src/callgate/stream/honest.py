@@ -6,16 +6,29 @@ piece of text.
 
 from __future__ import annotations
 
+from callgate._options import shown
 from callgate.calls import Text
 from callgate.errors import UsageError
 from callgate.messages import AssistantMessage, Native, Reasoning, ToolCall
 from callgate.models.events import CallSealed, Fault, Finished, Usage
 from callgate.models.model import Model
 
-__all__ = ["check_call", "check_end", "check_events"]
+__all__ = ["check_call", "check_end", "check_events", "check_model"]
 
 _PARTS = (Text, Reasoning, ToolCall, Native)
 _AS_TEXT = ": the arguments as JSON"
+
+
+def check_model(model: object) -> None:
+    """Refuse what cannot be asked.
+
+    Raises:
+        UsageError: It has no method `stream`.
+    """
+    if not callable(getattr(model, "stream", None)):
+        by_name = "Make one of the name: callgate.models.providers.model(...)."
+        rather = by_name if isinstance(model, str) else "Give an object with what `Model` has."
+        raise UsageError(f"stream_once was given {shown(model)}, which is no model: it has no method `stream`. {rather}")
 
 
 def check_events(model: Model, events: object) -> None:

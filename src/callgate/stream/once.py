@@ -18,7 +18,7 @@ from callgate._signals import AbortSignal, Control, Interruption
 from callgate.models.events import WELL, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
-from callgate.stream.honest import check_call, check_end, check_events
+from callgate.stream.honest import check_call, check_end, check_events, check_model
 from callgate.stream.result import Closed, PassStatus, StreamResult
 
 __all__ = ["StreamLimits", "stream_once"]
@@ -72,8 +72,10 @@ async def stream_once(
         on_call: Told only what is sealed and what goes on after all, just before `on_event` is; what it raises ends the pass.
 
     Raises:
+        UsageError: `model` is none.
         Exception: Whatever the model raises. A failure that the provider reported is the status `error` instead.
     """
+    check_model(model)
     if (waiting := control.pending(context.conversation)) is not None:
         return StreamResult(status="stopped_by_user", reason=waiting)
     if (waiting := control.pending_follow_up(context.conversation)) is not None:
