@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from callgate import Engine, Scope
+from callgate import Engine, Scope, tool
 from callgate.agent import PRESETS, Agent, Budget, Settings
 from callgate.agent.recall import recall
 from callgate.errors import UsageError
@@ -256,6 +256,23 @@ def test_a_dictionary_that_is_no_function_is_refused(given: dict[str, object], s
 async def test_a_name_that_is_tool_and_exit_tool_is_refused(board: Board) -> None:
     with pytest.raises(UsageError, match="both a tool and an exit tool"):
         Agent(Script(), tools=board.tools(), exit_tools=[ToolSpec(name="look")])
+
+
+@pytest.mark.parametrize("name", ["report", "tell"], ids=["its name", "its alias"])
+async def test_a_tool_that_is_registered_later_under_the_name_of_an_exit_tool_is_refused_too(name: str) -> None:
+    """Decision R22: the model would be shown the name twice, and the tool would never run."""
+
+    @tool(effect="none", aliases=("tell",))
+    def report() -> str:
+        """Say how it went."""
+        return "said"
+
+    async with Engine([]) as engine:
+        agent = Agent(Script(says("Done.")), engine, exit_tools=[ToolSpec(name=name)])
+        engine.register(report)
+        with pytest.raises(UsageError, match=f"'{name}' is both a tool and an exit tool"):
+            await agent.run("Go.", scope=Scope(run="r"))
+        assert list(engine.journal.read(run="r")) == []
 
 
 async def test_exit_calls_count_also_in_a_message_that_is_too_late(desk: Desk) -> None:

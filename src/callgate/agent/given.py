@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # loaded when first used: most agents need none of these
     from callgate.agent.output import OutputType
 
 __all__ = [
+    "check_exits",
     "compaction_of",
     "deliberation_of",
     "engine_of",
@@ -110,10 +111,20 @@ def exits_of(given: Iterable[ToolSpec | Mapping[str, object]], engine: Engine) -
         if not isinstance(one, ToolSpec):
             raise refused("Agent", "exit_tools", given, wanted)
         _check_exit(one, exits)
-        if one.name in engine.tools:
-            raise UsageError(f"'{one.name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")
         exits[one.name] = one
+    check_exits(exits, engine)
     return exits
+
+
+def check_exits(exits: Iterable[str], engine: Engine) -> None:
+    """Refuse an exit tool that has the name of a tool; asked again for each turn, since tools may be registered at any time.
+
+    Raises:
+        UsageError: One has.
+    """
+    for name in exits:
+        if name in engine.tools:
+            raise UsageError(f"'{name}' is both a tool and an exit tool. An exit tool is never run; rename one of them.")
 
 
 def _exit_from_openai(entry: Mapping[str, object]) -> ToolSpec:

@@ -19,6 +19,7 @@ from callgate.agent.account import Account
 from callgate.agent.course import TurnParts
 from callgate.agent.events import AgentEvent
 from callgate.agent.exits import Exits
+from callgate.agent.given import check_exits
 from callgate.agent.history import History
 from callgate.agent.intake import raw_call
 from callgate.agent.record import Phase, RunRecord
@@ -182,4 +183,5 @@ class Parts:
     def _exit_calls(self) -> Exits:
         if not self._exits:
             return Exits()
+        check_exits(self._exits, self.engine)
         return Exits(self._exits, (name for bound in self.engine.tools for name in (bound.name, *bound.tool.aliases)))
