@@ -20,7 +20,7 @@ from callgate._redact import SECRET_CHARS, RedactedLog, Redactor, cut_middle, re
 from callgate._runners.output import shown_tail
 from callgate._signals import is_own_failure
 from callgate.calls import Scope
-from callgate.errors import LeaseLost, RecordFailed
+from callgate.errors import CallgateError, LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded
 from callgate.protocols import Execution, Journal, NamesWriters, QueuedJournal
 
@@ -65,7 +65,7 @@ class Writer:
             raise RecordFailed(str(error), code=error.code) from error
         except Exception as error:
             raise RecordFailed(
-                f"The record could not be written ({type(error).__name__}: {error}). Nothing is run until it can be; tell the operator."
+                f"The record could not be written ({_cause(error)}). Nothing is run until it can be; tell the operator."
             ) from error
         if self.bus.busy:
             for event in self.journal.read(run=draft.run, newest_first=True, limit=1):
@@ -117,8 +117,13 @@ class Writer:
             if waiting.expired():
                 raise too_late() from error
             raise RecordFailed(
-                f"The record could not be made durable ({type(error).__name__}: {error}). Nothing is run until then; tell the operator."
+                f"The record could not be made durable ({_cause(error)}). Nothing is run until then; tell the operator."
             ) from error
+
+
+def _cause(error: Exception) -> str:
+    """Return the text of a journal's own error, which says what to do; of another one with its type."""
+    return str(error).rstrip(".") if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
 
 
 def too_late() -> RecordFailed:

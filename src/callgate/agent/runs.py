@@ -259,8 +259,7 @@ class Runs(Parts):
         except RecordFailed as error:
             self._log.error("The end of run %s is not on record: %s", result.run, error)
             history.recorded = 0
-            why = f"the end of this run is not on record: {error}"
-            return replace(result, reason=f"{result.reason} ({why})" if result.reason else why)
+            return replace(result, reason=_with_unrecorded_end(result.reason, error))
         history.recorded = await self.engine.runs.placed(record.last)
         return replace(result, recorded=history.recorded)
 
@@ -311,6 +310,13 @@ def _next_turn(history: History, scope: Scope) -> Scope:
     """The scope of the conversation's next turn, which has a number: the host's, or the one after the latest."""
     history.turns = scope.turn or history.turns + 1
     return replace(scope, turn=history.turns)
+
+
+def _with_unrecorded_end(reason: str, error: RecordFailed) -> str:
+    """The reason of a run whose end is not on record; why it is not is said once, where the run failed for the same cause."""
+    cause = str(error.__cause__ or error).rstrip(".")
+    why = "the end of this run is not on record" if cause in reason else f"the end of this run is not on record: {error}"
+    return f"{reason} ({why})" if reason else why
 
 
 def _said(error: Exception, redactor: Redactor | None) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import math
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ from callgate.cli._questions import is_answered, put_question
 from callgate.cli._record import Record
 from callgate.cli._runs import run_named
 from callgate.engine import Engine
-from callgate.errors import UsageError
+from callgate.errors import JournalFailed, UsageError
 from callgate.policy import Rules
 from callgate.tools import Tool
 from callgate.undo import Shadows
@@ -150,8 +151,11 @@ class _Terminal:
         return allowed
 
     def _last_call(self) -> CallSummary | None:
-        calls = summarise(self._engine.journal.read(run=self._engine.run))
-        return calls[-1] if calls else None
+        """What the record has of the call; None where it has nothing, or cannot be read any more."""
+        with suppress(JournalFailed):  # the outcome itself says that it is not on record
+            calls = summarise(self._engine.journal.read(run=self._engine.run))
+            return calls[-1] if calls else None
+        return None
 
     def _show(self, outcome: Outcome, summary: CallSummary | None) -> None:
         shown = Shown(where=self._record.name, more=self._record.show_command(summary.uid if summary else self._engine.run))

@@ -9,6 +9,7 @@ from callgate._printable import one_line
 from callgate._summary import CallSummary
 from callgate.calls import Aborted, Answered, Outcome, Suspended, ToolResult
 from callgate.cli import _exits
+from callgate.cli._advice import at_terminal
 from callgate.cli._consoles import console, say, status_text, write_text
 
 __all__ = ["Shown", "exit_code", "show_aborted", "show_result"]
@@ -41,7 +42,7 @@ def show_result(result: ToolResult, shown: Shown) -> None:
     why = end or _failure(result)
     shown_why = Text(f"  {why}" if why else "", style="yellow" if end else "red")
     console().print(Text.assemble(status_text(result.status, end), f"  {one_line(result.name)}", shown_why))
-    write_text(f"{result.text}\n")
+    write_text(f"{result.text if result.metadata.recorded else at_terminal(result.text)}\n")
     for note in result.metadata.notes:
         say(f"  note    {note.kind}: {one_line(note.text)}", "yellow")
     say(f"  {_facts(result)}", "dim")
@@ -66,11 +67,13 @@ def _facts(result: ToolResult) -> str:
 
 def show_aborted(outcome: Aborted, summary: CallSummary | None, shown: Shown) -> None:
     """The message ended with this call: say what is known of it."""
-    say(f"{outcome.status}  {one_line(outcome.reason)}", "magenta")
+    say(f"{outcome.status}  {one_line(at_terminal(outcome.reason))}", "magenta")
     if summary is not None and summary.starts:
         say(f"  {summary.tool} had run for {summary.duration_ms:,.0f} ms and was ended; its effect class is '{summary.effect}'.")
         if summary.effect != "none":
             say("  It may have done part of its work. Check before you repeat it.", "yellow")
-    else:
+    elif outcome.recorded:
         say("  The tool was not started. Nothing happened.")
+    else:
+        say("  It is not on record whether the tool was started. Check before you repeat it.", "yellow")
     shown.print()

@@ -22,6 +22,7 @@ from callgate.agent import Agent, AgentEvent, RunResult, Settings
 from callgate.agent.events import MessageBegan
 from callgate.calls import Scope, Suspended
 from callgate.cli import _exits
+from callgate.cli._advice import at_terminal
 from callgate.cli._consoles import console, print_json, say
 from callgate.cli._interrupts import Interrupts, exit_code_of, interruptible
 from callgate.cli._memory import open_memory
@@ -284,7 +285,7 @@ class TerminalRun:
             say("It can go on from where it stands:", "cyan")
             say(f"  {self._how_to_go_on(result)}")
         if not result.recorded and result.status == "completed":
-            say(f"  {printable(result.reason)}", "red")
+            say(f"  {printable(at_terminal(result.reason))}", "red")
         if self._record.name:
             say(f"  record  {self._record.name}", "dim")
         say(f"  more    {self._record.show_command(result.run)}", "dim")

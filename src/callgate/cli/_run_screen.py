@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from callgate._printable import one_line, printable
-from callgate.cli._advice import at_terminal
+from callgate.cli._advice import RECORD_FAILURE, at_terminal
 from callgate.cli._consoles import SIGNS, STYLES, console, write_text
 from callgate.cli._folding import HEAD_LINES, FoldedOutput
 from callgate.cli._run_events import (
@@ -46,6 +46,7 @@ _PLAIN_FRAMES = "|/-\\"
 _ARGUMENTS = 72
 _REASON = 600
 _COMMAND_END = 60
+_SAID_ABOVE = "The record could not be written, as said above."
 
 
 class RunScreen:
@@ -71,6 +72,8 @@ class RunScreen:
         self._piped_line_open = False
         """Whether the text on a standard output that is no terminal ends without a line end."""
         self._separator_due = False
+        self._record_failure_said = False
+        """Whether this turn has shown why the record could not be written."""
 
     def show(self, told: Told) -> None:
         """Take what happened next."""
@@ -188,9 +191,19 @@ class RunScreen:
         tail = f"{took}{tries}{early}{why}"
         room = max(12, self._console.width - len(tail) - 2)
         self._print(Text.assemble((SIGNS.get(kind, "·"), STYLES.get(kind, "")), f" {one_line(line, room)}", (tail, "dim")), cut=True)
-        if told.reason and told.status != "ok":
-            self._say(f"  {one_line(told.reason, _REASON)}", STYLES.get(told.status, ""))
+        self._say_reason(told)
         self._move()
+
+    def _say_reason(self, told: CallAnswered) -> None:
+        """Say why a call did not succeed."""
+        if told.reason and told.status != "ok":
+            reason = self._record_failure_once(told.reason) if told.code == "record_failed" else told.reason
+            self._say(f"  {one_line(reason, _REASON)}", STYLES.get(told.status, ""))
+
+    def _record_failure_once(self, reason: str) -> str:
+        """The reason in the words of the command line; why the record could not be written is said once in a turn."""
+        said, self._record_failure_said = self._record_failure_said, self._record_failure_said or bool(RECORD_FAILURE.search(reason))
+        return at_terminal(RECORD_FAILURE.sub(_SAID_ABOVE, reason) if said else reason)
 
     # The end
 
@@ -207,7 +220,8 @@ class RunScreen:
         self._end_line()
         self._print(Text.assemble((told.status, _RUN_STYLES.get(told.status, "")), f" · {' · '.join(facts)}"))
         if told.reason and told.status != "completed":
-            self._say(f"  {printable(at_terminal(told.reason))}", _RUN_STYLES.get(told.status, ""))
+            self._say(f"  {printable(self._record_failure_once(told.reason))}", _RUN_STYLES.get(told.status, ""))
+        self._record_failure_said = False
 
     # What runs now
 
