@@ -26,6 +26,7 @@ _CAUSES: Final = {
     errno.EISDIR: ("it is a folder", "Give a file in it."),
     errno.ENOSPC: ("the disk is full", "Make room, or give a path on another disk."),
     errno.EDQUOT: ("the user's share of the disk is used up", "Make room, or give a path on another disk."),
+    errno.EFBIG: ("this process may not write files of that size", "Raise its limit (ulimit -f)."),
     errno.EMFILE: ("this process has too many files open", "Raise its limit (ulimit -n), or find out who leaves them open."),
 }
 

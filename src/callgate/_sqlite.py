@@ -9,24 +9,31 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from callgate._paths import path_error
 from callgate.errors import UsageError
 
-__all__ = ["OWN_FOLDER", "make_folder", "make_private", "refuse_scrap", "refused_by_system"]
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["OWN_FOLDER", "make_folder", "make_private", "refuse_scrap", "refused_by_system", "space_error"]
 
 OWN_FOLDER: Final = ".callgate"
 """The folder in which the command line keeps what is its own; no file tool reaches into a folder of this name."""
 
 _SMALLEST: Final = 512
 """Bytes of the smallest database."""
+_INDEX_BYTES: Final = 65_536
+"""Free bytes below which the index of a database's log may not fit."""
 
 
 def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
-    """Refuse a file that is not empty and cannot be a database.
+    """Refuse a file that is not empty and cannot be a database, and a device, a pipe or a socket.
 
     Args:
         kind: What it should be.
@@ -36,9 +43,14 @@ def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
         UsageError: It is one.
     """
     try:
-        size = os.stat(path).st_size
+        found = os.stat(path)
     except FileNotFoundError:
         return
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise UsageError(
+            f"{os.fspath(path)} cannot be used as a {kind}: it is not a regular file, so nothing can be kept in it. Give a file."
+        )
+    size = found.st_size
     if 0 < size < _SMALLEST:
         raise UsageError(f"{os.fspath(path)} is no {kind}: {size} byte{'s' if size > 1 else ''} can be no database. {then}")
 
@@ -57,6 +69,21 @@ def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None
             number = errno.EROFS if not to_read and os.statvfs(one).f_flag & os.ST_RDONLY else errno.EACCES
             return path_error(path, "a journal", OSError(number, "", str(one)))
     return None
+
+
+def space_error(path: Path, error: apsw.Error) -> OSError | None:
+    """Return why SQLite had no space to write, which it reports as an I/O error in some places; None where space is not the cause."""
+    import apsw
+
+    if not isinstance(error, apsw.FullError | apsw.IOError):
+        return None
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY and isinstance(error, apsw.IOError):
+        return OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    with suppress(OSError):
+        disk = os.statvfs(path.parent)
+        if isinstance(error, apsw.IOError) and disk.f_bavail * disk.f_frsize >= _INDEX_BYTES:
+            return None
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
 def make_folder(folder: str | os.PathLike[str]) -> None:

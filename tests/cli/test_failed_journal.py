@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import apsw
 import pytest
 
+from callgate._journal.sqlite_store import failures
+from callgate.errors import JournalFailed
 from callgate.testing import Call
 from tests.cli.running import DONE, ran
-from tests.cli.shell import Ended, shell
+from tests.cli.shell import Ended, environment, shell
 
 TOOL = """
 import os
@@ -33,6 +39,13 @@ def delete() -> str:
 def look() -> str:
     "Look, after the journal was cut off."
     os.truncate(JOURNAL, 0)
+    return "the result"
+
+@tool
+def fill() -> str:
+    "Let no file of this process grow."
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
     return "the result"
 
 @tool
@@ -72,3 +85,55 @@ def test_a_call_whose_journal_failed_shows_what_became_of_it(folder: Path, tool:
     assert done.code == code, done.err
     assert f"{tool} ran" in done.out
     assert_told_once(done.out + done.err, tool)
+
+
+async def test_a_run_whose_files_cannot_grow_names_the_limit(folder: Path) -> None:
+    """SQLite itself calls it an I/O error."""
+    done: Ended = await ran(folder, [[Call("fill", {}), Call("stop", {})], DONE], "--tools", "spoil.py", "--yes")
+    assert done.code == 1
+    assert done.err.count("this process may not write files of that size") == 1, done.err
+    assert "Raise that limit (ulimit -f), or give another file with --journal, and try again" in done.err
+    assert not FOR_PYTHON.search(done.err), done.err
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "Do it.", "--model", "any", "--base-url", "http://127.0.0.1:1", "--record"),
+        ("call", "list_files", "--journal"),
+        ("call", "list_files", "--journal", ":memory:", "--memory"),
+    ],
+    ids=["run", "call", "memory"],
+)
+def test_a_device_is_refused_as_what_it_is_and_nothing_is_put_beside_it(folder: Path, words: tuple[str, ...], device: str) -> None:
+    device_link = folder / "device"
+    device_link.symlink_to(device)
+    done = shell(folder, *words, str(device_link))
+    assert (done.code, done.out) == (2, "")
+    assert "it is not a regular file, so nothing can be kept in it. Give a file." in done.err
+    assert not list(Path("/dev").glob(f"{Path(device).name}-*"))
+
+
+@pytest.mark.parametrize("kibibytes", [8, 40])
+def test_a_journal_that_has_no_space_names_it(folder: Path, kibibytes: int) -> None:
+    """The index of its log may not fit, or the log itself."""
+    line = [sys.executable, "-m", "callgate.cli", "call", "list_files"]
+    limit = kibibytes * 1024
+    done = subprocess.run(
+        ["prlimit", f"--fsize={limit}:{limit}", *line], cwd=folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "journal.db cannot be used as a journal: this process may not write files of that size." in done.stderr
+    assert "Raise its limit (ulimit -f)" in done.stderr
+
+
+@pytest.mark.parametrize("error", [apsw.FullError, apsw.IOError])
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[apsw.Error]) -> None:
+    """The disk itself is a stand-in: a small file system needs the rights to mount one."""
+    full = os.statvfs_result((4096, 4096, 100, 0, 0, 10, 10, 10, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    with pytest.raises(JournalFailed) as caught, failures(tmp_path / "journal.db"):
+        raise error("disk")
+    assert "the disk is full" in str(caught.value)
+    assert "Make room on it" in str(caught.value)

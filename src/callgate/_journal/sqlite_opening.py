@@ -21,8 +21,8 @@ from callgate._journal.sqlite_rows import insert_finding
 from callgate._journal.sqlite_store import held_up
 from callgate._journal.tables import LAST_EVENT, SQLITE, VERSION, migrations
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._paths import refused_paths
-from callgate._sqlite import make_folder, make_private, refused_by_system
+from callgate._paths import path_error, refused_paths
+from callgate._sqlite import make_folder, make_private, refused_by_system, space_error
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
@@ -120,6 +120,9 @@ class _Opening:
                 raise UsageError(f"{error}. {RESTORE}") from error
             except apsw.Error as error:
                 self._close()
+                space = space_error(self._path, error)
+                if space is not None:
+                    raise path_error(self._path, "a journal", space) from space
                 raise refused_by_system(self._path) or _unusable(self._path, error) from error
             except BaseException:
                 self._close()

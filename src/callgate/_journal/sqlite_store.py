@@ -6,6 +6,7 @@ Nothing that was committed is told before it is known to be in the files that ha
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from callgate._journal.leases import Ask
 from callgate._journal.rows import Value
 from callgate._journal.sqlite_rows import insert
 from callgate._limits import JOURNAL_WAIT_S
+from callgate._sqlite import space_error
 from callgate.errors import JournalFailed
 from callgate.events import Event
 from callgate.protocols import Letter
@@ -27,6 +29,11 @@ __all__ = ["SqliteStore", "failures", "held_up", "leave_log"]
 
 _LONG_LOG: Final = 1_000
 """Frames from which on the log is brought into the file."""
+_SPACE: Final[dict[int | None, tuple[str, str]]] = {
+    errno.ENOSPC: ("the disk is full", "Make room on it"),
+    errno.EDQUOT: ("the user's share of the disk is used up", "Make room on it"),
+    errno.EFBIG: ("this process may not write files of that size", "Raise that limit (ulimit -f)"),
+}
 
 
 class SqliteStore:
@@ -135,8 +142,10 @@ def failures(path: Path) -> Iterator[None]:
             " or take another one, then make a new engine."
         ) from error
     except (apsw.Error, OSError) as error:
+        space = space_error(path, error) if isinstance(error, apsw.Error) else error
+        cause, step = _SPACE.get(space.errno if space is not None else None, (str(error), "Check the disk"))
         raise JournalFailed(
-            f"The journal {path} cannot be written or read any more: {error}. Nothing more is recorded by this engine. Check the disk, then"
+            f"The journal {path} cannot be written or read any more: {cause}. Nothing more is recorded by this engine. {step}, then"
             " make a new engine."
         ) from error
 

@@ -11,12 +11,13 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from callgate._paths import refused_paths
-from callgate._sqlite import make_folder, make_private, refuse_scrap
+from callgate._paths import path_error, refused_paths
+from callgate._sqlite import make_folder, make_private, refuse_scrap, space_error
 from callgate.errors import MemoryFailed, UsageError
 from callgate.memory.words import TOKENIZER
 
@@ -236,6 +237,9 @@ def _opened(path: str, extension: str) -> apsw.Connection:
         if 0 < _migrate(connection) < _FIRST_THAT_WIPES:
             _rewrite(connection)
     except apsw.Error as error:
+        space = space_error(Path(path), error)
+        if space is not None:
+            raise path_error(path, "a memory", space) from space
         raise UsageError(
             f"{path} cannot be used as a memory: {error}. Give another file. A damaged memory may be deleted: it is made again from the"
             " journal."
