@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pty
 import re
@@ -172,3 +173,31 @@ async def test_a_run_that_was_stopped_goes_on(folder: Path) -> None:
         (words,) = re.findall(r"^  callgate (resume run-\w+ .*)$", err, re.MULTILINE)
         done = await ended(folder, *(server.url if word.startswith("http:") else word for word in words.split()))
     assert (done.code, done.out) == (0, "Paid.")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)], ids=["Ctrl-C twice", "SIGTERM"])
+async def test_the_line_of_a_call_that_was_ended_has_its_time(folder: Path, numbers: tuple[signal.Signals, ...]) -> None:
+    async with at_terminal(folder, [[Call("wait", {}), Call("refund", {"order": "A7", "cents": 12})]], "--yes") as terminal:
+        await terminal.until(b"begun")
+        for number in numbers:
+            terminal.process.send_signal(number)
+            await terminal.until(b"Stopping", b"Killed")
+        shown = (await terminal.until(b"callgate log show")).decode()
+        await terminal.end()
+    assert re.search(r"■ wait  [\d,]+ ms\r\n", shown), shown
+    assert re.search(r"■ refund order=A7 cents=12\r\n", shown), shown  # it had not started
+
+
+@pytest.mark.process
+async def test_the_event_of_a_call_that_was_ended_has_its_time(folder: Path) -> None:
+    """For programs, too."""
+    async with running(folder, [[Call("wait", {})]], "--tools", "crm.py", "--yes", "--json") as run:
+        assert run.process.stdout is not None
+        while b"call_progress" not in await run.process.stdout.readline():
+            pass
+        run.process.send_signal(signal.SIGTERM)
+        _, out, _ = await run.end()
+    (ended_call,) = [event for line in out.splitlines() if (event := json.loads(line))["event"] == "call_ended"]
+    assert (ended_call["status"], ended_call["attempts"]) == ("aborted", 1)
+    assert ended_call["ms"] > 0

@@ -214,6 +214,8 @@ class Listening:
         self._tell = tell
         self._tools: dict[str, str] = {}
         self._early: set[str] = set()
+        self._started: dict[str, tuple[float, int]] = {}
+        """By call that runs: when its first attempt started, in monotonic seconds, and the number of its attempts."""
         self._streaming = False
         self.kept = False
         """Whether a call has changed files, and they can be put back."""
@@ -261,6 +263,7 @@ class Listening:
                 return CallCame(call=call, id=str(body.get("id", "")), tool=self._tools[call], arguments=str(body.get("arguments", "")))
             case "call.started":
                 self._tools[call] = str(body.get("tool", ""))
+                self._started[call] = (self._started[call][0] if call in self._started else event.mono, event.attempt)
                 if self._streaming:
                     self._early.add(call)
                 return CallBegun(call=call, tool=self._tools[call], attempt=event.attempt, early=self._streaming)
@@ -271,12 +274,27 @@ class Listening:
             case "files.not_kept":
                 return Noticed(kind="files_not_kept", text=f"{body.get('reason', '')}. callgate undo cannot take it back.")
             case "call.suspended" | "call.aborted":
-                status = "asked" if topic == "call.suspended" else "aborted"
-                return CallAnswered(call=call, tool=self._tools.pop(call, ""), status=status, reason=str(body.get("reason", "")))
+                return self._without_result(topic, event, str(body.get("reason", "")))
         return None
+
+    def _without_result(self, topic: str, event: Event, reason: str) -> CallAnswered:
+        """A call that waits for a human, or was ended before it had a result."""
+        since, attempts = self._started.pop(event.call, (event.mono, 0))
+        early = event.call in self._early
+        self._early.discard(event.call)
+        return CallAnswered(
+            call=event.call,
+            tool=self._tools.pop(event.call, ""),
+            status="asked" if topic == "call.suspended" else "aborted",
+            ms=round((event.mono - since) * 1000, 1),
+            early=early,
+            attempts=attempts,
+            reason=reason,
+        )
 
     def _answered(self, result: ToolResult) -> CallAnswered:
         self._tools.pop(result.uid, None)
+        self._started.pop(result.uid, None)
         early = result.uid in self._early
         self._early.discard(result.uid)
         return CallAnswered(
