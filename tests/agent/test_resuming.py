@@ -346,3 +346,12 @@ async def test_a_run_that_another_agent_goes_on_with_is_on_record_with_the_ids_t
         again = await other.resume(waiting)
         assert again.status == "waiting"
         assert recall(engine.journal, engine.blobs, again.run).history.messages == list(again.messages)
+
+
+async def test_what_a_model_said_before_its_call_is_told_once_however_often_the_run_is_resumed() -> None:
+    model = Script(says("I look.", call("look", {"what": "a"}, id="1")), says("I pay.", call("pay", {"to": "ann"}, id="2")))
+    async with Engine(Shop().tools(), policies=[Asks("pay")]) as engine:
+        first = await Agent(model, engine).run("Pay.")
+        second = await Agent(model, engine).resume(first.run)
+        third = await Agent(model, engine).resume(first.run)
+    assert [(one.status, one.text) for one in (first, second, third)] == [("waiting", "I look.\n\nI pay.")] * 3

@@ -100,7 +100,7 @@ def test_a_file_that_somebody_changed_since_is_not_touched(bench: Bench) -> None
 def test_an_earlier_write_waits_for_the_later_one(bench: Bench) -> None:
     """Undo of the first of two writes would lose the second, even where both wrote the same."""
     first, second = bench.write("in.txt", "one"), bench.write("in.txt", "one")
-    with pytest.raises(UndoRefused, match=second) as refused:
+    with pytest.raises(UndoRefused, match=rf"write_file \({second}\) wrote it later") as refused:
         bench.shadow.undo(first)
     assert whys(refused) == {("in.txt", "later_call")}
     bench.shadow.undo(second)
