@@ -16,6 +16,7 @@ from callgate.calls import Text
 from callgate.decide import CallEnd, Failures, LoopRules, check_loop_continuation
 from callgate.errors import ModelUnreachable
 from callgate.messages import AssistantMessage, ToolMessage, UserMessage
+from callgate.models.events import TextDelta
 from callgate.protocols import Deny, Verdict
 from callgate.route import ValidatedCall
 from tests.agent.board import LOOK, Board, run
@@ -256,6 +257,12 @@ async def test_an_empty_answer_ends_the_turn_or_is_asked_for_again(board: Board)
     patient = replace(PRESETS["chat"], empty_retry_s=0.0)
     result, model = await run(board, [ends()], [ends()], says("Here."), settings=patient)
     assert (result.status, len(model.requests)) == ("completed", 3)
+
+
+async def test_the_text_before_what_a_model_raises_is_in_the_result(board: Board) -> None:
+    """All visible text so far, as after a failure that the provider reports."""
+    result, _ = await run(board, says("I look.", call("look", {"what": "a"})), [TextDelta("It "), TextDelta("is"), OSError("gone")])
+    assert (result.turn_status, result.text) == ("error", "I look.\n\nIt is")
 
 
 async def test_what_a_model_raises_becomes_an_error_of_the_run_only(board: Board) -> None:

@@ -91,16 +91,22 @@ class Passes:
         if parts.tell is not None:
             parts.tell(MessageBegan(iteration))
         last = LastWord(parts.model) if self._course.reported else None
-        result = await stream_once(
-            last or parts.model,
-            request,
-            parts.context,
-            control=parts.engine.control,
-            limits=parts.limits,
-            guards=parts.guards,
-            on_event=parts.tell,
-            on_call=intake.see,
-        )
+        texts: list[str] = []
+        try:
+            result = await stream_once(
+                last or parts.model,
+                request,
+                parts.context,
+                control=parts.engine.control,
+                limits=parts.limits,
+                guards=parts.guards,
+                on_event=parts.tell,
+                on_call=intake.see,
+                texts=texts,
+            )
+        except BaseException:
+            self._course.texts.append("".join(texts))
+            raise
         parts.account.use(result.usage)
         if result.status in _WHOLE and not self._blind and parts.account.is_blind(result.usage):
             self._blind = True

@@ -58,6 +58,7 @@ async def stream_once(
     guards: Guards | None = None,
     on_event: Callable[[ModelEvent], None] | None = None,
     on_call: Callable[[CallSealed | CallReopened], None] | None = None,
+    texts: list[str] | None = None,
 ) -> StreamResult:
     """Let the model answer once.
 
@@ -70,6 +71,7 @@ async def stream_once(
         guards: Keep models that would not stop; None: this pass's own.
         on_event: Told every event at once, in order; what it raises ends the pass.
         on_call: Told only what is sealed and what goes on after all, just before `on_event` is; what it raises ends the pass.
+        texts: Gets the pieces of visible text, also of a pass that raises.
 
     Raises:
         UsageError: `model` is none.
@@ -81,7 +83,7 @@ async def stream_once(
     if (waiting := control.pending_follow_up(context.conversation)) is not None:
         return StreamResult(status="follow_up_interrupt", reason=waiting)
     idle_s, first_s = limits.idle_s, limits.first_s
-    one = _Pass(context, control, idle_s, idle_s if first_s is None else first_s, on_event, on_call)
+    one = _Pass(context, control, idle_s, idle_s if first_s is None else first_s, on_event, on_call, texts=[] if texts is None else texts)
     one.enter()
     try:
         name = f"pass of {context.conversation or model.name}"
@@ -104,10 +106,11 @@ class _Pass(Struct, eq=False):
     on_event: Callable[[ModelEvent], None] | None
     on_call: Callable[[CallSealed | CallReopened], None] | None
     signal: AbortSignal = field(default_factory=AbortSignal)
+    texts: list[str] = []
+    """The pieces of visible text so far."""
     _until: float = 0.0
     _timer: asyncio.TimerHandle | None = None
     """Set once the model has waited: before that, nobody could look."""
-    _texts: list[str] = []
     _closed: dict[int, Closed] = {}
     _end: Finished | None = None
     _status: PassStatus | None = None
@@ -167,7 +170,7 @@ class _Pass(Struct, eq=False):
 
     def _take(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta):
-            self._texts.append(event.text)
+            self.texts.append(event.text)
         elif isinstance(event, Finished):
             check_end(event)
             self._end, self._over = event, True
@@ -213,7 +216,7 @@ class _Pass(Struct, eq=False):
         end = self._end
         if self._status is None and end is not None and end.reason not in ("error", "cut"):
             return self._answer(end)
-        text = "".join(self._texts)
+        text = "".join(self.texts)
         if self._status is not None:
             return StreamResult(status=self._status, text="" if self._status == "follow_up_interrupt" else text, reason=self._why)
         if end is None:
