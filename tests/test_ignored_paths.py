@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from callgate import Agent, Engine, RawCall, Rules, Scope, UsageError, tool
 from callgate.builtins.files import FileTools
@@ -162,6 +166,97 @@ async def test_rules_and_git_agree_about_what_is_ignored(tmp_path: Path) -> None
     assert {name for name in names if await state(tmp_path, name)} == by_git
 
 
+LINES = [
+    *("*", "/*", "**", "/**", "**/", "*/", "!*/", "!*.txt", "!b", "!b/", "b/", "b/*", "!b/c/", "b/**", "a**/b", "**a", "***", "a//b"),
+    *(
+        "[[:digit:]]",
+        "[[:alpha:]]*",
+        "[![:alpha:]]",
+        "[[:no:]]",
+        "[:a:]",
+        "[[:a]",
+        "[!a]",
+        "[^a]",
+        "[]a]",
+        "[!]a]",
+        "[a-",
+        "[z-a]",
+        "[a-c]",
+    ),
+    *(
+        "[a\\-c]",
+        "[\\]]",
+        "[a/c]",
+        "a[!x]b",
+        "[a--]",
+        "[--b]",
+        "?",
+        "a?",
+        "\\a",
+        "a\\",
+        "\\\\",
+        "a\\/b",
+        "**\\/b",
+        "x\t",
+        "x ",
+        "x\\ ",
+        "x\\\\ ",
+    ),
+    *("!", "/", "//a", "./a", "\r", "x\u00a0", "\u00e9", "#a", "\\#a", "\\!a"),
+]
+NAMES = [
+    "a",
+    "c.txt",
+    "b/a",
+    "b/c/a",
+    "b/c/c.txt",
+    "x/b",
+    "ax/y/b",
+    "1",
+    "-",
+    "]",
+    "\\",
+    "x ",
+    "x\t",
+    "x\\",
+    "axb",
+    "#a",
+    "!a",
+    "\u00e9",
+]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git says what is right")
+@settings(max_examples=12, deadline=None)
+@given(lines=st.lists(st.sampled_from(LINES), min_size=1, max_size=4))
+@example(lines=["*", "!*/", "!*.txt"])
+@example(lines=["[[:digit:]]"])
+@example(lines=["[z-a]"])
+@example(lines=["*", "!?"])
+def test_any_lines_mean_what_they_mean_to_git(lines: list[str]) -> None:
+    """Folders that a line takes out of the rest are looked into, and no line breaks what reads it."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        plant(root, dict.fromkeys(NAMES, ""))
+        (root / ".gitignore").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+        names = [str(one.relative_to(root)) for one in root.rglob("*") if ".git" not in one.name]
+        found = asyncio.run(states(root, names))
+        assert {name for name, ignored in found.items() if ignored} == ignored_by_git(root, names)
+        assert None not in found.values()
+
+
+async def states(root: Path, names: list[str]) -> dict[str, bool | None]:
+    return {name: await state(root, name) for name in names}
+
+
+async def test_a_line_that_no_library_could_read_does_not_end_a_search(tmp_path: Path) -> None:
+    plant(tmp_path, {"a.py": "found", ".gitignore": "[z-a]\n[[:digit:]].py\n", "1.py": "found"})
+    async with Engine(FileTools().tools()) as engine:
+        result = result_of(await engine.call(call("grep_files", pattern="found"), Scope(workspace=str(tmp_path))))
+    assert "a.py" in result.text
+    assert "1.py" not in result.text
+
+
 @pytest.mark.parametrize(
     ("link", "target", "path"),
     [
@@ -233,7 +328,7 @@ def _many(file: Path) -> None:
 
 
 def _wrong(file: Path) -> None:
-    file.write_text("!\n")
+    file.write_text("a\0b\n")
 
 
 @pytest.mark.parametrize("hostile", [_unreadable, _folder, _outside, _pipe, _slow, _many, _wrong])

@@ -7,14 +7,11 @@ says where that cannot be known.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from callgate._workspace.gitignore import Pattern, pattern
 
 __all__ = ["SKIPPED", "Ignore"]
 
@@ -28,8 +25,6 @@ _MAX_PATTERNS = 2_000
 _MAX_CHARS = 500
 _MAX_CHOICES = 2
 _MAX_SLOW = 100
-_ALL_BELOW = re.compile(r"/\*\*[ ]*$")
-"""The same as `/*`, since what is below an ignored folder is ignored; pathspec takes it to mean the folder itself as well."""
 
 ReadText = Callable[[str], str | None]
 """A file's text by its path below the root; empty where there is none, None where there is one that cannot be used."""
@@ -38,17 +33,17 @@ ReadText = Callable[[str], str | None]
 class _Patterns(Struct, frozen=True):
     """What one ignore file says."""
 
-    spec: GitIgnoreSpec | None
+    last_first: tuple[Pattern, ...]
     whole: bool
     """Whether every line of it is applied."""
 
-    def says(self, path: str) -> bool | None:
+    def says(self, path: str, *, directory: bool) -> bool | None:
         """Whether the last pattern that matches ignores `path`; None where none matches."""
-        return self.spec.check_file(path).include if self.spec is not None else None
+        return next((one.ignores for one in self.last_first if one.matches(path, directory=directory)), None)
 
 
-_NOTHING = _Patterns(None, True)
-_UNUSABLE = _Patterns(None, False)
+_NOTHING = _Patterns((), True)
+_UNUSABLE = _Patterns((), False)
 
 
 class Ignore:
@@ -72,7 +67,9 @@ class Ignore:
         """The same, where the folders above are known not to be ignored."""
         if path.rpartition("/")[2] in SKIPPED:
             return True
-        return next((found for patterns, inner in self._about(path) if (found := _says(patterns, inner, directory)) is not None), False)
+        return next(
+            (found for patterns, inner in self._about(path) if (found := patterns.says(inner, directory=directory)) is not None), False
+        )
 
     def state(self, path: str, *, directory: bool) -> bool | None:
         """As `ignores`; None where that cannot be known, because an ignore file that decides about it cannot be used as a whole."""
@@ -85,7 +82,7 @@ class Ignore:
         for patterns, inner in self._about(path):
             if not patterns.whole:
                 return None
-            found = _says(patterns, inner, directory)
+            found = patterns.says(inner, directory=directory)
             if found is not None:
                 return found
         return False
@@ -115,22 +112,17 @@ def _names(path: str, *, directory: bool) -> Iterator[tuple[str, bool]]:
             yield "/".join(names[:end]), directory or end < len(names)
 
 
-def _says(patterns: _Patterns, path: str, directory: bool) -> bool | None:
-    return patterns.says(path + "/" if directory else path)
-
-
 def _compiled(text: str) -> _Patterns:
-    from pathspec import GitIgnoreSpec
-
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     usable: list[str] = []
     slow = 0
     for line in lines[:_MAX_PATTERNS]:
         choices = _choices(line)
         slow += choices >= _MAX_CHOICES
-        if choices <= _MAX_CHOICES and (choices < _MAX_CHOICES or slow <= _MAX_SLOW) and _is_valid(line):
-            usable.append(_ALL_BELOW.sub("/*", line))
-    return _Patterns(GitIgnoreSpec.from_lines(usable), len(usable) == len(lines))
+        if choices <= _MAX_CHOICES and (choices < _MAX_CHOICES or slow <= _MAX_SLOW) and "\0" not in line:
+            usable.append(line)
+    found = [one for line in reversed(usable) if (one := pattern(line)) is not None]
+    return _Patterns(tuple(found), len(usable) == len(lines))
 
 
 def _choices(line: str) -> int:
@@ -144,13 +136,3 @@ def _choices(line: str) -> int:
         return _MAX_CHOICES + 1
     names = line.rstrip().split("/")
     return sum(1 if name == "**" else max(0, name.count("*") - 1) for name in names)
-
-
-def _is_valid(line: str) -> bool:
-    from pathspec import GitIgnoreSpec
-
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True

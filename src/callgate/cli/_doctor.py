@@ -29,7 +29,7 @@ from callgate.errors import UsageError
 
 __all__ = ["Check", "doctor"]
 
-_NEEDED = ("msgspec", "jsonschema-rs", "apsw", "psutil", "docstring-parser", "pathspec")
+_NEEDED = ("msgspec", "jsonschema-rs", "apsw", "psutil", "docstring-parser")
 _GRAMMARS = (
     "tree-sitter",
     *(f"tree-sitter-{name}" for name in ("c", "c-sharp", "cpp", "go", "java", "javascript", "php", "ruby", "rust", "typescript")),

@@ -1,0 +1,151 @@
+"""One line of a `.gitignore` file, matched as git matches it.
+
+Follows git's wildmatch to the byte: names are compared as bytes, so `?` is one byte; a line that git can match with nothing, such as one
+that ends with a backslash, matches nothing here. Knows neither files nor folders, and does not limit how long a match may take.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from msgspec import Struct
+
+__all__ = ["Pattern", "pattern"]
+
+_SPECIAL: Final = re.compile(rb"[*?\[\\]")
+_NEVER: Final = b"(?!)"
+_CLASSES: Final[dict[bytes, frozenset[int]]] = {
+    name: frozenset(code for code in range(128) if re.fullmatch(chars, bytes([code]), re.DOTALL))
+    for name, chars in {
+        b"alnum": rb"[0-9A-Za-z]",
+        b"alpha": rb"[A-Za-z]",
+        b"blank": rb"[ \t]",
+        b"cntrl": rb"[\x00-\x1f\x7f]",
+        b"digit": rb"[0-9]",
+        b"graph": rb"[!-~]",
+        b"lower": rb"[a-z]",
+        b"print": rb"[ -~]",
+        b"punct": rb"[!-/:-@\[-`{-~]",
+        b"space": rb"[ \t\n\r\x0b\x0c]",
+        b"upper": rb"[A-Z]",
+        b"xdigit": rb"[0-9A-Fa-f]",
+    }.items()
+}
+
+
+class Pattern(Struct, frozen=True):
+    """What one line says about the paths that it matches."""
+
+    ignores: bool
+    """False for a line that begins with `!`."""
+    folders_only: bool
+    by_name: bool
+    """Whether it is about the last name of a path alone."""
+    regex: re.Pattern[bytes]
+
+    def matches(self, path: str, *, directory: bool) -> bool:
+        """Whether it matches `path` itself, which is below the file's folder; what is below a match is for the caller."""
+        if self.folders_only and not directory:
+            return False
+        return self.regex.fullmatch(os.fsencode(path.rpartition("/")[2] if self.by_name else path)) is not None
+
+
+def pattern(line: str) -> Pattern | None:
+    """The pattern of a line; None where it has none, as a comment.
+
+    Args:
+        line: Without the end of the line.
+    """
+    if line.startswith("#"):
+        return None
+    text = os.fsencode(_trimmed(line))
+    ignores = not text.startswith(b"!")
+    text = text if ignores else text[1:]
+    folders_only = text.endswith(b"/")
+    text = text[:-1] if folders_only else text
+    if not text:
+        return None
+    by_name = b"/" not in text
+    return Pattern(ignores, folders_only, by_name, re.compile(_regex(text.removeprefix(b"/")), re.DOTALL))
+
+
+def _trimmed(line: str) -> str:
+    """Without the spaces at its end; a backslash keeps the one after it."""
+    kept = line.rstrip(" ")
+    escapes = len(kept) - len(kept.rstrip("\\"))
+    return line[: len(kept) + escapes % 2]
+
+
+def _regex(text: bytes) -> bytes:
+    """A regular expression for the whole of a path or name."""
+    special = _SPECIAL.search(text)
+    if special is None:
+        return re.escape(text)
+    begin = at = special.start()
+    parts = [re.escape(text[:begin])]
+    while at < len(text):
+        part, at = _part(text, at, begin)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _part(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
+    """The expression of what begins at `at`, and where the next begins; before `begin` everything is literal."""
+    match text[at : at + 1]:
+        case b"*":
+            return _stars(text, at, begin)
+        case b"?":
+            return b"[^/]", at + 1
+        case b"[":
+            return _bracket(text, at + 1)
+        case b"\\":
+            return (re.escape(text[at + 1 : at + 2]), at + 2) if at + 1 < len(text) else (_NEVER, at + 1)
+        case char:
+            return re.escape(char), at + 1
+
+
+def _stars(text: bytes, at: int, begin: int) -> tuple[bytes, int]:
+    """Stars in a row; two or more that stand for whole names match any number of them."""
+    end = at
+    while text[end : end + 1] == b"*":
+        end += 1
+    rest = text[end : end + 2]
+    if end - at < 2 or not (at == begin or text[at - 1 : at] == b"/") or not (rest[:1] in (b"", b"/") or rest == b"\\/"):
+        return b"[^/]*", end
+    return (b"(?:.*/)?", end + 1) if rest[:1] == b"/" else (b".*", end)
+
+
+def _bracket(text: bytes, at: int) -> tuple[bytes, int]:
+    """A set of characters, from behind its `[`; one that nothing closes matches nothing, nor does the rest of its line."""
+    negated = text[at : at + 1] in (b"!", b"^")
+    at += negated
+    found: set[int] = set()
+    before, first = 0, True
+    while at < len(text) and (first or text[at : at + 1] != b"]"):
+        first = False
+        members, before, at = _member(text, at, before)
+        if members is None:
+            return _NEVER, len(text)
+        found |= members
+    if at >= len(text):
+        return _NEVER, len(text)
+    codes = (set(range(256)) - found if negated else found) - {ord("/")}
+    return (b"[" + b"".join(b"\\x%02x" % code for code in sorted(codes)) + b"]" if codes else _NEVER), at + 1
+
+
+def _member(text: bytes, at: int, before: int) -> tuple[set[int] | frozenset[int] | None, int, int]:
+    """One member of a set: its characters, the one that a range may begin with, and where the next begins. None: it is no set at all."""
+    char = text[at : at + 1]
+    if char == b"-" and before and text[at + 1 : at + 2] not in (b"", b"]"):
+        last = at + 2 if text[at + 1 : at + 2] == b"\\" else at + 1
+        return (set(range(before, text[last] + 1)), 0, last + 1) if last < len(text) else (None, 0, at)
+    if text[at : at + 2] == b"[:":
+        end = text.find(b"]", at + 2)
+        if end < 0:
+            return None, 0, at
+        if end > at + 2 and text[end - 1 : end] == b":":
+            return _CLASSES.get(text[at + 2 : end - 1]), 0, end + 1
+    at += char == b"\\"
+    return ({text[at]}, text[at], at + 1) if at < len(text) else (None, 0, at)
