@@ -365,6 +365,63 @@ async def test_a_judge_that_changes_the_arguments_or_gives_no_judgment_has_denie
     assert ledger.lines() == []
 
 
+class Own:
+    """A judge of the host's own."""
+
+    title = "own"
+
+    def __init__(self, wants: Any = True, judgment: Any = None, timeout_s: Any = 1.0) -> None:
+        self._wants, self._judgment, self.timeout_s = wants, judgment or Judgment(verdict="allow", reason="fine"), timeout_s
+
+    def wants(self, call: ValidatedCall) -> bool:
+        if isinstance(self._wants, BaseException):
+            raise self._wants
+        return self._wants() if callable(self._wants) else self._wants  # type: ignore[no-any-return]
+
+    async def judge(self, call: ValidatedCall, context: JudgeContext) -> Judgment:
+        return self._judgment
+
+
+async def _later() -> bool:
+    return False
+
+
+@pytest.mark.parametrize("wants", [RuntimeError("no"), SystemExit(1), None, 0, "yes", _later], ids=repr)
+async def test_a_judge_that_does_not_say_whether_it_judges_a_call_has_denied_it(ledger: Ledger, wants: Any) -> None:
+    async with Engine(paying(ledger), policies=[Own(wants)]) as engine:
+        for name, arguments in (("pay", {"to": "ann"}), ("look", {"at": "this"})):
+            result = await said(engine, call(name, **arguments))
+            assert (result.code, result.failure_class) == ("judge_failed", "denied")
+        assert [one["judge"] for one in judged(engine)] == ["own", "own"]
+        assert {one["failed"] for one in judged(engine)} <= {"error", "malformed"}
+    assert ledger.lines() == []
+
+
+@pytest.mark.parametrize(
+    "judgment",
+    [
+        Judgment(verdict="allow", reason="fine", judge=5),  # type: ignore[arg-type]
+        Judgment(verdict="allow", reason="fine", input_tokens=object()),  # type: ignore[arg-type]
+        Judgment(verdict="allow", reason="fine", failed="timeout"),
+        Judgment(verdict=["allow"], reason="fine"),  # type: ignore[arg-type]
+        Judgment(verdict="deny", reason="fine", failed=object()),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+async def test_a_judgment_with_wrong_or_contradictory_parts_is_a_deny_that_is_on_record(ledger: Ledger, judgment: Judgment) -> None:
+    async with Engine(paying(ledger), policies=[Own(judgment=judgment)]) as engine:
+        result = await said(engine, call("pay", to="ann"))
+        (one,) = judged(engine)
+    assert (result.code, one["failed"], one["judge"]) == ("judge_failed", "malformed", "own")
+    assert ledger.lines() == []
+
+
+@pytest.mark.parametrize("timeout_s", [None, 0, -1.0, "5", float("inf"), float("nan")], ids=repr)
+def test_a_judge_without_a_deadline_is_refused(ledger: Ledger, timeout_s: Any) -> None:
+    with pytest.raises(UsageError, match="timeout_s"):
+        Engine(paying(ledger), policies=[Own(timeout_s=timeout_s)])
+
+
 # What it is told
 
 

@@ -6,15 +6,19 @@ Knows no model.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import asdict, replace
 
+from callgate._options import Seconds, check
 from callgate._pipeline.host_code import HostCode
 from callgate._printable import printable
 from callgate._redact import NothingSecret, Redactor
+from callgate._signals import is_own_failure
 from callgate.messages import Message
 from callgate.protocols import CallJudge, JudgeContext, Judgment
 from callgate.route import ValidatedCall
@@ -36,6 +40,8 @@ class Judges:
 
     def __init__(self, judges: Sequence[CallJudge], host_code: HostCode, redactor: Redactor | None, cut: Cut) -> None:
         self._judges = tuple(judges)
+        for judge in self._judges:
+            check(type(judge).__name__, "timeout_s", judge.timeout_s, Seconds)
         self._host_code = host_code
         self._redactor = redactor or NothingSecret()
         self._cut = cut
@@ -56,14 +62,15 @@ class Judges:
         Args:
             required_by: The rule that says so; None: none does.
         """
-        return required_by is not None or any(judge.wants(call) for judge in self._judges)
+        return required_by is not None or any(_wants(judge, call) is not False for judge in self._judges)
 
     async def judgments(self, call: ValidatedCall, required_by: str | None) -> tuple[Judgment, ...]:
         """What the judges say, one after the other; empty where a rule wants a judgment and there is no judge."""
         found: list[Judgment] = []
         for judge in self._judges:
-            if required_by is not None or judge.wants(call):
-                found.append(await self._judgment(judge, call, required_by or ""))
+            wants = required_by is not None or _wants(judge, call)
+            if wants is not False:
+                found.append(await self._judgment(judge, call, required_by or "") if wants is True else _named(wants, judge, self._cut))
                 if found[-1].verdict == "deny":
                     break
         return tuple(found)
@@ -75,7 +82,27 @@ class Judges:
         answer = await self._host_code.ask(_judged(judge, call, context), judge.timeout_s, "judge")
         found = _failure(answer.error, judge.timeout_s) if answer.error is not None else _checked(answer.value)
         duration_ms = round((time.monotonic() - began) * 1000, 1)
-        return replace(found, judge=found.judge or judge.title, reason=self._cut(printable(found.reason), 1_000), duration_ms=duration_ms)
+        return replace(_named(found, judge, self._cut), duration_ms=duration_ms)
+
+
+def _named(found: Judgment, judge: CallJudge, cut: Cut) -> Judgment:
+    """A judgment as it is recorded and told."""
+    return replace(found, judge=found.judge or judge.title, reason=cut(printable(found.reason), 1_000))
+
+
+def _wants(judge: CallJudge, call: ValidatedCall) -> bool | Judgment:
+    """What a judge says to whether it judges this call; where that is neither yes nor no, the deny that follows from it."""
+    try:
+        wants: object = judge.wants(call)
+    except BaseException as error:
+        if not is_own_failure(error):
+            raise
+        return _failure(error, judge.timeout_s)
+    if isinstance(wants, bool):
+        return wants
+    if inspect.iscoroutine(wants):
+        wants.close()
+    return Judgment(verdict="deny", reason="the judge did not say whether it judges this call", failed="malformed")
 
 
 async def _judged(judge: CallJudge, call: ValidatedCall, context: JudgeContext) -> Judgment:
@@ -83,9 +110,13 @@ async def _judged(judge: CallJudge, call: ValidatedCall, context: JudgeContext) 
 
 
 def _checked(found: object) -> Judgment:
-    if isinstance(found, Judgment) and found.verdict in ("allow", "deny", "ask") and isinstance(found.reason, str):
-        return found
-    return Judgment(verdict="deny", reason="the judge gave no judgment", failed="malformed")
+    try:
+        judgment = msgspec.convert(asdict(found), Judgment) if isinstance(found, Judgment) else None
+    except msgspec.ValidationError:
+        judgment = None
+    if judgment is None or (judgment.failed and judgment.verdict != "deny"):
+        return Judgment(verdict="deny", reason="the judge gave no judgment", failed="malformed")
+    return judgment
 
 
 def _failure(error: BaseException, timeout_s: float) -> Judgment:
