@@ -223,12 +223,24 @@ class Drive:
 
     def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
         self._wake, self._task_context = wake, context
-        if self._waiting is None:
-            self._handle = self._loop.call_soon(self._ready, None, context=context)
+        task = asyncio.current_task(self._loop)
+        if task is not None and task is not self._task:  # it has taken the wait over
+            self._task, self._baseline, self._cancels = task, task.cancelling(), 0
+        if self._waiting is None or self._given_up:
+            self._handle = self._loop.call_soon(self._ready, self._waiting, context=context)
             return
         self._waiting.add_done_callback(self._ready, context=context)
         if self._throw:  # stopped by the very step that led here
             self._interrupt()
+
+    def remove_done_callback(self, wake: Callable[[Any], object]) -> int:
+        """Whoever waits for this gives up: another task will wait for it, and for what it waits for."""
+        self._wake = None
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._waiting is not None:
+            self._waiting.remove_done_callback(self._ready)
+        return 1
 
     def result(self) -> None:
         return None
@@ -249,7 +261,9 @@ class Drive:
 
     # What ends the wait.
 
-    def _ready(self, _: object) -> None:
+    def _ready(self, waited: object) -> None:
+        if waited is not self._waiting:  # it ended in the moment in which another task took the wait over
+            return
         wake, self._wake = self._wake, None
         if wake is not None:
             wake(self)
@@ -282,7 +296,7 @@ class Drive:
         else:
             self._waiting.remove_done_callback(self._ready)
         self._strays.adopt(self._request.context.uid, self._coro, self._waiting, self._context)
-        self._loop.call_soon(self._ready, None, context=self._task_context)
+        self._handle = self._loop.call_soon(self._ready, self._waiting, context=self._task_context)
 
     def _settle(self) -> None:
         """Take back what the tool itself left on the task's count of cancel requests; the host's stay."""
