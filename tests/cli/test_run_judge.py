@@ -40,3 +40,18 @@ async def test_rules_that_want_a_judge_and_a_judge_that_is_none_are_refused_befo
     assert (done.code, "--judge provider:model" in " ".join(done.err.split())) == (2, True)
     done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", "http://127.0.0.1:9", "--judge", "nobody:x y", *CRM, "--yes")
     assert "Traceback" not in done.err
+
+
+async def test_an_empty_judge_or_file_of_rules_is_refused_and_not_left_out(folder: Path) -> None:
+    """As from a variable that is not set: nothing runs unjudged for that."""
+    for option in ("--judge", "--rules"):
+        for value in ("", " "):
+            done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", "http://127.0.0.1:9", *CRM, "--yes", option, value)
+            assert (done.code, f"{option} is empty" in " ".join(done.err.split())) == (2, True)
+
+
+async def test_the_command_to_go_on_with_names_the_judge(folder: Path) -> None:
+    async with ScriptedServer([PAYS, Call("give_verdict", {"verdict": "ask", "reason": "Pay A7?"})]) as server:
+        done = await ended(folder, "run", "Pay.", "--model", "any", "--base-url", server.url, "--judge", "careful", *CRM)
+    assert done.code == 4
+    assert "--judge careful" in " ".join((done.out + done.err).split())

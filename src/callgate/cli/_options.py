@@ -84,9 +84,9 @@ class RunOptions:
     tools: Tools = ("builtin",)
     workspace: str = "."
     """The folder that file tools and commands are confined to. Default: the current one."""
-    rules: str = ""
+    rules: str | None = None
     """A TOML file of rules. Without one, calls that only read may run, and you are asked about the rest."""
-    judge: str = ""
+    judge: str | None = None
     """`provider:model` of a model that judges calls with effects, and those with the verdict `judge` in the rules, before they run."""
     record: Annotated[str, _record("; `:memory:` keeps none.")] = field(default_factory=default_journal)
     memory: MemoryFile = field(default_factory=default_memory)

@@ -307,7 +307,7 @@ class TerminalRun:
         given = self._options
         named = (
             *(("--model", given.model), ("--base-url", shown_url(given.base_url)), ("--rules", given.rules)),
-            *(("--system", given.system), ("--memory", given.memory)),
+            *(("--judge", given.judge), ("--system", given.system), ("--memory", given.memory)),
             ("--preset", given.preset if given.preset != "agent" else ""),
             ("--text-calls", given.text_calls if given.text_calls != "auto" else ""),
             ("--max-iterations", str(2 * max(1, result.spent.iterations)) if result.turn_status == "budget_exhausted" else ""),

@@ -46,10 +46,13 @@ def system_of(given: str) -> str:
 
 
 def policies_of(options: RunOptions) -> tuple[Rules | Judge, ...]:
-    rules = Rules.load(options.rules) if options.rules else None
+    for option, value, wanted in (("rules", options.rules, "a file of rules"), ("judge", options.judge, "provider:model")):
+        if value is not None and not value.strip():
+            raise UsageError(f"--{option} is empty. Give {wanted}, or leave the option out.")
+    rules = Rules.load(options.rules) if options.rules is not None else None
     given = (rules,) if rules is not None else () if options.yes else (careful(),)
-    judge = options.judge.strip()
-    if judge:
+    if options.judge is not None:
+        judge = options.judge.strip()
         return (*given, Judge(named_model(judge, "" if judge.partition(":")[0].lower() in PROVIDERS else options.base_url)))
     if rules is not None and rules.judge_required_by:
         raise UsageError(f"{rules.judge_required_by} wants calls judged. Name a model for that: --judge provider:model.")
