@@ -10,6 +10,7 @@ from callgate._options import Count, Options, Pause, Seconds, Whole
 
 __all__ = [
     "ACTIVE_CONVERSATIONS",
+    "JOURNAL_CHECK_BYTES",
     "JOURNAL_WAIT_S",
     "LEASE_S",
     "LOOK_S",
@@ -31,6 +32,7 @@ ACTIVE_CONVERSATIONS: Final = 10_000
 """Of how many conversations an engine counts the activity; of one more, the one that was active longest ago is forgotten."""
 LEASE_S: Final = 15.0
 """How long an engine that shows no sign of life keeps its runs; it shows one every third of that."""
+JOURNAL_CHECK_BYTES: Final = 67_108_864
 JOURNAL_WAIT_S: Final = 30.0
 """How long opening, reading or writing a journal waits for other processes that have it locked."""
 LOOK_S: Final = 0.25

@@ -28,6 +28,10 @@ class Reader(Protocol):
         """The first event that does not hold, or None; of the last `tail` only, if given."""
         ...
 
+    def damage(self) -> str:
+        """What is damaged in how the events are stored, as far as a quick check finds it; empty: nothing. `verify` checks the events."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -21,7 +21,7 @@ from callgate._journal.reading import narrowed, verified
 from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.sqlite_store import leave_log
 from callgate._journal.tables import VERSION, question
-from callgate._limits import JOURNAL_WAIT_S
+from callgate._limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
 from callgate._paths import refused_paths, resolved
 from callgate._sqlite import refuse_scrap, refused_by_system
 from callgate.errors import UsageError
@@ -76,6 +76,14 @@ class SqliteReader:
                 yield from select(found(self._connection, EventQuery()), query)
             else:
                 yield from found(self._connection, query)
+
+    def damage(self) -> str:
+        """See `Reader`; a file above `JOURNAL_CHECK_BYTES` is not checked, because that takes long."""
+        if self._path.stat().st_size > JOURNAL_CHECK_BYTES:
+            return ""
+        with self._whole():
+            fault = _structural_fault(self._connection, "quick_check")
+        return "" if fault == "ok" else " ".join(fault.split())
 
     def verify(self, *, tail: int | None = None) -> Broken | None:
         end = LockLook(self._path).end  # before reading: it is never ahead of what is there
@@ -166,23 +174,28 @@ def _read(connection: apsw.Connection, sql: str, values: Sequence[Value]) -> Ite
             yield event_of(row)
     except (apsw.SQLError, apsw.CorruptError, apsw.IOError, apsw.NotADBError, DecodeError, UnicodeError, TypeError) as error:
         raise Unreadable(
-            f"{connection.filename} cannot be read further: {error}. Its disk or somebody else has changed it: take a copy from before."
-            " `callgate log verify` says how far it holds."
+            f"{connection.filename} is damaged and cannot be read further: {error}. Its disk or somebody else has changed it: take a"
+            " copy from before. `callgate log verify` says how far it holds."
         ) from error
 
 
 def checked(connection: apsw.Connection, tail: int | None) -> Broken | None:
     """Check the events; and where all of them are looked at, also that what serves to find them finds each."""
-    import apsw
-
     broken = verified(lambda query: found(connection, query), tail)
     if broken is not None or tail is not None:
         return broken
-    try:
-        fault = str(connection.execute("PRAGMA integrity_check(1)").get)
-    except apsw.Error as error:
-        fault = str(error)
+    fault = _structural_fault(connection, "integrity_check")
     return None if fault == "ok" else Broken(0, f"the file is damaged, so that not every event may be found ({fault.strip()})")
+
+
+def _structural_fault(connection: apsw.Connection, check: str) -> str:
+    """Return the first fault that SQLite finds in the file's structure; `ok`: none."""
+    import apsw
+
+    try:
+        return str(connection.execute(f"PRAGMA {check}(1)").get)
+    except apsw.Error as error:
+        return str(error)
 
 
 def known_version(connection: apsw.Connection, path: Path) -> int:

@@ -43,15 +43,15 @@ _DEEPEST = 30
 def list_calls(options: LogOptions) -> int:
     with reading(options) as reader:
         calls, more = _calls(reader, options)
-    if options.json:
-        for call in calls:
-            print_json(_call_json(call))
-    elif calls:
-        _print_calls(calls)
-    else:
-        say("No calls match. `callgate log list --journal FILE` shows those of another journal.")
-    if more:
-        say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
+        if options.json:
+            for call in calls:
+                print_json(_call_json(call))
+        elif calls:
+            _print_calls(calls)
+        else:
+            say("No calls match. `callgate log list --journal FILE` shows those of another journal.")
+        if more:
+            say(f"These are the newest {len(calls)}; earlier ones match too. --limit shows more of them.", "dim")
     return _exits.OK
 
 
@@ -102,10 +102,10 @@ def show(identity: str, options: LogOptions) -> int:
         if query.tool is not None and events:
             of_tool = {event.position for event in reader.find(replace(query, after=events[0].position - 1))}
             events = [event for event in events if event.position in of_tool]
-    for event, depth in _deep(events):
-        _print_event(event, options, indent=min(depth, 8))
-    if not events:
-        say(f"None of the events of {identity} match. Without the options all of them are shown.")
+        for event, depth in _deep(events):
+            _print_event(event, options, indent=min(depth, 8))
+        if not events:
+            say(f"None of the events of {identity} match. Without the options all of them are shown.")
     return _exits.OK
 
 
@@ -137,18 +137,21 @@ def tree(identity: str, options: LogOptions) -> int:
     query = asked(options)
     with reading(options) as reader:
         events = [event for event in _followed(reader, identity) if query.holds(event)]
-    shown = events[: _MOST_EVENTS if query.limit is None else query.limit]
+        _print_tree(events[: _MOST_EVENTS if query.limit is None else query.limit], len(events), identity, options)
+    return _exits.OK
+
+
+def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptions) -> None:
     if options.json:
         for event, depth in _deep(shown):
             print_json(event_json(event) | {"depth": depth})
     else:
         for root in _trees(shown):
             output().print(root, soft_wrap=False)
-    if not events:
+    if not found:
         say(f"None of the events of {identity} match. Without --kind all of them are shown.")
-    if len(shown) < len(events):
-        say(f"{len(events) - len(shown)} more events followed. --limit shows more of them.", "dim")
-    return _exits.OK
+    if len(shown) < found:
+        say(f"{found - len(shown)} more events followed. --limit shows more of them.", "dim")
 
 
 def _followed(reader: Reader, identity: str) -> list[Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,11 +15,12 @@ from callgate._journal import Reader, open_reader
 from callgate._printable import one_line
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._options import LogOptions
+from callgate.cli._record import without_password
 from callgate.cli._runs import run_named
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 
-__all__ = ["asked", "has_run", "reading", "with_run"]
+__all__ = ["asked", "has_run", "reading", "refuse_damaged", "with_run"]
 
 _MOST = 2**63 - 1
 """What a store can hold."""
@@ -28,14 +30,15 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 @contextmanager
-def reading(options: LogOptions, *, to_come: bool = False) -> Iterator[Reader]:
+def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -> Iterator[Reader]:
     """The journal, open for reading, and closed after.
 
     Args:
         to_come: Whether the run that is asked for may begin later.
+        check: Whether to look for damage after the reading, so that what could be read has been shown.
 
     Raises:
-        UsageError: There is no journal, or nothing in it of the run or the event that is asked for.
+        UsageError: There is no journal, or nothing in it of the run or the event that is asked for; or it is damaged.
     """
     refuse_odd_text(
         journal=options.journal, run=options.run, kind=options.kind, tool=options.tool, actor=options.actor, field=options.field
@@ -45,8 +48,21 @@ def reading(options: LogOptions, *, to_come: bool = False) -> Iterator[Reader]:
         if not to_come:
             _refuse_unknown(reader, options)
         yield reader
+        if check:
+            refuse_damaged(reader, options.journal)
     finally:
         reader.close()
+
+
+def refuse_damaged(reader: Reader, journal: str) -> None:
+    """Raise `UsageError` if the journal that was read is damaged."""
+    damage = reader.damage()
+    if damage:
+        place = without_password(journal)
+        raise UsageError(
+            f"{place} is damaged, so what is shown may be wrong or not all of it ({one_line(damage, 200)}). `callgate log verify --journal"
+            f" {shlex.quote(place)}` says how far it holds. Put a copy from before in its place."
+        )
 
 
 def _refuse_unknown(reader: Reader, options: LogOptions) -> None:

@@ -38,13 +38,13 @@ def stats(options: LogOptions) -> int:
     with reading(options) as reader:
         calls = summarise(reader.find(query))
         sealed = sealed_at(reader.find(replace(query, kinds=("emission.sealed",), tool=None, actor=None)))
-    found = statistics([call for call in calls if call.kinds[0] == "call.received"], sealed)
-    if options.json:
-        print_json(plain(found))
-    elif found.calls:
-        _print_statistics(found)
-    else:
-        say("No calls match. `callgate log list` shows what there is.")
+        found = statistics([call for call in calls if call.kinds[0] == "call.received"], sealed)
+        if options.json:
+            print_json(plain(found))
+        elif found.calls:
+            _print_statistics(found)
+        else:
+            say("No calls match. `callgate log list` shows what there is.")
     return _exits.OK
 
 
@@ -94,7 +94,7 @@ def _curve(times: Sequence[float]) -> str:
 def verify_chain(options: LogOptions, tail: int | None) -> int:
     if tail is not None and tail < 1:
         raise UsageError(f"--tail {tail} cannot be. Give a number of events from 1.")
-    with reading(options) as reader:
+    with reading(options, check=False) as reader:
         broken = reader.verify(tail=tail)
         newest = EventQuery(limit=1, newest_first=True)
         events = next((event.position for event in list(reader.find(newest))), 0) if broken is None else max(0, broken.position - 1)

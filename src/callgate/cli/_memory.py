@@ -20,7 +20,7 @@ from callgate._specs import load_tools
 from callgate.cli import _exits
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._consoles import field, output, print_json, say
-from callgate.cli._log_query import asked
+from callgate.cli._log_query import asked, refuse_damaged
 from callgate.cli._options import LogOptions, SearchOptions
 from callgate.cli._record import default_journal
 from callgate.cli._runs import run_named
@@ -122,9 +122,10 @@ def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) ->
         with _opened(place, there=False) as memory:
             memory.rebuild(reader.find, ToolRegistry(load_tools(tools, MemoryBlobs(), memory)), files=files)
             found = memory.status()
+        say(f"{place} has {found.notes} notes, {found.calls} calls and {found.pieces} pieces of files.", "green")
+        refuse_damaged(reader, journal)
     finally:
         reader.close()
-    say(f"{place} has {found.notes} notes, {found.calls} calls and {found.pieces} pieces of files.", "green")
     return _exits.OK
 
 
