@@ -386,7 +386,9 @@ async def _later() -> bool:
     return False
 
 
-@pytest.mark.parametrize("wants", [RuntimeError("no"), SystemExit(1), None, 0, "yes", _later], ids=repr)
+@pytest.mark.parametrize(
+    "wants", [RuntimeError("no"), SystemExit(1), None, 0, "yes", _later], ids=["raises", "exits", "None", "0", "text", "coroutine"]
+)
 async def test_a_judge_that_does_not_say_whether_it_judges_a_call_has_denied_it(ledger: Ledger, wants: Any) -> None:
     async with Engine(paying(ledger), policies=[Own(wants)]) as engine:
         for name, arguments in (("pay", {"to": "ann"}), ("look", {"at": "this"})):
@@ -406,7 +408,7 @@ async def test_a_judge_that_does_not_say_whether_it_judges_a_call_has_denied_it(
         Judgment(verdict=["allow"], reason="fine"),  # type: ignore[arg-type]
         Judgment(verdict="deny", reason="fine", failed=object()),  # type: ignore[arg-type]
     ],
-    ids=repr,
+    ids=["judge", "tokens", "allowed and failed", "verdict", "failed"],
 )
 async def test_a_judgment_with_wrong_or_contradictory_parts_is_a_deny_that_is_on_record(ledger: Ledger, judgment: Judgment) -> None:
     async with Engine(paying(ledger), policies=[Own(judgment=judgment)]) as engine:
