@@ -6,13 +6,14 @@ How fast something is, belongs to the benchmarks: a machine may be slow or busy,
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from callgate._clock import SystemClock
 
-__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "until"]
+__all__ = ["COMMAND_S", "DEADLINE_S", "HANGS_S", "PATIENCE_S", "LoopClock", "let_pass", "past_deadline", "soon", "threads_since", "until"]
 
 T = TypeVar("T")
 
@@ -62,3 +63,11 @@ async def past_deadline(call: Awaitable[T], begun: Callable[[], object]) -> T:
     assert not running.done(), "it ended before its deadline"
     let_pass(DEADLINE_S)
     return await running
+
+
+def threads_since(before: set[threading.Thread]) -> set[threading.Thread]:
+    """The threads that were started since and do not end. One that has done its work may still be on its way out: it is waited for."""
+    started = set(threading.enumerate()) - before
+    for thread in started:
+        thread.join(PATIENCE_S)
+    return {thread for thread in started if thread.is_alive()}

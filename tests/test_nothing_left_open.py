@@ -14,6 +14,7 @@ from callgate import Engine, SqliteJournal, tool
 from callgate._journal import open_reader
 from callgate.queries import EventQuery
 from tests.door import call, said
+from tests.patience import threads_since
 
 if not os.path.isdir("/proc/self/fd"):
     pytest.skip("the open files of a process are read from /proc", allow_module_level=True)
@@ -52,7 +53,7 @@ async def test_an_engine_that_is_closed_holds_no_file_no_thread_and_no_timer(tmp
         assert open_files(tmp_path)
     await asyncio.sleep(0)
     assert not open_files(tmp_path)
-    assert set(threading.enumerate()) <= before
+    assert not threads_since(before)
     assert not [timer for timer in set(loop._scheduled) - timers if not timer.cancelled()]  # type: ignore[attr-defined]
 
 

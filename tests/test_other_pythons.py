@@ -15,7 +15,7 @@ TOOL = Path(__file__).parents[1] / "tools/other_pythons.py"
 SAYS = 'if [ "$1" = -c ]; then echo "cpython 3 {minor} 3.{minor}.0"; exit 0; fi\n'
 MAKES = """
 /bin/mkdir -p "$4/bin"
-printf '%s\\n' '#!/bin/sh' '[ "$2" = pip ] && exit {pip}' 'exit {suite}' > "$4/bin/python"
+printf '%s\\n' '#!/bin/sh' '[ "$2" = pip ] && exit {pip}' '[ "$4" = 0 ] && exit {again}' 'exit {suite}' > "$4/bin/python"
 /bin/chmod +x "$4/bin/python"
 """
 OWN = sys.version_info[1]
@@ -65,18 +65,21 @@ def test_a_shim_that_does_not_start_is_no_matter_where_its_version_is(path: Path
 
 
 @pytest.mark.parametrize(
-    ("pip", "suite", "code", "says"),
+    ("pip", "suite", "again", "code", "says"),
     [
-        (0, 0, 0, "every test passed"),
-        (0, 1, 1, "failed: pytest ended with 1"),
-        (1, 0, 0, "left out, because its environment could not be made (exit code 1)"),
+        (0, 0, 0, 0, "every test passed"),
+        (0, 1, 1, 1, "failed: pytest ended with 1"),
+        (0, 1, 0, 0, "UNSTABLE: tests failed, and passed when they ran again alone"),
+        (0, 3, 0, 1, "failed: pytest ended with 3"),
+        (1, 0, 0, 0, "left out, because its environment could not be made (exit code 1)"),
     ],
-    ids=["passes", "fails", "cannot be installed for"],
+    ids=["passes", "fails twice", "fails once", "breaks off", "cannot be installed for"],
 )
 def test_a_failing_suite_fails_the_whole_and_a_version_without_dependencies_does_not(
-    pip: int, suite: int, code: int, says: str, path: Path
+    pip: int, suite: int, again: int, code: int, says: str, path: Path
 ) -> None:
-    command(path, OTHER, SAYS + MAKES.replace("{pip}", str(pip)).replace("{suite}", str(suite)))
+    made = MAKES.replace("{pip}", str(pip)).replace("{suite}", str(suite)).replace("{again}", str(again))
+    command(path, OTHER, SAYS + made)
     told = run(path)
     assert f"Python 3.{OTHER}: {says}." in told.stdout
     others = [line for line in told.stdout.splitlines() if line.startswith("Python 3.") and f"3.{OTHER}:" not in line]

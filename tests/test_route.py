@@ -14,7 +14,7 @@ from callgate import Aborted, Engine, Limits, RawCall, Scope, SqliteJournal, Too
 from callgate.errors import FAILURE_CLASSES, UsageError
 from callgate.messages import fallback_call, function_response, history_entry, openai_message
 from tests.door import bodies, call, kinds, result_of, said
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, threads_since
 
 
 @tool(effect="none")
@@ -386,7 +386,7 @@ def test_plain_code_that_still_calls_while_the_engine_is_closed_is_told_so_and_n
         caller.join(PATIENCE_S)
     assert not any(caller.is_alive() for caller in callers)
     assert {answer for answer in answers if answer != "ok"} <= {"This engine is closed. Make a new one.", "error"}
-    assert set(threading.enumerate()) <= before
+    assert not threads_since(before)
 
 
 def test_call_sync_runs_on_a_loop_of_the_engines_own() -> None:
