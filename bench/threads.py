@@ -12,12 +12,12 @@ from bench.floor import TEXT
 from bench.measure import Counts, Row, cpu
 from bench.tools import async_no_op, sleep_50_ms, sync_no_op
 from callgate import Engine, Limits
+from callgate._abort_signals import AbortController
 from callgate._json import canonical
 from callgate._pipeline.parse import parse
 from callgate._pipeline.resolve import resolve
 from callgate._pipeline.validate import validate
 from callgate._runners.threads import ThreadRunner
-from callgate._signals import AbortController
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.route import ApprovedCall

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.ledger import Ledger
-from tests.strays import end_stray_tools
+from tests.abandoned_tools import end_stray_tools
+from tests.effect_ledger import Ledger
 
 # How fast something is belongs to the benchmarks.
 settings.register_profile("callgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])

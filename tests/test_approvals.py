@@ -10,9 +10,9 @@ from callgate import Allow, Ask, Engine, Limits, Modify, Scope, SqliteJournal, S
 from callgate.protocols import Policy, Verdict
 from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
-from tests.door import call, said
-from tests.ledger import Ledger
-from tests.paying import paying_amounts
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying_amounts
+from tests.engine_calls import call, said
 
 PAY = call("pay", to="ann", amount=5)
 SCOPE = Scope(run="r", principal="ann", actor="clerk", workspace="/srv/a")

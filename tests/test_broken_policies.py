@@ -26,9 +26,9 @@ from callgate import (
 )
 from callgate.protocols import Policy, Verdict
 from callgate.route import ValidatedCall
-from tests.door import bodies, call, ends, kinds, said
-from tests.ledger import Ledger
-from tests.paying import paying_amounts
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying_amounts
+from tests.engine_calls import bodies, call, ends, kinds, said
 
 
 class Allows:

@@ -12,7 +12,7 @@ from callgate.protocols import Allow, Verdict
 from callgate.route import Checked, ValidatedCall
 from callgate.testing import ManualClock
 from tests.counting import Count, counting
-from tests.door import bodies, call, kinds, said
+from tests.engine_calls import bodies, call, kinds, said
 
 
 async def test_a_hit_skips_the_run_and_says_so() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from callgate import AbortController, Answered, Engine, Limits, Tool, ToolContext, tool
 from tests.counting import Count, counting
-from tests.door import call, kinds, said
+from tests.engine_calls import call, kinds, said
 from tests.patience import PATIENCE_S, until
 
 

@@ -14,7 +14,7 @@ from callgate import Engine, TableCache, UsageError, tool
 from callgate._cache import MemoryCache
 from callgate.protocols import CacheStore
 from tests.counting import Count
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 stores: list[Callable[[Path], CacheStore]] = [lambda path: MemoryCache(), lambda path: TableCache(path / "cache.db")]
 

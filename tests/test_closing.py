@@ -12,10 +12,10 @@ import pytest
 from callgate import Allow, Engine, Limits, Scope, SqliteJournal, tool
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
-from tests.door import call, ends, result_of, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying_amounts
+from tests.engine_calls import call, ends, result_of, said
 from tests.patience import HANGS_S, PATIENCE_S
-from tests.paying import paying_amounts
 
 
 async def test_a_caller_cancelled_while_the_result_goes_to_disk_leaves_one_end(tmp_path: Path, ledger: Ledger) -> None:

@@ -12,7 +12,7 @@ import pytest
 from callgate import Engine, Limits, Scope, Tool, after_call, before_call, tool
 from callgate.protocols import Allow, Verdict
 from callgate.route import ValidatedCall
-from tests.door import bodies, call, ends, said
+from tests.engine_calls import bodies, call, ends, said
 from tests.patience import soon
 
 LIMITS = Limits(policy_timeout_s=0.02, hook_timeout_s=0.02, grace_s=0.01)

@@ -11,7 +11,7 @@ import pytest
 from callgate import Engine, Scope, Tool, ToolContext, UsageError, tool
 from callgate.tools import ToolRegistry
 from tests.complete import Complete
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 
 def test_a_bare_tool_assumes_nothing_safe() -> None:

@@ -16,7 +16,7 @@ from callgate.builtins import command_tools, fetch_tool, symbol_tools, workspace
 from callgate.calls import Outcome
 from callgate.protocols import JudgeContext, Judgment
 from callgate.route import ValidatedCall
-from tests.door import call, result_of
+from tests.engine_calls import call, result_of
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -12,9 +12,9 @@ from callgate.events import Draft
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
-from tests.door import call, result_of, said
-from tests.ledger import Ledger
-from tests.paying import paying_amounts
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying_amounts
+from tests.engine_calls import call, result_of, said
 
 
 async def test_a_stored_result_is_for_whom_it_was_made(ledger: Ledger) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from callgate._workspace import Workspace
-from callgate._workspace.drafts import draft_name
+from callgate._workspace.staged_file import staged_name
 from callgate.undo import Shadow
 from tests.patience import COMMAND_S
 
@@ -68,7 +68,7 @@ def test_what_a_killed_write_left_goes_when_the_file_is_written_again(tmp_path: 
     work.mkdir()
     (work / "old").write_text("old")
     killed(work, "old", step, names)
-    assert sorted(os.listdir(work)) == [draft_name("old"), "old"]
+    assert sorted(os.listdir(work)) == [staged_name("old"), "old"]
     Workspace(work).write_bytes("old", b"again")
     assert {one.name: one.read_text() for one in work.iterdir()} == {"old": "again"}
 
@@ -79,7 +79,7 @@ def test_what_a_killed_write_left_goes_when_somebody_looks_at_what_was_kept(tmp_
     work.mkdir()
     (work / "old").write_text("old")
     killed(work, "old", "rename", names, str(tmp_path / "kept"))
-    assert sorted(os.listdir(work)) == [draft_name("old"), "old"]
+    assert sorted(os.listdir(work)) == [staged_name("old"), "old"]
     assert Shadow(work, place=tmp_path / "kept").changes() == []
     assert {one.name: one.read_text() for one in work.iterdir()} == {"old": "old"}
 
@@ -89,15 +89,15 @@ def test_a_draft_that_somebody_holds_is_left_alone(tmp_path: Path, monkeypatch: 
     if names == "named":
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     (tmp_path / "old").write_text("old")
-    with open(tmp_path / draft_name("old"), "w") as held:
+    with open(tmp_path / staged_name("old"), "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         Workspace(tmp_path).write_bytes("old", b"new")
-    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"old": "new", draft_name("old"): ""}
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"old": "new", staged_name("old"): ""}
 
 
 def test_what_is_no_file_is_not_taken_for_a_draft(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("old")
-    (tmp_path / draft_name("old")).mkdir()
+    (tmp_path / staged_name("old")).mkdir()
     Workspace(tmp_path).write_bytes("old", b"new")
     assert (tmp_path / "old").read_text() == "new"
-    assert (tmp_path / draft_name("old")).is_dir()
+    assert (tmp_path / staged_name("old")).is_dir()

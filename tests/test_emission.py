@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate import AbortController, Aborted, Engine, Limits, MemoryJournal, RawCall, Scope, tool
+from callgate._abort_signals import AbortSignal
 from callgate._pipeline import plan as planning
 from callgate._pipeline.plan import Footprint, Plan, may_run_beside
-from callgate._signals import AbortSignal
 from callgate.errors import CallDenied, UsageError
-from callgate.tools import Touched, resources
-from tests.door import bodies, call, kinds, result_of
+from callgate.tools import TouchedKeys, resources
+from tests.engine_calls import bodies, call, kinds, result_of
 
 
 class Trace:
@@ -409,8 +409,8 @@ keys = st.frozensets(st.builds("{}{}".format, st.sampled_from(["file:", "db:", "
 footprints = st.builds(
     Footprint,
     st.booleans(),
-    st.none() | st.builds(Touched, st.just(frozenset()) | keys, st.just(frozenset()) | keys),
-).map(lambda f: Footprint(f.reads_only, Touched(f.touched.reads, frozenset()) if f.reads_only and f.touched else f.touched))
+    st.none() | st.builds(TouchedKeys, st.just(frozenset()) | keys, st.just(frozenset()) | keys),
+).map(lambda f: Footprint(f.reads_only, TouchedKeys(f.touched.reads, frozenset()) if f.reads_only and f.touched else f.touched))
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 32])
@@ -451,7 +451,7 @@ class Steps:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.taken = 0
-        steps, place = self, resources._Place
+        steps, place = self, resources._KeyNode
         below: Any = vars(place)["below"]
 
         class Counted(place):  # type: ignore[valid-type, misc]
@@ -478,11 +478,11 @@ class Steps:
 
 
 def effect(*writes: str, reads: tuple[str, ...] = ()) -> Footprint:
-    return Footprint(False, Touched(frozenset(reads), frozenset(writes)))
+    return Footprint(False, TouchedKeys(frozenset(reads), frozenset(writes)))
 
 
 def read(*keys: str) -> Footprint:
-    return Footprint(True, Touched(frozenset(keys)) if keys else None)
+    return Footprint(True, TouchedKeys(frozenset(keys)) if keys else None)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from callgate.errors import UsageError
 from callgate.events import Draft
 from callgate.protocols import Verdict
 from callgate.route import Checked, ValidatedCall
-from tests.door import bodies, call, kinds, result_of, said
+from tests.engine_calls import bodies, call, kinds, result_of, said
 from tests.patience import PATIENCE_S
 
 ERRORS = [ValueError("dark"), SystemExit(3), asyncio.CancelledError(), RecursionError(), StopIteration(3), GeneratorExit()]

@@ -13,8 +13,8 @@ from callgate import Allow, Ask, Deny, Engine, Limits, Modify, Scope, Suspended,
 from callgate.errors import UsageError
 from callgate.protocols import Policy, Verdict
 from callgate.route import ValidatedCall
-from tests.door import bodies, call, kinds, result_of, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import bodies, call, kinds, result_of, said
 
 
 class Always:

@@ -54,7 +54,7 @@ def test_every_name_of_the_glossary_exists(name: str) -> None:
     if name.startswith('"'):
         assert name.strip('"') in LITERALS
     elif re.fullmatch(r"[A-Z]+_[A-Z_]+", name):
-        assert f'"{name}"' in (ROOT / "src/callgate/_environment.py").read_text(encoding="utf-8")
+        assert f'"{name}"' in (ROOT / "src/callgate/_environment_limits.py").read_text(encoding="utf-8")
     elif option := re.fullmatch(r"([\w.]+)\((\w+)=\.\.\.\)", name):
         assert option[2] in inspect.signature(found(option[1])).parameters  # type: ignore[arg-type]
     else:

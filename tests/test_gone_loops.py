@@ -19,7 +19,7 @@ from callgate import Answered, Engine, RawCall, Scope, SqliteJournal, ToolContex
 from callgate.calls import Outcome
 from callgate.events import TERMINAL
 from callgate.protocols import Execution, RunRequest
-from tests.door import call
+from tests.engine_calls import call
 from tests.patience import COMMAND_S, HANGS_S, PATIENCE_S
 
 SCOPE = Scope(run="r")

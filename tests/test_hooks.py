@@ -14,7 +14,7 @@ from callgate._json import canonical, decode
 from callgate.errors import UsageError
 from callgate.protocols import Verdict
 from callgate.route import Checked, ValidatedCall
-from tests.door import call, kinds, said
+from tests.engine_calls import call, kinds, said
 from tests.patience import HANGS_S, PATIENCE_S
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from callgate import Agent, Engine, RawCall, Rules, Scope, UsageError, tool
 from callgate.builtins.files import FileTools
 from callgate.testing import Call, ScriptedModel
-from tests.door import call, result_of
+from tests.engine_calls import call, result_of
 
 DENY = """
 [[rule]]

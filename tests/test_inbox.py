@@ -32,13 +32,13 @@ from callgate._journal.outside import outside
 from callgate.agent import Agent
 from callgate.events import Event
 from tests.agent.scripts import Gate, Script, call, says
-from tests.door import call as raw_call
-from tests.door import said
+from tests.effect_ledger import Ledger
+from tests.effect_tools import Unending, paying
+from tests.engine_calls import call as raw_call
+from tests.engine_calls import said
 from tests.hosts import Asks
 from tests.journals.conftest import database, server
-from tests.ledger import Ledger
 from tests.patience import soon
-from tests.paying import Unending, paying
 
 __all__ = ["database", "server"]
 

@@ -18,8 +18,8 @@ from callgate.errors import UsageError
 from callgate.events import TERMINAL
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
-from tests.door import call, kinds, result_of
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, kinds, result_of
 from tests.patience import PATIENCE_S
 
 

@@ -20,8 +20,8 @@ from callgate.events import KINDS, TERMINAL, Draft
 from callgate.protocols import Ask, Deny, Verdict
 from callgate.queries import EventQuery
 from callgate.route import ValidatedCall
-from tests.door import bodies, call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import bodies, call, said
 
 
 def draft(n: int, *, run: str = "r", call: str = "r/0/0", kind: str = "call.started", parents: tuple[int, ...] = ()) -> Draft:

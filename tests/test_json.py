@@ -333,7 +333,7 @@ def test_a_large_text_of_surrogates_is_not_replaced_mark_by_mark(monkeypatch: py
             marks.extend(re.findall("[\ud800-\udfff]", old))
             return re.sub("[\ud800-\udfff]", new, old)
 
-    monkeypatch.setattr("callgate._json.text.SURROGATE", Counting())
+    monkeypatch.setattr("callgate._json.malformed_text.SURROGATE", Counting())
     assert to_jsonable("a\ud800?" * 10_000)[0] == "a\ufffd?" * 10_000
     assert marks == []
     to_jsonable("\x01\x02\x03\ufdd0\ufdd1\ud800")

@@ -14,7 +14,7 @@ from callgate._json import canonical
 from callgate.agent import Agent
 from callgate.calls import Outcome
 from callgate.testing import Call, ScriptedModel
-from tests.door import bodies, call, kinds, result_of
+from tests.engine_calls import bodies, call, kinds, result_of
 from tests.hosts import Hider
 
 MOST = 5

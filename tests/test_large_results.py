@@ -12,8 +12,8 @@ from callgate import Engine, Limits, tool
 from callgate._json import plain_bytes
 from callgate._pipeline.excerpt import excerpt
 from callgate.builtins import result_tools
-from tests.door import bodies, call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import bodies, call, said
 
 
 @tool(effect="none")

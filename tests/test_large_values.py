@@ -17,10 +17,10 @@ from callgate._blobs import MemoryBlobs
 from callgate._json import read_object
 from callgate._pipeline import parse
 from callgate._runners.process import runner
-from callgate._runners.process.wire import read_execution
+from callgate._runners.process.protocol import read_execution
 from callgate.calls import Outcome
 from callgate.protocols import Execution
-from tests.door import bodies, call, result_of, said
+from tests.engine_calls import bodies, call, result_of, said
 from tests.patience import PATIENCE_S, until
 
 LARGE = 6_000_000

@@ -24,8 +24,8 @@ import requests
 import urllib3
 
 from callgate import Engine, NotDone, Retryable, RetryPolicy, Scope, SqliteJournal, ToolContext, UsageError, Verified, tool
-from tests.door import call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, said
 from tests.runners import fixture_tools
 
 QUICK = RetryPolicy(base_s=0.0, max_s=0.0)

@@ -12,7 +12,7 @@ import pytest
 
 from callgate import Engine, MemoryJournal, Scope, tool
 from callgate.events import Draft
-from tests.door import call, result_of, said
+from tests.engine_calls import call, result_of, said
 
 
 @tool(effect="none")

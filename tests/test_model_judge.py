@@ -25,8 +25,8 @@ from callgate.protocols import CallJudge, JudgmentRequired, Policy, Verdict
 from callgate.replay import Replay, judge_again
 from callgate.route import ValidatedCall
 from callgate.testing import Call, End, Fail, Item, Pause, Raise, ScriptedModel, ScriptedServer, Thought
-from tests.door import bodies, call, result_of, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import bodies, call, result_of, said
 
 OPEN, CLOSE = "<call_to_judge>", "</call_to_judge>"
 LOOKS = '[[rule]]\nid = "look-twice"\nverdict = "judge"\nwhen = { "arguments.at" = "secret" }\n'

@@ -10,7 +10,7 @@ import pytest
 
 from callgate import Engine, RawCall, Retryable, RetryPolicy, ToolContext, tool
 from callgate.testing import ManualClock
-from tests.door import bodies, call, kinds, said
+from tests.engine_calls import bodies, call, kinds, said
 from tests.patience import DEADLINE_S, LoopClock, past_deadline
 
 

@@ -11,7 +11,7 @@ import pytest
 from callgate import Aborted, Engine, Judge, Limits, Scope, ToolContext, tool
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
-from tests.door import call, ends, said
+from tests.engine_calls import call, ends, said
 
 
 @pytest.fixture

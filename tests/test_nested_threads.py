@@ -10,7 +10,7 @@ import pytest
 
 from callgate import Answered, Engine, Limits, RawCall, RetryPolicy, ToolContext, tool
 from callgate.calls import Outcome
-from tests.door import bodies, call, said
+from tests.engine_calls import bodies, call, said
 from tests.patience import DEADLINE_S, HANGS_S, PATIENCE_S, LoopClock, let_pass, soon, until
 
 

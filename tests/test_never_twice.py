@@ -15,9 +15,9 @@ from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, Tool,
 from callgate.errors import UsageError
 from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
-from tests.door import bodies, call, said
-from tests.ledger import Ledger
-from tests.paying import paying_amounts
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying_amounts
+from tests.engine_calls import bodies, call, said
 
 QUICK = RetryPolicy(base_s=0.0, max_s=0.0)
 

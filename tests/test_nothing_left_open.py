@@ -13,7 +13,7 @@ import pytest
 from callgate import Engine, SqliteJournal, tool
 from callgate._journal import open_reader
 from callgate.queries import EventQuery
-from tests.door import call, said
+from tests.engine_calls import call, said
 from tests.patience import threads_since
 
 if not os.path.isdir("/proc/self/fd"):

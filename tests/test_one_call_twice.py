@@ -15,8 +15,8 @@ from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Script, says
 from tests.agent.scripts import call as model_call
-from tests.door import call, kinds
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, kinds
 
 
 def paying(ledger: Ledger, **settings: Any) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from callgate import Engine, Limits, MemoryJournal, RawCall, RetryPolicy, Scope, ToolContext, after_call, before_call, tool
 from callgate.errors import UsageError
-from tests.door import call, kinds, result_of, said
+from tests.engine_calls import call, kinds, result_of, said
 
 
 class Policy:

@@ -15,7 +15,7 @@ from callgate._cache import TableCache
 from callgate.builtins import command_tools, symbol_tools, workspace_tools
 from callgate.memory import Memory
 from tests.cli.shell import shell
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 SECRET = "what-only-the-record-has"
 

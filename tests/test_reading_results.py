@@ -15,7 +15,7 @@ import pytest
 from callgate import Engine, Limits, RetryPolicy, Scope, Tool, after_call, tool
 from callgate.protocols import Execution, RunRequest
 from callgate.tools import Verified
-from tests.door import call, said
+from tests.engine_calls import call, said
 from tests.patience import PATIENCE_S, soon
 
 RUNNERS: list[Literal["inline", "thread"]] = ["inline", "thread"]

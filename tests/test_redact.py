@@ -11,7 +11,7 @@ from callgate import Deny, Engine, Limits, RawCall, TableCache, ToolResult, befo
 from callgate._json import canonical
 from callgate.protocols import Allow, Modify, Verdict
 from callgate.route import ValidatedCall
-from tests.door import call, said
+from tests.engine_calls import call, said
 from tests.hosts import Hider
 
 SECRET = "hunter2"

@@ -19,7 +19,7 @@ from callgate.events import Event, Progress
 from callgate.protocols import Ask, Deny, Modify
 from callgate.route import ValidatedCall
 from callgate.testing import ScriptedModel
-from tests.door import bodies, call
+from tests.engine_calls import bodies, call
 
 SECRET = "sk-Zq81vLw03TfXo59BnYc72HrKd64GmJp"
 ENDS = (SECRET[:6], SECRET[-6:])

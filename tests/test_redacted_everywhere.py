@@ -28,7 +28,7 @@ from callgate.events import Event, Progress
 from callgate.protocols import Allow, Ask, Deny, Modify, Policy
 from callgate.route import ValidatedCall
 from callgate.testing import ScriptedModel
-from tests.door import call
+from tests.engine_calls import call
 
 SECRET = "hunter2-ä"
 

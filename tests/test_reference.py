@@ -17,7 +17,7 @@ import callgate
 from callgate import Limits, RetryPolicy, Tool, _limits, errors, testing
 from callgate.agent import PRESETS, AgentEvent, Budget, Settings
 from callgate.agent.stuck import StuckLimits
-from callgate.cli import _exits
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._options import RunOptions
 from callgate.cli._run import _CODES
 from callgate.cli._run_events import TOLD, Told
@@ -31,9 +31,9 @@ from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
 from callgate.policy.conditions import TESTS
 from callgate.policy.facts import FACTS
-from callgate.policy.reading import RULE_KEYS
+from callgate.policy.rule_file import RULE_KEYS
 from callgate.replay.calls import Word
-from callgate.replay.judge import _DIFFERS, Change
+from callgate.replay.judge_again import _DIFFERS, Change
 from callgate.stream import PassStatus
 from callgate.tools.registry import _EFFECT_OF
 from tests.acceptance.test_payload_and_context import CONTEXT

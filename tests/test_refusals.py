@@ -11,7 +11,7 @@ import pytest
 from callgate import Ask, Deny, Engine, Limits, RawCall, Suspended, before_call, tool
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 MUCH = "no! " * 500_000
 LIMITS = Limits(error_bytes=1_024)

@@ -12,7 +12,7 @@ from callgate import Engine, Scope, SqliteJournal, UsageError, tool
 from callgate.protocols import Execution, RunRequest
 from callgate.tools import ToolRegistry
 from tests.complete import Complete
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 
 @pytest.mark.parametrize("attribute", ["name", "description", "parameters", "category"])

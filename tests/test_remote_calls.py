@@ -11,7 +11,7 @@ import pytest
 from examples.remote_runner.near import RemoteRunner
 
 from callgate import Aborted, Engine, Scope
-from tests.door import bodies, call, said
+from tests.engine_calls import bodies, call, said
 from tests.patience import soon
 from tests.runners.far_side import TOKEN, Far
 from tests.runners.lines import Cable

@@ -13,7 +13,7 @@ import pytest
 from callgate import Aborted, Engine, Limits, RawCall, Scope, SqliteJournal, Tool, ToolContext, tool
 from callgate.errors import FAILURE_CLASSES, UsageError
 from callgate.messages import fallback_call, function_response, history_entry, openai_message
-from tests.door import bodies, call, kinds, result_of, said
+from tests.engine_calls import bodies, call, kinds, result_of, said
 from tests.patience import PATIENCE_S, threads_since
 
 

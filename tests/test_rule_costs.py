@@ -22,7 +22,7 @@ from callgate import Engine, Limits, RawCall, Rules, Scope, ToolResult, tool
 from callgate._globs import glob_regex
 from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
 from callgate.builtins import workspace_tools
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 ROOMY = Limits(arguments_bytes=16_777_216, arguments_keys=2_000_000)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from callgate import Engine, Rules
-from tests.door import call, said
-from tests.ledger import Ledger
-from tests.paying import paying
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call, said
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from callgate import Engine, RawCall, Rules, Scope, Suspended, Tool, UsageError, tool
 from callgate.calls import Outcome
-from tests.door import call, result_of, said
+from tests.engine_calls import call, result_of, said
 
 
 @tool

@@ -16,7 +16,7 @@ from callgate.policy import careful
 from callgate.testing import ScriptedModel
 from callgate.tools import BoundTool
 from tests.cli.shell import shell
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 
 class Currency(Enum):

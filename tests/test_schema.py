@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._schema import CompiledSchema, Problem, compile_schema
+from callgate._schema import CompiledSchema, ValidationProblem, compile_schema
 from callgate.errors import UsageError
 
 Schema = dict[str, Any]
@@ -303,7 +303,7 @@ def test_problems_stay_small_whatever_the_value() -> None:
 
 def test_a_problem_is_plain_data() -> None:
     """It travels in a result's details."""
-    assert Problem(path="/a", message="m").passes is None
+    assert ValidationProblem(path="/a", message="m").passes is None
 
 
 def test_the_validator_is_loaded_with_the_first_schema_only() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from callgate import Engine, Scope, ToolContext, ToolResult, after_call, tool
 from callgate.route import Checked, ValidatedCall
-from tests.door import call, said
+from tests.engine_calls import call, said
 from tests.patience import PATIENCE_S, until
 
 

@@ -10,10 +10,10 @@ import pytest
 from callgate import Aborted, Allow, Engine, Limits, Modify, Scope, ToolContext, tool
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
-from tests.door import call, ends, result_of, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying_amounts
+from tests.engine_calls import call, ends, result_of, said
 from tests.patience import PATIENCE_S
-from tests.paying import paying_amounts
 
 
 @pytest.mark.parametrize("first_effect", ["idempotent", "none"])

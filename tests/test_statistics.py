@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callgate._call_summary import CallSummary
 from callgate._statistics import percentile, plain, sealed_at, statistics
-from callgate._summary import CallSummary
 from callgate.events import Event
 
 

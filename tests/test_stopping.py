@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from callgate import AbortController, Aborted, Allow, Engine, RawCall, RetryPolicy, Scope, Tool, ToolContext, UsageError, tool
-from callgate._environment import timeout_from_environment
+from callgate._environment_limits import timeout_from_environment
 from callgate.calls import Effect
 from callgate.protocols import Verdict
 from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
-from tests.door import bodies, call, kinds, result_of, said
+from tests.engine_calls import bodies, call, kinds, result_of, said
 from tests.patience import HANGS_S, PATIENCE_S, until
 
 HERE = Scope(conversation="here")
@@ -179,7 +179,7 @@ async def test_a_kill_ends_the_wait_between_two_attempts() -> None:
 
 
 async def test_a_signal_of_the_hosts_own_gives_a_killed_result() -> None:
-    from callgate._signals import AbortController
+    from callgate._abort_signals import AbortController
 
     running = asyncio.Event()
 

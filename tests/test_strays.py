@@ -8,9 +8,9 @@ import time
 from types import FrameType
 
 from callgate import Engine, tool
-from tests.door import call
+from tests.abandoned_tools import end_stray_tools
+from tests.engine_calls import call
 from tests.patience import soon
-from tests.strays import end_stray_tools
 
 
 async def test_a_tool_that_spins_is_ended_and_one_that_waits_is_not() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, RawCall, Scope, ToolContext, tool
-from tests.door import bodies, call, result_of, said
+from tests.engine_calls import bodies, call, result_of, said
 from tests.patience import PATIENCE_S, until
 
 TOLD = "of the tasks that it had started still ran"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from callgate import Engine, Limits, Scope, tool
 from callgate.testing import ManualClock
 from tests.counting import Count, counting
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 
 def at(tick: str, turn: int) -> Scope:

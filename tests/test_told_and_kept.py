@@ -22,7 +22,7 @@ from callgate.queries import EventQuery
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Script, says
 from tests.agent.scripts import call as model_call
-from tests.door import call
+from tests.engine_calls import call
 from tests.journals.test_one_runner import expire
 
 IN_RUN = Scope(run="order", conversation="talk")

@@ -15,7 +15,7 @@ from callgate.route import ValidatedCall
 from callgate.tool_calls import ToolCallEntry, find_tool_calls
 from tests.agent.scripts import Script, says
 from tests.agent.scripts import call as model_call
-from tests.door import call
+from tests.engine_calls import call
 from tests.hosts import Hider
 
 

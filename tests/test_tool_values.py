@@ -8,7 +8,7 @@ import pytest
 
 from callgate import Engine, Scope, ValidationResult, tool
 from tests.complete import Complete
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 
 async def test_a_tool_validates_its_own_arguments_after_the_schema() -> None:

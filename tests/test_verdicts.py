@@ -10,7 +10,7 @@ import pytest
 from callgate import Allow, Ask, Deny, Engine, Hook, Modify, Scope, SqliteJournal, before_call, inbox, tool
 from callgate.protocols import Policy, Verdict
 from callgate.route import ValidatedCall
-from tests.door import bodies, body, call, said
+from tests.engine_calls import bodies, body, call, said
 
 
 @tool

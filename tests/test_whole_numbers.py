@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from callgate import Engine, RawCall, ToolResult, tool
-from tests.door import bodies, result_of
+from tests.engine_calls import bodies, result_of
 
 
 @tool(effect="none")

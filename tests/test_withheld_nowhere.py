@@ -13,7 +13,7 @@ from callgate import Engine, MemoryJournal, RetryPolicy, Scope, SqliteJournal, T
 from callgate.memory import Memory
 from callgate.route import Checked, ValidatedCall
 from callgate.undo import Shadows
-from tests.door import bodies, call, kinds, said
+from tests.engine_calls import bodies, call, kinds, said
 
 SECRET = "hunter2-5f1c"
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from callgate._workspace import Entry, PathNotFound, PathRefused, Workspace, is_protected, lexical, shown, stamp_of, strength
-from callgate._workspace.beneath import Opener, open_by_kernel, open_by_walk, rename_new
-from callgate._workspace.ignore import Ignore
-from callgate._workspace.tree import Glob
+from callgate._workspace import DirectoryEntry, PathNotFound, PathRefused, Workspace, is_protected, lexical, shown, stamp_of, strength
+from callgate._workspace.ignored_files import IgnoredFiles
+from callgate._workspace.listing import Glob
+from callgate._workspace.open_beneath import Opener, open_by_kernel, open_by_walk, rename_new
 
 OPENERS = [open_by_kernel, open_by_walk] if strength() == "kernel" else [open_by_walk]
 
@@ -203,7 +203,7 @@ def test_listing_shows_links_as_links_and_odd_names_escaped(top: Path, workspace
     with open(os.fsencode(top / "root") + b"/\xff\n", "wb"):
         pass
     entries = {entry.path: entry for entry in workspace.list_dir().entries}
-    assert entries["out"] == Entry(path="out", kind="link")
+    assert entries["out"] == DirectoryEntry(path="out", kind="link")
     assert (entries["\\udcff\\n"].kind, entries["\\udcff\\n"].size) == ("file", 0)
 
 
@@ -248,7 +248,7 @@ def test_a_gitignore_that_leads_outside_or_takes_for_ever_is_not_used(top: Path,
     (top / "outside/rules").write_text("a.txt\n")
     (top / "root/.gitignore").symlink_to("../outside/rules")
     assert not workspace.ignored("a.txt")
-    ignore = Ignore(lambda path: "*a" * 60 + "b\n[\n*.log\n" if path == ".gitignore" else "")
+    ignore = IgnoredFiles(lambda path: "*a" * 60 + "b\n[\n*.log\n" if path == ".gitignore" else "")
     assert not ignore.ignores("a" * 200, directory=False)
     assert ignore.ignores("x.log", directory=False)
 

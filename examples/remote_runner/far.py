@@ -21,7 +21,7 @@ from importlib import import_module
 
 from callgate import AbortController, Limits, Tool, UsageError
 from callgate.protocols import Execution
-from callgate.remote import Ended, Late, Malformed, Piece, Refused, Start, Workers, decode_order, encode, frame, read_frame
+from callgate.remote import Ended, Late, Malformed, OutputPiece, Refused, Start, Workers, decode_order, encode, frame, read_frame
 
 MOST_BYTES = 8_388_608
 """The largest frame, both ways. The same on the near side."""
@@ -161,10 +161,10 @@ class _Caller:
         except OSError:
             self._writer.transport.abort()
 
-    def _say(self, message: Piece | Late | Ended) -> None:
+    def _say(self, message: OutputPiece | Late | Ended) -> None:
         transport = self._writer.transport
         crowded = transport.get_write_buffer_size() > MOST_UNSENT_BYTES
-        if not transport.is_closing() and not (crowded and isinstance(message, Piece)):
+        if not transport.is_closing() and not (crowded and isinstance(message, OutputPiece)):
             self._writer.write(frame(encode(message), MOST_BYTES))
 
     async def end(self) -> None:

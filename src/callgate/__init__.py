@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "AbortController": "_signals",
+    "AbortController": "_abort_signals",
     "Aborted": "calls",
     "Agent": "agent",
     "Allow": "policy",
@@ -92,12 +92,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from callgate._abort_signals import AbortController
     from callgate._blobs import DirectoryBlobs
     from callgate._cache import TableCache
     from callgate._journal import MemoryJournal, PostgresJournal, SqliteJournal
     from callgate._limits import Limits
     from callgate._runners.process import ProcessLimits
-    from callgate._signals import AbortController
     from callgate.agent import Agent
     from callgate.calls import Aborted, Answered, RawCall, Restarted, Scope, Suspended, ToolResult
     from callgate.engine import Engine

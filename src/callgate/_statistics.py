@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from callgate._summary import CallSummary, body_of
+from callgate._call_summary import CallSummary, body_of
 from callgate.events import Event
 
 __all__ = ["Statistics", "ToolStatistics", "percentile", "plain", "sealed_at", "statistics"]

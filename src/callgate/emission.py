@@ -18,6 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from callgate._abort_signals import AbortSignal, settled
 from callgate._json import canonical
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.parse import has_large_arguments
@@ -25,7 +26,6 @@ from callgate._pipeline.plan import Footprint, Plan, may_run_beside
 from callgate._pipeline.pump import Pump, Soon
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
-from callgate._signals import AbortSignal, settled
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, ToolResult
 from callgate.errors import CallFailed, UsageError
 from callgate.route import ApprovedCall, ValidatedCall

@@ -13,9 +13,10 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from callgate._abort_signals import AbortSignal
 from callgate._cache import CacheBeside, MemoryCache
 from callgate._clock import Clock
-from callgate._environment import timeout_from_environment
+from callgate._environment_limits import timeout_from_environment
 from callgate._limits import Limits
 from callgate._options import by_name
 from callgate._pipeline.activity import Activity
@@ -39,7 +40,6 @@ from callgate._pipeline.unrouted import Unrouted
 from callgate._pipeline.writer import too_late
 from callgate._redact import Redactor
 from callgate._runners import Runners
-from callgate._signals import AbortSignal
 from callgate.calls import CurrentToolCall, Outcome, RawCall, Scope, ToolResult
 from callgate.emission import Emission
 from callgate.errors import RecordFailed, RunHeld, UsageError

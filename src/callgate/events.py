@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from callgate._signals import FAILURES
+from callgate._abort_signals import FAILURES
 
 __all__ = ["KINDS", "TERMINAL", "Body", "Bus", "Draft", "Event", "Progress", "encoded", "is_leased"]
 

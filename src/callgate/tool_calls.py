@@ -1,7 +1,7 @@
 """The entry of each tool call in the record: final arguments, result, cause and phase, by one query.
 
 Derived from the call's events, for calls that ran and for those that were denied, invalid or never started alike. Pure reading, and as
-tolerant as `_summary` is. Must not know where events are kept.
+tolerant as `_call_summary` is. Must not know where events are kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from callgate._summary import CallSummary, body_of, summarise
+from callgate._call_summary import CallSummary, body_of, summarise
 from callgate.calls import ToolResult
 from callgate.events import Event
 from callgate.queries import EventQuery

@@ -15,7 +15,7 @@ from callgate.hooks import Hook
 from callgate.protocols import Policy, Verdict
 from callgate.route import Checked, ValidatedCall
 from tests.acceptance.process_tools import RUNNERS, run_by, talks
-from tests.door import call, kinds, said
+from tests.engine_calls import call, kinds, said
 
 
 @pytest.mark.process

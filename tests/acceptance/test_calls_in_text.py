@@ -9,7 +9,7 @@ import pytest
 from callgate import Engine, RawCall, tool
 from callgate.messages import fallback_call, fallback_result
 from callgate.models.dialects import Found, read_text
-from tests.door import said
+from tests.engine_calls import said
 
 
 @tool

@@ -11,7 +11,7 @@ from callgate import Engine, Hook, Limits, MemoryJournal, Scope, UsageError, too
 from callgate._blobs import MemoryBlobs
 from callgate.builtins import workspace_tools
 from callgate.messages import openai_message
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 SOURCE = 'export const session = "ä";\n' * 20
 

@@ -15,9 +15,9 @@ from callgate.events import KINDS, Event
 from callgate.messages import history_entry, openai_message
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, hangs, run_by
-from tests.door import bodies, call, kinds, result_of, said
+from tests.effect_ledger import Ledger
+from tests.engine_calls import bodies, call, kinds, result_of, said
 from tests.hosts import Hider
-from tests.ledger import Ledger
 from tests.patience import DEADLINE_S, PATIENCE_S, LoopClock, past_deadline
 
 HERE = Scope(conversation="here")

@@ -14,7 +14,7 @@ from callgate import Engine, MemoryJournal, Scope, SqliteJournal, Tool, ToolCont
 from callgate.agent import Agent
 from tests.agent.scripts import Script, says
 from tests.agent.scripts import call as model_calls
-from tests.door import call
+from tests.engine_calls import call
 from tests.hosts import Asks
 
 

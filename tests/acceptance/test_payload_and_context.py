@@ -16,8 +16,8 @@ from callgate.builtins import fetch_tool
 from callgate.models.model import StreamingContext
 from callgate.testing import ManualClock
 from tests.acceptance.process_tools import RUNNERS, facts, run_by
-from tests.door import call, kinds, result_of, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, kinds, result_of, said
 from tests.patience import PATIENCE_S
 
 

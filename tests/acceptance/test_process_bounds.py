@@ -12,7 +12,7 @@ from callgate._runners.output import LIVE_CHARS_PER_S, TAIL_CHARS
 from callgate.builtins.command import run_command
 from callgate.events import Progress
 from tests.acceptance.process_tools import environment, floods, run_by
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 pytestmark = pytest.mark.process
 

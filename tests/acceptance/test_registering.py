@@ -12,7 +12,7 @@ from callgate import Engine, RawCall, Scope, Tool, UsageError, tool
 from callgate.messages import openai_message
 from callgate.tools import is_retryable_error, validate_tool_result
 from tests.acceptance.process_tools import facts, run_by
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 
 class Add(Tool):

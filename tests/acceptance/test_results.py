@@ -17,7 +17,7 @@ from callgate.route import ValidatedCall
 from callgate.testing import ManualClock
 from callgate.tools import validate_tool_result
 from tests.acceptance.process_tools import RUNNERS, answers, raises, run_by
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 
 class Returns(Tool):

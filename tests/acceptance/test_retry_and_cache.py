@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from callgate import Engine, Retryable, RetryPolicy, Scope, SqliteJournal, TableCache, Tool, ToolContext, ToolResult, tool
-from callgate._signals import AbortSignal
+from callgate._abort_signals import AbortSignal
 from callgate.calls import Effect
 from callgate.testing import ManualClock
 from callgate.tools import is_retryable_error
 from tests.acceptance.process_tools import asks_for_patience, run_by
-from tests.door import bodies, call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import bodies, call, said
 from tests.patience import HANGS_S, LoopClock, past_deadline
 
 

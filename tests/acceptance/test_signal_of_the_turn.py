@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from callgate import AbortController, Engine, MemoryJournal, Scope, SqliteJournal, Tool, ToolContext, tool
-from callgate._signals import AbortSignal
+from callgate._abort_signals import AbortSignal
 from callgate.agent import Agent
 from callgate.protocols import Journal
 from tests.agent.scripts import Gate, Script, says
 from tests.agent.scripts import call as model_calls
-from tests.door import call
+from tests.engine_calls import call
 
 HERE = Scope(conversation="here", run="r")
 

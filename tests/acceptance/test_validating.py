@@ -9,7 +9,7 @@ import pytest
 
 from callgate import Engine, RawCall, Scope, Tool, ToolResult, ValidationResult, tool
 from callgate.testing import ManualClock
-from tests.door import bodies, call, said
+from tests.engine_calls import bodies, call, said
 
 
 class Book(Tool):

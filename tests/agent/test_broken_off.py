@@ -19,8 +19,8 @@ from callgate.protocols import Verdict
 from callgate.queries import EventQuery
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Answer, Gate, Script, call, says
+from tests.effect_ledger import Ledger
 from tests.hosts import Hider
-from tests.ledger import Ledger
 from tests.patience import until
 
 RUN = "the-run"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate import tool
-from callgate._runners.guard import Guards
-from callgate._signals import AbortController
+from callgate._abort_signals import AbortController
+from callgate._runners.host_awaits import HostAwaits
 from callgate.agent import Agent, AgentEvent, Compaction, Notice, estimate_tokens, keep_last, summarise
 from callgate.agent.compaction import Compact, Compactor, _problem
 from callgate.agent.history import History
@@ -172,7 +172,7 @@ async def test_a_hook_that_cannot_shorten_is_not_asked_before_every_pass() -> No
         return messages
 
     history = History(chat(30))
-    compactor = Compactor(Compaction(compact=same, at_tokens=100), Guards(), "c")
+    compactor = Compactor(Compaction(compact=same, at_tokens=100), HostAwaits(), "c")
     for _ in range(50):
         assert await compactor.before_pass(history, AbortController().signal) is None
         history.user("Short.")

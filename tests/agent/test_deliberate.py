@@ -14,7 +14,7 @@ from callgate.errors import UsageError
 from callgate.messages import UserMessage
 from callgate.models.wire.request import ToolSpec
 from tests.agent.scripts import Script, call, says, tool_texts
-from tests.door import kinds
+from tests.engine_calls import kinds
 from tests.hosts import Asks
 
 

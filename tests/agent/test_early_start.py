@@ -12,7 +12,7 @@ from callgate.agent import Agent, AgentEvent, Budget, MessageEnded, Settings
 from callgate.models.events import CallSealed
 from tests.agent.board import Board, Desk
 from tests.agent.scripts import Gate, Script, call, ends, says, tool_texts
-from tests.paying import Unending
+from tests.effect_tools import Unending
 
 
 async def test_a_read_starts_while_the_message_still_streams(board: Board) -> None:

@@ -27,10 +27,10 @@ from callgate.queries import EventQuery
 from callgate.route import Checked, ValidatedCall
 from callgate.testing import ManualClock
 from tests.agent.scripts import Gate, Script, call, says, tool_texts
-from tests.door import call as raw_call
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call as raw_call
 from tests.hosts import Asks, Hider
-from tests.ledger import Ledger
-from tests.paying import paying
 
 RUN = "the-run"
 IN_RUN = Scope(run=RUN)

@@ -20,8 +20,8 @@ from callgate.messages import AssistantMessage, Message, ToolMessage, UserMessag
 from callgate.models.events import TextDelta
 from callgate.testing import ManualClock
 from tests.agent.scripts import Script, call, says, tool_texts
-from tests.door import call as raw
-from tests.door import kinds, said
+from tests.engine_calls import call as raw
+from tests.engine_calls import kinds, said
 from tests.hosts import Asks
 
 

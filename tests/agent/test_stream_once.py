@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callgate import Engine, UsageError
-from callgate._environment import silence_from_environment
-from callgate._signals import Control
+from callgate._abort_signals import Control
+from callgate._environment_limits import silence_from_environment
 from callgate.agent import Agent
 from callgate.messages import Message, ToolMessage, UserMessage
 from callgate.models.events import ArgumentsDelta, CallOpened, CallReopened, CallSealed, Fault, Finished, ModelEvent, TextDelta

@@ -23,7 +23,7 @@ from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.testing import ManualClock
 from tests.agent.board import Board
 from tests.agent.scripts import Answer, Script, call, says
-from tests.door import bodies
+from tests.engine_calls import bodies
 
 ASKED = json.dumps({"tool": "look", "parameters": {"what": "a"}, "reasoning": "I have to see it."})
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from callgate import Scope
+from callgate._abort_signals import AbortController
 from callgate._blobs import MemoryBlobs
-from callgate._signals import AbortController
 from callgate.builtins import command_tools, fetch_tool, result_tools, workspace_tools
-from callgate.tools import Touched, conflict
+from callgate.tools import TouchedKeys, conflict
 from callgate.tools.registry import ToolRegistry
 from tests.builtins.fakes import Box, context
 
@@ -281,9 +281,9 @@ def test_calls_on_one_file_meet_however_it_is_written(one: tuple[str, str], othe
     scope = Scope(workspace=str(tmp_path))
     tools = {tool.name: tool for tool in workspace_tools()}
 
-    def touched(name: str, path: str) -> Touched:
-        found = Touched.of({"path": path}, scope, tools[name].reads, tools[name].writes)
-        return found if found is not None else Touched(writes=frozenset({"file:"}))  # undeclared: a barrier
+    def touched(name: str, path: str) -> TouchedKeys:
+        found = TouchedKeys.of({"path": path}, scope, tools[name].reads, tools[name].writes)
+        return found if found is not None else TouchedKeys(writes=frozenset({"file:"}))  # undeclared: a barrier
 
     assert conflict(touched(*one), touched(*other)) is meets
 
@@ -292,13 +292,15 @@ def test_a_link_and_the_file_it_leads_to_are_one_resource(tmp_path: Path) -> Non
     (tmp_path / "a.txt").write_text("a", encoding="utf-8")
     (tmp_path / "link").symlink_to("a.txt")
     read = next(tool for tool in workspace_tools() if tool.name == "read_file")
-    assert Touched.of({"path": "link"}, Scope(workspace=str(tmp_path)), read.reads, None) == Touched(reads=frozenset({"file:a.txt"}))
+    assert TouchedKeys.of({"path": "link"}, Scope(workspace=str(tmp_path)), read.reads, None) == TouchedKeys(
+        reads=frozenset({"file:a.txt"})
+    )
 
 
 def test_a_glob_reads_the_folder_that_holds_its_matches() -> None:
     glob = next(tool for tool in workspace_tools() if tool.name == "glob_files")
-    assert Touched.of({"pattern": "src/**/*.py"}, Scope(), glob.reads, None) == Touched(reads=frozenset({"file:src"}))
-    assert Touched.of({"pattern": "*.py"}, Scope(), glob.reads, None) == Touched(reads=frozenset({"file:"}))
+    assert TouchedKeys.of({"pattern": "src/**/*.py"}, Scope(), glob.reads, None) == TouchedKeys(reads=frozenset({"file:src"}))
+    assert TouchedKeys.of({"pattern": "*.py"}, Scope(), glob.reads, None) == TouchedKeys(reads=frozenset({"file:"}))
 
 
 def test_importing_callgate_loads_no_tool_nor_its_libraries() -> None:

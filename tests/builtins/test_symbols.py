@@ -14,7 +14,7 @@ import callgate
 from callgate import Engine
 from callgate._workspace import Workspace
 from callgate.builtins import _symbols, symbol_tools, workspace_tools
-from callgate.builtins._outline import outline
+from callgate.builtins._python_symbols import outline
 from callgate.builtins._search import Search
 from callgate.builtins._symbols import SymbolSearch
 from callgate.memory import Memory

@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from callgate.demo import DEMOS, verify_crash, verify_repair
-from callgate.testing import Call, Item, Received, ScriptedServer
+from callgate.testing import Call, Item, ReceivedRequest, ScriptedServer
 from tests.cli.shell import as_any_user, command, environment, shell
 from tests.patience import COMMAND_S
 
@@ -245,7 +245,7 @@ async def test_with_a_server_of_ones_own_the_same_task_is_given_to_its_model(tmp
     assert [call["tool"] for call in done.json["calls"]] == ["read_file", "edit_file", "run_command"]
 
 
-def repairs(received: Received) -> list[Item]:
+def repairs(received: ReceivedRequest) -> list[Item]:
     """A model that repairs it at once; the command of the tests stands in its task."""
     old, new = "int(price_cents * quantity * (1 - discount_percent / 100))", "price_cents * quantity * (100 - discount_percent) // 100"
     task = next(message["content"] for message in json.loads(received.body)["messages"] if message["role"] == "user")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._printable import one_line, printable, printable_json
+from callgate._terminal_text import one_line, printable, printable_json
 
 
 @pytest.mark.parametrize(

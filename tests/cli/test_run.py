@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from callgate._printable import printable
+from callgate._terminal_text import printable
 from callgate.models.events import Usage
 from callgate.testing import Call, Drop, Fail, Item, Pause, Reply, ScriptedServer
 from callgate.testing.server import Script

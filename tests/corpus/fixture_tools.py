@@ -9,7 +9,7 @@ from typing import Any
 
 from callgate import Tool
 from tests.corpus.material import FOLDER
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 
 __all__ = ["fixture_tools"]
 

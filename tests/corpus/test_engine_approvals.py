@@ -15,8 +15,8 @@ from callgate.route import ValidatedCall
 from tests.corpus.fixture_tools import fixture_tools
 from tests.corpus.material import build, rows
 from tests.corpus.test_engine_hostile import assert_alive_and_clean
+from tests.effect_ledger import Ledger
 from tests.hosts import Asks
-from tests.ledger import Ledger
 
 CANNOT = {"server_command": "a tool that another process serves is the host's own to register: the engine knows no command line of it"}
 """Changes of a tool that cannot be made here, and why."""

@@ -15,7 +15,7 @@ from callgate import Aborted, Answered, Engine, Limits, RawCall, Rules, Scope, S
 from callgate.calls import Outcome
 from tests.corpus.fixture_tools import fixture_tools
 from tests.corpus.material import build, most_ms, rows, same
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 
 POLICY = """
 [[rule]]

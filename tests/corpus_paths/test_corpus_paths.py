@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from callgate._workspace import PathNotFound, PathRefused, Workspace, strength
-from callgate._workspace.beneath import Opener, open_by_kernel, open_by_walk
+from callgate._workspace.open_beneath import Opener, open_by_kernel, open_by_walk
 from tests.corpus_paths.hostile import Row, need, outside, prepare, rows, tree, value
 
 ROUNDS = 2000

@@ -17,8 +17,8 @@ from callgate.replay import Replay
 from tests.agent.board import Board
 from tests.agent.scripts import Script, call, says
 from tests.cli.shell import shell
-from tests.door import call as raw_call
-from tests.door import said
+from tests.engine_calls import call as raw_call
+from tests.engine_calls import said
 from tests.hosts import Asks
 
 LARGE = "All work and no play. " * 100_000

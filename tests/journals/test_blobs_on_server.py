@@ -15,7 +15,7 @@ from callgate.builtins import result_tools
 from callgate.errors import JournalFailed
 from callgate.protocols import HoldsBlobs
 from tests.cli.shell import shell
-from tests.door import call, said
+from tests.engine_calls import call, said
 from tests.journals.server import Server
 
 LARGE = b"\x00\xff" * 1_500_000

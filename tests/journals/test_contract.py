@@ -13,8 +13,8 @@ from callgate import Engine, EventQuery, Scope, tool
 from callgate.errors import CallgateError
 from callgate.events import TERMINAL, Draft, Event
 from callgate.protocols import Journal
-from tests.door import call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, said
 
 
 def draft(n: int, *, run: str = "r", call: str = "r/0/0", kind: str = "call.started", parents: tuple[int, ...] = ()) -> Draft:

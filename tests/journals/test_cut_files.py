@@ -19,10 +19,10 @@ from callgate._journal.outside import outside
 from callgate._journal.sqlite_rows import insert
 from callgate.errors import JournalFailed
 from callgate.events import Draft, Event
-from tests.door import call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call, said
 from tests.patience import COMMAND_S
-from tests.paying import paying
 
 
 @pytest.fixture

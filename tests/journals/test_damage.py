@@ -20,8 +20,8 @@ from callgate import Engine, Scope, SqliteJournal, UsageError, tool
 from callgate._journal import open_reader
 from callgate.cli import main
 from callgate.events import Event
-from tests.door import call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.engine_calls import call, said
 from tests.patience import COMMAND_S
 
 RUN = Scope(run="order", actor="ann")
@@ -252,7 +252,7 @@ def test_a_lookup_that_lost_an_event_is_found(whole: Path, tmp_path: Path) -> No
 FULL = """
 import asyncio, json, resource, signal, sys
 from callgate import Engine, RawCall, Scope, SqliteJournal, tool
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from pathlib import Path
 
 ledger, said = Ledger(Path(sys.argv[2])), Ledger(Path(sys.argv[3]))

@@ -11,10 +11,10 @@ import apsw
 import pytest
 
 from callgate import Engine, Scope, SqliteJournal, Tool, tool
-from tests.door import call, result_of, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call, result_of, said
 from tests.patience import PATIENCE_S
-from tests.paying import paying
 
 RUN = Scope(run="order")
 

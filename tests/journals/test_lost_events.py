@@ -15,19 +15,19 @@ import pytest
 from callgate import Engine, EventQuery, Scope, SqliteJournal, UsageError
 from callgate._journal import open_reader
 from callgate.cli import main
-from tests.door import call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call, said
 from tests.patience import COMMAND_S
-from tests.paying import paying
 
 RUN = Scope(run="order")
 PAYS = """
 import asyncio, os, sys
 from pathlib import Path
 from callgate import Engine, Scope, SqliteJournal
-from tests.door import call, said
-from tests.ledger import Ledger
-from tests.paying import paying
+from tests.engine_calls import call, said
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
 
 async def main():
     async with Engine([paying(Ledger(Path(sys.argv[2])))], journal=SqliteJournal(sys.argv[1], synchronous=sys.argv[3])) as engine:

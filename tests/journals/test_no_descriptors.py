@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from callgate import Engine, Scope, SqliteJournal
-from tests.door import call, said
-from tests.ledger import Ledger
-from tests.paying import paying
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call, said
 
 
 @contextmanager

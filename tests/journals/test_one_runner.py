@@ -19,12 +19,12 @@ from callgate.agent import Agent
 from callgate.errors import LeaseLost, RunHeld
 from callgate.events import Draft
 from tests.agent.scripts import Gate, Script, call, says
-from tests.door import call as raw_call
-from tests.door import said
+from tests.effect_ledger import Ledger
+from tests.effect_tools import Unending, paying
+from tests.engine_calls import call as raw_call
+from tests.engine_calls import said
 from tests.journals.server import Server
-from tests.ledger import Ledger
 from tests.patience import PATIENCE_S, soon
-from tests.paying import Unending, paying
 
 Stored = SqliteJournal | PostgresJournal
 Open = Callable[[], Stored]

@@ -22,10 +22,10 @@ from callgate.errors import JournalFailed
 from callgate.events import Draft, Event
 from callgate.testing import Call, Item, ScriptedServer
 from tests.cli.shell import shell, write_tools
-from tests.door import call, said
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call, said
 from tests.journals.server import Server
-from tests.ledger import Ledger
-from tests.paying import paying
 
 
 def draft(n: int, *, run: str = "r", kind: str = "call.started") -> Draft:

@@ -8,7 +8,7 @@ from callgate import Engine, EventQuery, Scope, tool
 from callgate.events import Draft, Event
 from callgate.protocols import Journal
 from callgate.queries import select
-from tests.door import call
+from tests.engine_calls import call
 
 OLD_NS, NEW_NS = 0, 2**62
 

@@ -13,16 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from callgate import Answered, Engine, EventQuery, Scope, SqliteJournal, TableCache, UsageError
-from callgate._chain import hash_of
+from callgate._hash_chain import hash_of
 from callgate._journal import open_reader
 from callgate._journal.files import JournalFiles
 from callgate._journal.log_file import LogEnd
 from callgate._journal.tables import VERSION, question
 from callgate.events import Draft
-from tests.door import call, said
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
+from tests.effect_tools import paying
+from tests.engine_calls import call, said
 from tests.patience import HANGS_S, PATIENCE_S
-from tests.paying import paying
 
 V1 = Path(__file__).with_name("journal-v1.sql").read_text(encoding="utf-8")
 

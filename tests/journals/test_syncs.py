@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from callgate import Engine, Limits, SqliteJournal, Tool, tool
-from tests.door import call, said
+from tests.engine_calls import call, said
 
 Operation = tuple[str, Literal["write", "sync"]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from callgate import Engine, RawCall, Scope, ToolResult
 from callgate.memory import MemoryPassages, Passage
-from tests.door import said
+from tests.engine_calls import said
 
 __all__ = ["Broken", "Waiting", "found", "let_the_clock_move_on", "make"]
 

@@ -9,8 +9,8 @@ import pytest
 from callgate import Engine, MemoryJournal, tool
 from callgate.memory import Memory, MemoryLimits, MemoryPassages, PassageQuery
 from callgate.memory.database import Database
-from callgate.memory.following import Following
-from callgate.memory.ledger import Ledger
+from callgate.memory.journal_follower import JournalFollower
+from callgate.memory.read_positions import ReadPositions
 from callgate.tools import ToolRegistry
 from tests.memory.fakes import make
 
@@ -29,10 +29,10 @@ async def test_no_call_is_lost_or_half_wherever_a_memory_stopped_reading(tmp_pat
             await make(engine, "", "look_up", order=order)
         journal = engine.journal
     ends = [event.position for event in journal.read() if event.kind == "call.completed"]
-    ledger, store = Ledger(Database(tmp_path / "m.db")), MemoryPassages()
+    ledger, store = ReadPositions(Database(tmp_path / "m.db")), MemoryPassages()
 
-    def following() -> Following:
-        return Following(journal.find, ledger, store, MemoryLimits(), keep=store.keep)
+    def following() -> JournalFollower:
+        return JournalFollower(journal.find, ledger, store, MemoryLimits(), keep=store.keep)
 
     following().take_in(100, lambda: border)
     assert store.count("call") == sum(end <= border for end in ends)
@@ -50,7 +50,7 @@ async def test_pages_may_end_anywhere(tmp_path: Path, most: int) -> None:
             await make(engine, "", "look_up", order=order)
         journal = engine.journal
     store = MemoryPassages()
-    following = Following(journal.find, Ledger(Database(tmp_path / "m.db")), store, MemoryLimits(), keep=store.keep)
+    following = JournalFollower(journal.find, ReadPositions(Database(tmp_path / "m.db")), store, MemoryLimits(), keep=store.keep)
     while following.take_in(most) != "all":
         pass
     assert store.count("call") == 2

@@ -17,9 +17,9 @@ from callgate.builtins import workspace_tools
 from callgate.memory import Embedder, Memory, MemoryLimits, Passage, PassageQuery
 from callgate.memory.database import Database
 from callgate.memory.embedding import packed
-from callgate.memory.fusion import fused
-from callgate.memory.passages import Found
-from callgate.memory.table import TablePassages
+from callgate.memory.passage_table import TablePassages
+from callgate.memory.passages import FoundPassage
+from callgate.memory.rank_fusion import fused
 from callgate.memory.vectors import Vectors, extension
 from callgate.testing import HashedEmbedder
 from tests.memory.asking import NOTE, PARAPHRASE, look_up, remembered, texts
@@ -155,8 +155,8 @@ def _embedded(embedder: HashedEmbedder, passages: list[Passage]) -> Callable[[Pa
 def test_two_rankings_become_one_exactly() -> None:
     """Reciprocal ranks are added; of equals the newest comes first, then the one that was kept first."""
 
-    def one(at_ns: int) -> Found:
-        return Found(passage=Passage(origin="", kind="note", text="", at_ns=at_ns), snippet=f"{at_ns}", score=7.0)
+    def one(at_ns: int) -> FoundPassage:
+        return FoundPassage(passage=Passage(origin="", kind="note", text="", at_ns=at_ns), snippet=f"{at_ns}", score=7.0)
 
     by_words, by_meaning = {1: one(1), 2: one(1), 3: one(1)}, {4: one(9), 3: one(1), 5: one(1)}
     both = fused([by_words, by_meaning], 10)

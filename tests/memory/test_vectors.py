@@ -13,7 +13,7 @@ import pytest
 from callgate import Engine, SqliteJournal, UsageError
 from callgate.builtins import workspace_tools
 from callgate.memory import EmbedderFailed, Memory, Passage
-from callgate.memory.table import TablePassages
+from callgate.memory.passage_table import TablePassages
 from callgate.testing import HashedEmbedder
 from tests.cli.shell import environment
 from tests.hosts import Hider

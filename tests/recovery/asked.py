@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callgate import RawCall, Scope
-from tests.door import call
+from tests.engine_calls import call
 from tests.recovery.world import TOOLS, WHATS
 
 __all__ = ["CALLS", "HANDLES", "Asked", "one_message"]

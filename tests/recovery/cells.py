@@ -31,7 +31,7 @@ from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from callgate.replay import Replay
 from tests.agent.scripts import call, says
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.recovery.fixture_tools import acting
 
 __all__ = ["main"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from callgate.tools import FunctionTool, ToolContext, Verified
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.patience import HANGS_S
 
 __all__ = ["EFFECTS", "RUNNERS", "acting"]

@@ -19,7 +19,7 @@ from callgate import Engine, PostgresJournal, RawCall, Scope, SqliteJournal, Too
 from callgate._journal import is_url
 from callgate.agent import Agent
 from tests.agent.scripts import Script, call, says
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 
 __all__ = ["RUN", "engine_over", "handed_in", "paying_late"]
 

@@ -33,8 +33,8 @@ from callgate.models.wire.request import ModelRequest
 from callgate.protocols import Journal
 from callgate.tools import Tool
 from tests.agent.scripts import call, says
+from tests.effect_ledger import Ledger
 from tests.journals.server import Unavailable, running_server
-from tests.ledger import Ledger
 from tests.patience import PATIENCE_S
 
 __all__ = ["Tally", "kill_at_random"]

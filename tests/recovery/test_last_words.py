@@ -19,7 +19,7 @@ from callgate import Answered, Engine, RawCall, Suspended, tool
 from callgate.errors import RunHeld
 from callgate.events import Event
 from callgate.policy import Rules
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.patience import PATIENCE_S
 from tests.recovery.worker import opened
 

@@ -20,7 +20,7 @@ from callgate._journal import is_url
 from callgate.agent import Agent
 from callgate.errors import RunHeld
 from callgate.events import TERMINAL, Event
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.patience import PATIENCE_S
 from tests.recovery.worker import PEOPLE, Payer, opened, paying, told, working
 

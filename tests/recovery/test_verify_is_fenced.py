@@ -13,7 +13,7 @@ from callgate import Engine, Scope, ToolResult
 from callgate.agent import Agent
 from callgate.errors import RunHeld
 from tests.agent.scripts import Script, says
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.patience import soon
 from tests.recovery.late_payer import RUN, engine_over, handed_in, paying_late
 from tests.recovery.test_two_processes import place, stand_still

@@ -22,7 +22,7 @@ from callgate.models.events import ModelEvent
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest
 from tests.agent.scripts import call, says
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 
 __all__ = ["PEOPLE", "Payer", "opened", "paying", "told", "working"]
 

@@ -11,7 +11,7 @@ from callgate.agent import Agent, RunResult
 from callgate.messages import ToolCall
 from callgate.models.events import Finished, FinishReason
 from tests.agent.scripts import Answer, Script, call, ends, says
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 
 RUN = "the-run"
 RULES = """

@@ -10,7 +10,7 @@ from callgate.agent import Agent
 from callgate.errors import ModelUnreachable, UsageError
 from callgate.replay import Replay, ask_again
 from tests.agent.scripts import Answer, Script, call, says
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.replay.made import RUN, tools_of
 
 LOOK = call("look", {"what": "a", "x": 1}, id="1")
@@ -77,7 +77,7 @@ async def test_a_model_that_cannot_be_asked_is_no_difference(ledger: Ledger) -> 
 
 async def test_a_run_without_a_model_has_none_to_compare_with(ledger: Ledger) -> None:
     async with Engine(tools_of(ledger), run="bare") as engine:
-        from tests.door import call as raw
+        from tests.engine_calls import call as raw
 
         await engine.call(raw("look", what="a"))
         with pytest.raises(UsageError, match="no model was asked"):

@@ -12,7 +12,7 @@ from callgate.agent import Agent
 from callgate.replay import Replay
 from callgate.replay.export import as_test
 from tests.agent.scripts import Script, says
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.replay.made import tools_of
 
 

@@ -19,11 +19,11 @@ from callgate import Allow, Deny, Engine, Limits, MemoryJournal, RawCall, Rules,
 from callgate.agent import Agent
 from callgate.errors import UsageError
 from callgate.protocols import Policy, Verdict
-from callgate.replay import Judged, Replay, judge_again
+from callgate.replay import JudgedRun, Replay, judge_again
 from callgate.route import ValidatedCall
 from tests.agent.scripts import Script, call, says
 from tests.cli.shell import environment
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.patience import COMMAND_S
 from tests.replay.made import CALLS, RULES, RUN, rules, run_of, script, tools_of
 
@@ -40,7 +40,7 @@ async def record(ledger: Ledger, plan: Sequence[Sequence[str]], *, allow: bool =
         return Replay.of(engine.journal, RUN, engine.blobs)
 
 
-def shown(judged: Judged) -> list[tuple[str, str, str]]:
+def shown(judged: JudgedRun) -> list[tuple[str, str, str]]:
     """Each call that would have differed: what it is called, then, now."""
     return [
         (one.call.short, one.call.decision.word if one.call.decision else "", one.now.word if one.now else "") for one in judged.differences
@@ -64,7 +64,7 @@ async def test_the_same_rules_decide_the_same(allow: bool, ledger: Ledger) -> No
 def test_no_run_differs_from_itself(plan: list[list[str]], allow: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever was recorded: the same rules over the same tools find no difference."""
 
-    async def differences() -> Judged:
+    async def differences() -> JudgedRun:
         ledger = Ledger(tmp_path_factory.mktemp("run") / "ledger")
         return await judge_again(await record(ledger, plan, allow=allow), tools_of(ledger), [rules()])
 
@@ -232,7 +232,7 @@ async def test_a_policy_that_fails_is_a_deny_here_too(ledger: Ledger) -> None:
 def test_a_deliberate_turn_is_judged_with_what_it_offered(ledger: Ledger) -> None:
     """Exposure comes first: a tool that the turn did not offer is blocked then and now."""
 
-    async def go() -> Judged:
+    async def go() -> JudgedRun:
         async with Agent(
             Script(says(call("look", {"what": "a"}), call("pay", {"to": "ann"}, position=1)), says("Done.")), tools=tools_of(ledger)
         ) as agent:
@@ -290,7 +290,7 @@ def test_a_replay_decides_what_an_engine_with_these_rules_decides(
                 await engine.call(raw)
             return Replay.of(engine.journal, "bare")
 
-    async def both() -> tuple[Replay, Judged]:
+    async def both() -> tuple[Replay, JudgedRun]:
         return await recorded(now), await judge_again(await recorded(then), tools_of(ledger), [rules(now)])
 
     live, judged = asyncio.run(both())

@@ -25,8 +25,8 @@ from callgate.messages import Message
 from callgate.queries import EventQuery
 from callgate.replay import Replay
 from tests.agent.scripts import Script, call, says
+from tests.effect_ledger import Ledger
 from tests.hosts import Hider
-from tests.ledger import Ledger
 from tests.replay.made import CALLS, RUN, rules, run_of, script, tools_of
 
 PLANS = st.lists(st.lists(st.sampled_from(sorted(CALLS)), min_size=1, max_size=3), min_size=0, max_size=4)

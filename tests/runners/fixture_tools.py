@@ -11,7 +11,7 @@ from pathlib import Path
 
 from callgate.errors import NotDone, Retryable
 from callgate.tools import FunctionTool, ToolContext, Verified, tool
-from tests.ledger import Ledger
+from tests.effect_ledger import Ledger
 from tests.patience import HANGS_S
 
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+from callgate._abort_signals import AbortController
 from callgate._json import canonical
-from callgate._signals import AbortController
 from callgate.calls import RawCall, Scope
 from callgate.protocols import RunRequest
 from callgate.route import ApprovedCall, ValidatedCall

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._runners.alarms import Alarms
+from callgate._runners.deadlines import Deadlines
 
 whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
@@ -18,7 +18,7 @@ def test_every_alarm_that_is_not_taken_off_rings_once(wanted: list[tuple[int, bo
     """Whatever else is set before, after or taken off meanwhile."""
 
     async def rung() -> list[int]:
-        alarms, heard = Alarms(), list[int]()
+        alarms, heard = Deadlines(), list[int]()
         done = asyncio.get_running_loop().create_future()
         made = [(alarms.set(step / 10_000, lambda step=step: heard.append(step)), off) for step, off in wanted]  # type: ignore[misc]
         alarms.set(6 / 10_000, lambda: done.set_result(None))
@@ -33,7 +33,7 @@ def test_every_alarm_that_is_not_taken_off_rings_once(wanted: list[tuple[int, bo
 
 async def test_an_alarm_rings_in_nobodys_context() -> None:
     """Or a deadline would pass for an act of the tool whose call happened to be the earliest."""
-    alarms, heard = Alarms(), asyncio.get_running_loop().create_future()
+    alarms, heard = Deadlines(), asyncio.get_running_loop().create_future()
     whose.set("the tool's")
     alarms.set(0.0, lambda: heard.set_result(whose.get()))
     assert await heard == "nobody's"
@@ -41,7 +41,7 @@ async def test_an_alarm_rings_in_nobodys_context() -> None:
 
 async def test_what_is_due_together_rings_in_one_turn_of_the_loop() -> None:
     """A call and the call that made it have one deadline; the outer one must hear of it before the inner one has ended."""
-    alarms, turns, heard = Alarms(), [0], list[int]()
+    alarms, turns, heard = Deadlines(), [0], list[int]()
     done = asyncio.get_running_loop().create_future()
     for _ in range(3):
         alarms.set(0.0, lambda: heard.append(turns[0]))
@@ -54,7 +54,7 @@ async def test_what_is_due_together_rings_in_one_turn_of_the_loop() -> None:
 
 async def test_alarms_that_were_all_taken_off_leave_nothing_on_the_loop() -> None:
     """An engine that was closed must not be kept alive by the deadlines of its calls."""
-    alarms = Alarms()
+    alarms = Deadlines()
     made = [alarms.set(3_600.0, lambda: None) for _ in range(1_000)]
     for alarm in made:
         alarms.take_off(alarm)

@@ -10,7 +10,7 @@ import pytest
 from callgate._clock import SystemClock
 from callgate._limits import Limits
 from callgate._runners import Runners
-from callgate._runners.reading import read
+from callgate._runners.result_reader import read
 from callgate.protocols import Execution, Runner
 from tests.patience import past_deadline, soon
 from tests.runners import fixture_tools

@@ -13,11 +13,11 @@ import anyio.lowlevel
 import pytest
 
 from callgate import Engine, RawCall
+from callgate._abort_signals import AbortController
 from callgate._runners.inline import InlineRunner
-from callgate._signals import AbortController
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool, ToolContext, tool
-from tests.door import call, result_of, said
+from tests.engine_calls import call, result_of, said
 from tests.patience import HANGS_S, PATIENCE_S, past_deadline, soon
 from tests.runners.making import Made
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate._runners.failure import clean, describe
-from callgate._runners.output import LiveText, Tail
+from callgate._runners.failures import clean, describe
+from callgate._runners.output import LiveText, OutputTail
 
 pieces = st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["stdout", "stderr"]), st.floats(0, 0.6)), max_size=40)
 
@@ -37,7 +37,7 @@ def test_above_the_rate_nothing_is_reordered_within_a_stream_or_lost_without_a_w
 
 @given(st.lists(st.text(max_size=50), max_size=50), st.integers(1, 40))
 def test_a_tail_is_the_end_and_counts_the_rest(texts: list[str], limit: int) -> None:
-    tail = Tail(limit)
+    tail = OutputTail(limit)
     for text in texts:
         tail.add(text)
     kept, written = tail.text(), "".join(texts)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from callgate._runners.process import ProcessRunner
-from callgate._runners.process.supervisor.tree import Tree
+from callgate._runners.process.supervisor.process_tree import ProcessTree
 from callgate.protocols import Execution
 from callgate.tools import FunctionTool
 from tests.patience import PATIENCE_S, past_deadline, soon
@@ -139,10 +139,10 @@ def test_without_proc_the_tree_is_found_as_far_as_parents_are_known() -> None:
     """What other systems than Linux have: `ps`."""
     with subprocess.Popen(["sh", "-c", "sleep 600 & sleep 600 & wait"]) as shell:
         until = time.monotonic() + PATIENCE_S
-        while len(Tree(shell.pid).alive()) < 2 and time.monotonic() < until:
+        while len(ProcessTree(shell.pid).alive()) < 2 and time.monotonic() < until:
             time.sleep(0.01)
-        assert set(Tree(shell.pid, proc=False).alive()) == set(Tree(shell.pid).alive())
-        Tree.signal([*Tree(shell.pid).alive(), shell.pid], signal.SIGKILL)
+        assert set(ProcessTree(shell.pid, proc=False).alive()) == set(ProcessTree(shell.pid).alive())
+        ProcessTree.signal([*ProcessTree(shell.pid).alive(), shell.pid], signal.SIGKILL)
 
 
 async def test_what_a_tool_wrote_before_it_died_is_kept(processes: ProcessRunner) -> None:

@@ -13,7 +13,7 @@ from examples.remote_runner.near import MOST_BYTES, MOST_RESULT_BYTES, RemoteRun
 
 from callgate import Engine, UsageError, tool
 from callgate.protocols import Execution
-from callgate.remote import Ended, Late, Order, Piece, Refused, Start, Stop, decode_answer, encode, frame, read_frame
+from callgate.remote import Ended, Late, Order, OutputPiece, Refused, Start, Stop, decode_answer, encode, frame, read_frame
 from tests.patience import past_deadline, soon
 from tests.runners import fixture_tools, hostile_tools
 from tests.runners.far_side import TOKEN, Far
@@ -281,7 +281,7 @@ async def test_late_answers_without_end_are_recorded_once() -> None:
 def pieces(*numbers: int) -> Callable[[Scripted, Order], None]:
     def answer(far: Scripted, order: Order) -> None:
         for number in numbers:
-            far.say(Piece(id=order.id, seq=number, text=f"<{number}>", stream="progress"))
+            far.say(OutputPiece(id=order.id, seq=number, text=f"<{number}>", stream="progress"))
         far.returns(order, None)
 
     return answer
@@ -325,7 +325,11 @@ async def test_an_answer_that_is_none_is_a_crash_and_ends_the_connection(sent: b
 
 @pytest.mark.parametrize(
     "greeting",
-    [b"HTTP/1.1 400 Bad Request\r\n\r\n", frame(b"hello", MOST_BYTES), frame(encode(Piece(id="1", seq=1, text="", stream="")), MOST_BYTES)],
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        frame(b"hello", MOST_BYTES),
+        frame(encode(OutputPiece(id="1", seq=1, text="", stream="")), MOST_BYTES),
+    ],
     ids=["http", "another word", "another message"],
 )
 async def test_a_greeting_that_is_none_starts_nothing(greeting: bytes) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from callgate._runners.process import ProcessRunner, link
+from callgate._runners.process import ProcessRunner
+from callgate._runners.process import worker_connection as link
 from tests.patience import COMMAND_S, soon
 from tests.runners.hostile_tools import own_session, state
 from tests.runners.making import Made

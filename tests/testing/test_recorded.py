@@ -16,24 +16,24 @@ from callgate.agent import Agent, ContextRestarts
 from callgate.errors import UsageError
 from callgate.models.wire.request import ToolSpec
 from callgate.replay import Replay, judge_again
-from callgate.replay.kept import KeptRun
+from callgate.replay.run_file import RunFile
 from callgate.testing import ManualClock, PlayedAgain, RecordedRun
 from tests.agent.scripts import Gate, Script, call, says
+from tests.effect_ledger import Ledger
 from tests.hosts import Hider
-from tests.ledger import Ledger
 from tests.replay.made import CALLS, RULES, RUN, rules, run_of, script, tools_of
 
 PLANS = st.lists(st.lists(st.sampled_from(sorted(CALLS)), min_size=1, max_size=3), min_size=0, max_size=4)
 ALL = [["ok", "denied", "failed"], ["coerced", "unknown", "invalid"], ["asked", "ok"], ["malformed", "text", "large"]]
 
 
-async def kept(ledger: Ledger, plan: Sequence[Sequence[str]], *, allow: bool = True, tools: Sequence[Tool] = ()) -> KeptRun:
+async def kept(ledger: Ledger, plan: Sequence[Sequence[str]], *, allow: bool = True, tools: Sequence[Tool] = ()) -> RunFile:
     engines: list[Engine] = []
     async with Engine([*tools_of(ledger, engines), *tools], policies=[rules()]) as engine:
         engines.append(engine)
         async with Agent(script(plan), engine) as agent:
             await run_of(agent, allow=allow)
-        return KeptRun.of(engine.journal, RUN, engine.blobs)
+        return RunFile.of(engine.journal, RUN, engine.blobs)
 
 
 @given(plan=PLANS, allow=st.booleans())
@@ -79,10 +79,10 @@ async def test_rules_that_only_moved_change_nothing(ledger: Ledger) -> None:
     """A denial names its rule with file and line; where that stands is nobody's behaviour."""
     plain = '[[rule]]\nid = "no-bob"\nverdict = "deny"\ntool = "pay"\n'
 
-    async def recorded() -> KeptRun:
+    async def recorded() -> RunFile:
         async with Engine(tools_of(ledger), policies=[rules(plain)]) as engine, Agent(script([["denied"]]), engine) as agent:
             await run_of(agent)
-            return KeptRun.of(engine.journal, RUN, engine.blobs)
+            return RunFile.of(engine.journal, RUN, engine.blobs)
 
     played = await RecordedRun(await recorded()).played(tools_of(ledger), [rules(f"# moved\n\n{plain}", where="/elsewhere/rules.toml")])
     assert played.differences == ()
@@ -131,7 +131,7 @@ async def test_what_a_tool_was_tried_for_several_times_is_told_in_the_same_words
         while not running.done():
             await asyncio.sleep(0)
             clock.advance(1.0 if clock.sleeping else 0.0)
-        recorded = KeptRun.of(engine.journal, RUN, engine.blobs)
+        recorded = RunFile.of(engine.journal, RUN, engine.blobs)
     assert len(tries) == 3
     assert (await RecordedRun(recorded).played([flaky])).differences == ()
     assert len(tries) == 3
@@ -171,7 +171,7 @@ async def test_results_of_every_shape_play_again(ledger: Ledger) -> None:
     tools = [nothing, large, odd, Wrapped()]
     async with Engine(tools) as engine, Agent(Script(says(*calls, *more), says("Done.")), engine) as agent:
         await agent.run("Go.", scope=Scope(run=RUN))
-        recorded = KeptRun.of(engine.journal, RUN, engine.blobs)
+        recorded = RunFile.of(engine.journal, RUN, engine.blobs)
     played = await RecordedRun(recorded).played(tools)
     assert played.differences == ()
     assert [one.ended for one in played.replay.calls] == ["ok", "ok", "error", "ok", "error"]
@@ -188,7 +188,7 @@ async def test_a_tools_own_calls_are_its_result_and_are_not_made_again(ledger: L
     recorded_tools = [outer, *tools_of(ledger)]
     async with Engine(recorded_tools) as engine, Agent(Script(says(call("outer")), says("Done.")), engine) as agent:
         await agent.run("Go.", scope=Scope(run=RUN))
-        recorded = KeptRun.of(engine.journal, RUN, engine.blobs)
+        recorded = RunFile.of(engine.journal, RUN, engine.blobs)
     ran = ledger.lines()
     assert (await RecordedRun(recorded).played(recorded_tools)).differences == ()
     assert ledger.lines() == ran
@@ -199,7 +199,7 @@ async def test_exit_calls_are_signals_again(ledger: Ledger) -> None:
     model = Script(says("Bye.", call("leave", {"why": "done"}, id="e")))
     async with Agent(model, tools=tools_of(ledger), exit_tools=[leave]) as agent:
         result = await agent.run("Go.", scope=Scope(run=RUN))
-        recorded = KeptRun.of(agent.engine.journal, RUN, agent.engine.blobs)
+        recorded = RunFile.of(agent.engine.journal, RUN, agent.engine.blobs)
     played = await RecordedRun(recorded).played(tools_of(ledger))
     assert (played.differences, played.replay.signals) == ((), result.signals)
 
@@ -208,7 +208,7 @@ async def test_a_later_run_of_a_conversation_plays_from_what_came_before(ledger:
     async with Agent(Script(says("One."), says(call("look", {"what": "a"})), says("Two.")), tools=tools_of(ledger)) as agent:
         await agent.run("1", conversation="c", scope=Scope(run="r1"))
         await agent.run("2", conversation="c", scope=Scope(run=RUN))
-        recorded = KeptRun.of(agent.engine.journal, RUN, agent.engine.blobs)
+        recorded = RunFile.of(agent.engine.journal, RUN, agent.engine.blobs)
     assert (await RecordedRun(recorded).played(tools_of(ledger))).differences == ()
 
 
@@ -216,7 +216,7 @@ async def test_calls_without_an_agent_play_again(ledger: Ledger) -> None:
     async with Engine(tools_of(ledger), policies=[rules()], run="bare") as engine:
         for number, arguments in enumerate(['{"to": "ann"}', '{"to": "bob"}', '{"to": "ann", "cents": 9999}']):
             await engine.call(RawCall(name="pay", arguments=arguments, id=str(number)))
-        recorded = KeptRun.of(engine.journal, "bare", engine.blobs)
+        recorded = RunFile.of(engine.journal, "bare", engine.blobs)
     ran = ledger.lines()
     run = RecordedRun(recorded)
     assert (await run.played(tools_of(ledger), [rules()])).differences == ()
@@ -237,7 +237,7 @@ async def test_what_enriched_the_context_does_so_again_without_what_it_brought(l
         restart=restarts,
     ) as agent:
         await agent.run("Look.", scope=Scope(run=RUN))
-        recorded = KeptRun.of(agent.engine.journal, RUN, agent.engine.blobs)
+        recorded = RunFile.of(agent.engine.journal, RUN, agent.engine.blobs)
     run = RecordedRun(recorded)
     assert (await run.played([picture, *tools_of(ledger)])).differences == ()
     assert (await run.played([picture, *tools_of(ledger)], [rules('default = "deny"')])).differences != ()
@@ -249,12 +249,12 @@ async def test_a_file_holds_no_secret_and_says_what_it_is(tmp_path: Path, ledger
     model = Script(says("It is hunter2.", call("look", {"what": "hunter2"}, id="1")), says("Done."))
     async with Engine(tools_of(ledger), redactor=Hider()) as engine, Agent(model, engine) as agent:
         await agent.run("Say hunter2.", scope=Scope(run=RUN))
-        recorded = KeptRun.of(engine.journal, RUN, engine.blobs)
+        recorded = RunFile.of(engine.journal, RUN, engine.blobs)
     path = tmp_path / "run.jsonl"
     path.write_bytes(recorded.encode())
     assert b"hunter2" not in path.read_bytes()
     assert (await RecordedRun.load(path).played(tools_of(ledger))).differences == ()
-    assert Replay.of(KeptRun.load(path), RUN, KeptRun.load(path)).encode() == Replay.of(recorded, RUN, recorded).encode()
+    assert Replay.of(RunFile.load(path), RUN, RunFile.load(path)).encode() == Replay.of(recorded, RUN, recorded).encode()
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ async def test_where_the_record_breaks_off_the_comparison_ends(ledger: Ledger) -
         await gate.reached.wait()
         agent.stop("c")
         await running
-        recorded = KeptRun.of(agent.engine.journal, RUN, agent.engine.blobs)
+        recorded = RunFile.of(agent.engine.journal, RUN, agent.engine.blobs)
     run = RecordedRun(recorded)
     assert (await run.played(tools_of(ledger))).differences == ()
     assert "Call 0/0 of look" in (await run.played(tools_of(ledger), [rules('default = "deny"')])).differences[0]
@@ -305,7 +305,7 @@ async def test_calls_after_a_kill_play_again(ledger: Ledger) -> None:
         for name, arguments in (("end_it", "{}"), ("look", '{"what": "a"}'), ("look", '{"what": "b"'), ("look", "{'what': 'c'}")):
             await engine.call(RawCall(name=name, arguments=arguments), Scope(run="bare", conversation="c"))
             engine.control.end_turn("c")
-        recorded = KeptRun.of(engine.journal, "bare", engine.blobs)
+        recorded = RunFile.of(engine.journal, "bare", engine.blobs)
     run = RecordedRun(recorded)
     assert [one.ended for one in run.replay.calls] == ["aborted", "ok", "error", "ok"]
     assert (await run.played(tools)).differences == ()

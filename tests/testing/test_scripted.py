@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from callgate import tool
-from callgate._signals import AbortController
+from callgate._abort_signals import AbortController
 from callgate.agent import Agent
 from callgate.errors import UsageError
 from callgate.messages import UserMessage
@@ -27,7 +27,7 @@ from callgate.testing import (
     Pause,
     Raise,
     Raw,
-    Received,
+    ReceivedRequest,
     Recording,
     ReplayModel,
     Reply,
@@ -202,7 +202,7 @@ async def test_a_refusal_is_told_in_the_apis_own_words(api: str) -> None:
 async def test_the_server_keeps_requests_and_paces_every_piece() -> None:
     paced: list[int] = []
 
-    async def pace(received: Received, number: int) -> None:
+    async def pace(received: ReceivedRequest, number: int) -> None:
         paced.append(number)
 
     async with ScriptedServer(["Hello"], pace=pace) as server:

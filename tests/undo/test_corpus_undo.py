@@ -31,7 +31,7 @@ def test_an_undo_gets_the_answer_of_the_corpus(row: Row, tmp_path: Path, monkeyp
     written = facts(root)
     with monkeypatch.context() as patched:
         if row.get("fault") == "enospc":
-            patched.setattr("callgate._workspace.replace.os.write", _full)
+            patched.setattr("callgate._workspace.atomic_replace.os.write", _full)
         word = _undone(bench, uids[row.get("undo_which", len(uids)) - 1])
     assert word in row["expect"]["result"]
     assert facts(root) == (before if word == "allow" else written)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from callgate._workspace.replace import put
+from callgate._workspace.atomic_replace import put
 from callgate.errors import CallgateError, UsageError
 from callgate.undo import Call, Shadow, UndoFailed, UndoLimits, UndoRefused
 from tests.patience import COMMAND_S

@@ -14,9 +14,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
+from callgate._database_files import refuse_scrap
 from callgate._journal.log_file import LogEnd, WriteAheadLog
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._sqlite import refuse_scrap
 from callgate.errors import UsageError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from callgate._journal.letters import ADD_LETTER, FATE
 from callgate._journal.reading import is_url
 from callgate._journal.rows import Value
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._paths import refused_paths
+from callgate._path_errors import refused_paths
 from callgate.errors import JournalFailed, UsageError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from callgate._journal.tables import ADD_CALL, ADD_CAUSE, ADD_EVENT, LAST_EVENT,
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
-from callgate._processes import has_ended, process_identity
+from callgate._process_identity import has_ended, process_identity
 from callgate.errors import JournalFailed, UsageError
 from callgate.events import Draft, Event
 from callgate.protocols import JournalStatus, Letter

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from callgate._chain import hash_of, is_as_written
+from callgate._hash_chain import hash_of, is_as_written
 from callgate._json import canonical
 from callgate.errors import UsageError
 from callgate.events import Event

@@ -31,7 +31,7 @@ from callgate._journal.tables import LAST_SEQ
 from callgate._journal.writing import Writing
 from callgate._limits import LEASE_S
 from callgate._options import by_name
-from callgate._paths import resolved
+from callgate._path_errors import resolved
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.protocols import JournalStatus

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from callgate._database_files import make_folder, make_private, refused_by_system, space_error
 from callgate._journal.files import RESTORE, FilesDamaged, JournalFiles, refuse_remains
 from callgate._journal.lockfile import LockFile
 from callgate._journal.placing import Tail
@@ -21,8 +22,7 @@ from callgate._journal.sqlite_rows import insert_finding
 from callgate._journal.sqlite_store import held_up
 from callgate._journal.tables import LAST_EVENT, SQLITE, VERSION, migrations
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._paths import path_error, refused_paths
-from callgate._sqlite import make_folder, make_private, refused_by_system, space_error
+from callgate._path_errors import path_error, refused_paths
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import DecodeError
 
+from callgate._database_files import refuse_scrap, refused_by_system
 from callgate._journal.blobs_beside import BlobsBeside
 from callgate._journal.files import FilesDamaged, JournalFiles
 from callgate._journal.lockfile import LockLook, RecordedEnd
@@ -22,8 +23,7 @@ from callgate._journal.rows import Broken, Unreadable, Value, event_of
 from callgate._journal.sqlite_store import leave_log
 from callgate._journal.tables import VERSION, question
 from callgate._limits import JOURNAL_CHECK_BYTES, JOURNAL_WAIT_S
-from callgate._paths import refused_paths, resolved
-from callgate._sqlite import refuse_scrap, refused_by_system
+from callgate._path_errors import refused_paths, resolved
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery, select

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from callgate._database_files import space_error
 from callgate._journal.files import FilesDamaged, JournalFiles
 from callgate._journal.leases import Ask
 from callgate._journal.rows import Value
 from callgate._journal.sqlite_rows import insert
 from callgate._limits import JOURNAL_WAIT_S
-from callgate._sqlite import space_error
 from callgate.errors import JournalFailed
 from callgate.events import Event
 from callgate.protocols import Letter

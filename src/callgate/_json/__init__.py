@@ -1,6 +1,7 @@
 """JSON, strictly: what comes in is one object or refused, what goes out is RFC 8259 in valid UTF-8.
 
-`strict` reads untrusted text, `plain` makes JSON data of what tools return, `text` judges text that is no JSON. Knows nothing of tools,
+`strict_parser` reads untrusted text, `to_json` makes JSON data of what tools return, `malformed_text` judges text that is no JSON. Knows
+nothing of tools,
 schemas or calls.
 """
 
@@ -11,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from callgate._json.plain import small_jsonable, to_jsonable
-from callgate._json.refusal import type_name
+from callgate._json.malformed_text import ends_inside, utf8
+from callgate._json.not_json import type_name
 from callgate._json.size import exceeds
-from callgate._json.strict import read_object, strict_object, strict_value
-from callgate._json.text import ends_inside, utf8
+from callgate._json.strict_parser import read_object, strict_object, strict_value
+from callgate._json.to_json import small_jsonable, to_jsonable
 
 __all__ = [
     "canonical",

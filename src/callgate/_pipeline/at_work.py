@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from callgate._abort_signals import AbortSignal
 from callgate._pipeline.endings import Endings
 from callgate._pipeline.entrance import Entrance
 from callgate._pipeline.ground import Ground
@@ -16,7 +17,6 @@ from callgate._pipeline.holding import Holding
 from callgate._pipeline.judgment import Judges
 from callgate._pipeline.life import Life
 from callgate._pipeline.unfinished import Unfinished
-from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed
 from callgate.events import Body, Draft

@@ -18,14 +18,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import FAILURES, settled
 from callgate._clock import Clock
 from callgate._pipeline.flight import Flight
 from callgate._redact import RedactedLog, Redactor
-from callgate._signals import FAILURES, settled
 from callgate.errors import CallNotStarted, ResultRejected
 from callgate.protocols import CacheStore
 from callgate.route import ApprovedCall, Checked
-from callgate.tools.resources import ANYTHING, Touched, meet
+from callgate.tools.resources import ANYTHING, TouchedKeys, meet
 
 __all__ = ["Cache", "Finish", "cache_key"]
 
@@ -252,7 +252,7 @@ class Cache:
         except FAILURES as error:
             self._log.warning("A result of %s could not be cached (%s)", tool.name, type(error).__name__)
 
-    def begin_writing(self, touched: Touched | None) -> frozenset[str]:
+    def begin_writing(self, touched: TouchedKeys | None) -> frozenset[str]:
         """Forget what was read from resources that a call writes from now on, and return these, for `end_writing`.
 
         Until then nothing of them is kept or shared. A call that does not say what it touches may write anything. Who waits already for a

@@ -16,6 +16,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import FAILURES, AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.activity import Activity
 from callgate._pipeline.again import Known, call_key
@@ -38,7 +39,6 @@ from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.unrouted import Unrouted
 from callgate._pipeline.validate import validate
 from callgate._runners.offload import LARGE_BYTES
-from callgate._signals import FAILURES, AbortSignal
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
 from callgate.errors import CallAborted, CallFailed, CallNotStarted, ResultRejected
 from callgate.route import ApprovedCall, Checked, ValidatedCall

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from callgate._pipeline.quoting import quoted_value
 from callgate._pipeline.run import Ran
 from callgate._redact import Redactor
-from callgate._runners.reading import UNREADABLE
-from callgate._schema import CompiledSchema, Problem
+from callgate._runners.result_reader import UNREADABLE
+from callgate._schema import CompiledSchema, ValidationProblem
 from callgate.calls import Note
 from callgate.errors import ResultInvalid, ResultNotSerializable
 from callgate.protocols import Execution
 from callgate.route import Checked
 from callgate.tools import BoundTool, validate_tool_result
-from callgate.tools.results import declared_failure, has_standard_shape
+from callgate.tools.result_format import declared_failure, has_standard_shape
 
 __all__ = ["check", "recheck"]
 
@@ -81,7 +81,7 @@ def _problems(output: CompiledSchema, value: object) -> str:
     return "" if output.is_valid(value) else "; ".join(map(_in_words, output.problems(value)[:5]))
 
 
-def _in_words(problem: Problem) -> str:
+def _in_words(problem: ValidationProblem) -> str:
     if problem.path:
         return problem.message.removesuffix(".")
     return f"the result: expected {problem.expected}{', got ' + problem.got if problem.got else ''}"

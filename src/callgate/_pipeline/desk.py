@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TypeGuard
 
+from callgate._abort_signals import AbortSignal
 from callgate._json import small_jsonable
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
@@ -24,8 +25,7 @@ from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.writer import off_loop
 from callgate._redact import Redactor
-from callgate._runners.reading import ReadingTime
-from callgate._signals import AbortSignal
+from callgate._runners.result_reader import ReadingTimeout
 from callgate.calls import RawCall, Scope
 from callgate.errors import CallAborted, DangerousLimitReached
 from callgate.events import Draft
@@ -183,7 +183,7 @@ class Desk:
         small = small_jsonable(value, self._reader.max_bytes)
         if small is not None:
             return Execution(status="returned", value=small[0], read=True, changes=small[1])
-        read = await self._reader.read(Execution(status="returned", value=value), ReadingTime(self.hook_timeout_s, AbortSignal()))
+        read = await self._reader.read(Execution(status="returned", value=value), ReadingTimeout(self.hook_timeout_s, AbortSignal()))
         return self._writer.bounded(read) if read.error else read
 
     # What the run asks

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortSignal, is_own_failure, settled
 from callgate._json import decode
 from callgate._pipeline.check import check
 from callgate._pipeline.fencing import Fence
@@ -24,7 +25,6 @@ from callgate._pipeline.record import arguments_hash
 from callgate._pipeline.run import Ran
 from callgate._pipeline.unfinished import why_unknown
 from callgate._redact import Redactor
-from callgate._signals import AbortSignal, is_own_failure, settled
 from callgate.calls import Note
 from callgate.errors import CallFailed, OutcomeUnknown
 from callgate.protocols import Execution

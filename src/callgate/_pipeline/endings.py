@@ -11,14 +11,14 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import FAILURES
 from callgate._limits import RECORD_S
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.doubts import told_as_unknown
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.ground import Ground
-from callgate._pipeline.host_code import Answer
+from callgate._pipeline.host_code import HostAnswer
 from callgate._pipeline.record import MOST_NAME, Reason, conversation_run, decode_current, with_id
-from callgate._signals import FAILURES
 from callgate.calls import Aborted, Answered, CurrentToolCall, Outcome, RawCall, Restarted, Scope, Suspended, Text, ToolResult
 from callgate.errors import (
     ApprovalNeeded,
@@ -264,7 +264,7 @@ class Endings:
         try:
             handled = self._restart(data)
         except FAILURES as error:
-            found = Answer(error=error)
+            found = HostAnswer(error=error)
         else:
             found = await self._host_code.ask(handled, self._restart_timeout_s, "restart handler")
         if found.error is not None:

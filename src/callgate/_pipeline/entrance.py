@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortSignal
 from callgate._pipeline.desk import Desk
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.holding import Holding
@@ -19,7 +20,6 @@ from callgate._pipeline.known_runs import KnownRuns
 from callgate._pipeline.life import Life
 from callgate._pipeline.record import MOST_CHARS, valid_text
 from callgate._pipeline.unfinished import Unfinished
-from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope
 from callgate.errors import RecordFailed, RunHeld, UsageError
 

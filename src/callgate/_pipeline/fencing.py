@@ -8,7 +8,7 @@ attempt has certainly ended: its engine's process is gone, and its worker's proc
 from __future__ import annotations
 
 from callgate._pipeline.again import Origin, Uncertain
-from callgate._runners.strays import Behind
+from callgate._runners.abandoned import AbandonedCalls
 from callgate.protocols import Journal, NamesWriters
 
 __all__ = ["Fence"]
@@ -24,7 +24,7 @@ class Fence:
         behind: The uids of this engine's calls whose code still runs although they have ended.
     """
 
-    def __init__(self, journal: Journal, behind: Behind) -> None:
+    def __init__(self, journal: Journal, behind: AbandonedCalls) -> None:
         self._journal = journal
         self._behind = behind
 
@@ -43,6 +43,6 @@ class Fence:
             return True
         if origin.runner != "process":
             return False
-        from callgate._runners.process.fence import end_worker
+        from callgate._runners.process.orphaned_worker import end_worker
 
         return await end_worker(origin.worker)

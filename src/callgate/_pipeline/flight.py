@@ -9,6 +9,7 @@ from math import inf
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortSignal
 from callgate._json import canonical, exceeds
 from callgate._pipeline.again import Doubt, RunState
 from callgate._pipeline.record import (
@@ -29,7 +30,6 @@ from callgate._pipeline.slots import Slots
 from callgate._pipeline.unfinished import Unfinished
 from callgate._pipeline.validate import Modified
 from callgate._pipeline.writer import Writer
-from callgate._signals import AbortSignal
 from callgate.calls import RawCall, Scope, ToolResult
 from callgate.errors import CallNotStarted
 from callgate.events import Body, Draft, Progress

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from callgate._abort_signals import is_own_failure
 from callgate._json import canonical
 from callgate._pipeline.approvals import Question, binding
 from callgate._pipeline.hooks import hook_arguments
-from callgate._pipeline.host_code import Answer
+from callgate._pipeline.host_code import HostAnswer
 from callgate._pipeline.judgment import Judges
 from callgate._pipeline.validate import Modified, modified
 from callgate._redact import Redactor
-from callgate._signals import is_own_failure
 from callgate.errors import ActorRequired, ApprovalNeeded, CallDenied
 from callgate.hooks import Hook
 from callgate.protocols import Allow, Ask, Deny, Judgment, JudgmentRequired, Modify, Verdict
@@ -69,7 +69,7 @@ class Gate(Protocol):
         """The first characters of a text, redacted before it is cut."""
         ...
 
-    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer: ...
     def check_limits(self, call: ValidatedCall) -> None:
         """Raise where a limit will refuse this dangerous call; takes no slot."""
         ...

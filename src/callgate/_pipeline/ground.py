@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from callgate._abort_signals import Control
 from callgate._blobs import MemoryBlobs
 from callgate._clock import Clock, SystemClock
-from callgate._conversations import Conversations
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits
 from callgate._pipeline.approvals import Approvals
@@ -20,8 +20,8 @@ from callgate._pipeline.normalise import Normaliser
 from callgate._pipeline.writer import Writer
 from callgate._redact import Redactor
 from callgate._runners.offload import Offload
-from callgate._runners.reading import Reader
-from callgate._signals import Control
+from callgate._runners.result_reader import ResultReader
+from callgate._turn_queue import TurnQueues
 from callgate.events import Bus
 from callgate.protocols import BlobStore, HoldsBlobs, Journal
 
@@ -39,14 +39,14 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
     limits: Limits
     redactor: Redactor | None
     bus: Bus
-    conversations: Conversations
+    conversations: TurnQueues
     control: Control
     writer: Writer
     approvals: Approvals
     normaliser: Normaliser
     offload: Offload
     host_code: HostCode
-    reader: Reader
+    reader: ResultReader
 
     @classmethod
     def of(
@@ -55,7 +55,7 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
         clock = SystemClock() if clock is None else clock
         journal = MemoryJournal(clock) if journal is None else journal
         blobs = _blobs_of(journal) if blobs is None else blobs
-        bus, conversations, offload = Bus(), Conversations(), Offload(limits)
+        bus, conversations, offload = Bus(), TurnQueues(), Offload(limits)
         return cls(
             journal=journal,
             blobs=blobs,
@@ -70,7 +70,7 @@ class Ground(Struct, frozen=True, kw_only=True, eq=False):
             normaliser=Normaliser(limits, blobs, redactor),
             offload=offload,
             host_code=HostCode(limits.grace_s),
-            reader=Reader(offload, limits.result_bytes),
+            reader=ResultReader(offload, limits.result_bytes),
         )
 
 

@@ -13,10 +13,10 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from callgate._abort_signals import Control
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.post import KnowsRuns, Post, Questions
 from callgate._pipeline.writer import Writer
-from callgate._signals import Control
 from callgate.errors import UsageError
 from callgate.protocols import Letter
 

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import FAILURES
 from callgate._json import canonical, decode, plain_bytes
 from callgate._pipeline.check import recheck
-from callgate._pipeline.host_code import Answer
+from callgate._pipeline.host_code import HostAnswer
 from callgate._pipeline.validate import Modified, modified
 from callgate._redact import Redactor
-from callgate._signals import FAILURES
 from callgate.errors import CallDenied, CallFailed, ResultRejected
 from callgate.hooks import Hook
 from callgate.protocols import Execution
@@ -39,7 +39,7 @@ class HookDesk(Protocol):
     @property
     def redactor(self) -> Redactor | None: ...
 
-    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer: ...
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer: ...
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None: ...
     def cut(self, text: object, chars: int = ...) -> str:
         """The first characters of a text, redacted before it is cut."""
@@ -171,7 +171,7 @@ async def _ask(hook: Hook, desk: HookDesk, call: ValidatedCall, *result: Checked
         if not inspect.isawaitable(answer):
             return answer
     except FAILURES as error:
-        found = Answer(error=error)
+        found = HostAnswer(error=error)
     else:
         found = await desk.ask(answer, hook.timeout_s or desk.hook_timeout_s, hook.title)
     if found.error is None:

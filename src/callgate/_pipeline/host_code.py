@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from callgate._runners.guard import Answer, Guards
-from callgate._signals import AbortSignal
+from callgate._abort_signals import AbortSignal
+from callgate._runners.host_awaits import HostAnswer, HostAwaits
 from callgate.errors import CallNotStarted
 
-__all__ = ["Answer", "HostCode"]
+__all__ = ["HostAnswer", "HostCode"]
 
 
 _T = TypeVar("_T")
@@ -27,11 +27,11 @@ class HostCode:
     """
 
     def __init__(self, grace_s: float) -> None:
-        self._guards = Guards()
+        self._guards = HostAwaits()
         self._grace_s = grace_s
 
-    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> Answer:
-        """What the code came to; see `Guards.ask`."""
+    async def ask(self, answer: Awaitable[Any], timeout_s: float, name: str) -> HostAnswer:
+        """What the code came to; see `HostAwaits.ask`."""
         return await self._guards.ask(answer, timeout_s=timeout_s, grace_s=self._grace_s, name=name)
 
     async def unless_killed(self, answer: Awaitable[_T], kill: AbortSignal, name: str) -> _T:

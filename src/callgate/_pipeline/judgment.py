@@ -14,11 +14,11 @@ from contextlib import contextmanager
 import msgspec
 from msgspec.structs import asdict, replace
 
+from callgate._abort_signals import is_own_failure
 from callgate._options import Seconds, check
 from callgate._pipeline.host_code import HostCode
-from callgate._printable import printable
 from callgate._redact import NothingSecret, Redactor
-from callgate._signals import is_own_failure
+from callgate._terminal_text import printable
 from callgate.messages import Message
 from callgate.protocols import CallJudge, JudgeContext, Judgment
 from callgate.route import ValidatedCall

@@ -16,7 +16,7 @@ from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import Reason
 from callgate.protocols import Kept, WriteLog
 from callgate.route import ApprovedCall
-from callgate.tools.resources import Touched
+from callgate.tools.resources import TouchedKeys
 
 __all__ = ["kept"]
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @asynccontextmanager
-async def kept(writes: WriteLog | None, flight: Flight, approved: ApprovedCall, touched: Touched | None) -> AsyncIterator[None]:
+async def kept(writes: WriteLog | None, flight: Flight, approved: ApprovedCall, touched: TouchedKeys | None) -> AsyncIterator[None]:
     """Keep what the call changes while the block runs."""
     if writes is None or not flight.scope.workspace or (keys := _keys(touched)) == ():
         yield
@@ -58,7 +58,7 @@ async def _tried(flight: Flight, tool: str, when: str, act: Callable[[], T]) -> 
         return None
 
 
-def _keys(touched: Touched | None) -> tuple[str, ...] | None:
+def _keys(touched: TouchedKeys | None) -> tuple[str, ...] | None:
     """Paths that the call may write; None: any, because it does not say."""
     if touched is None:
         return None

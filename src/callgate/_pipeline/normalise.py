@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import is_own_failure
 from callgate._json import canonical, plain_bytes, utf8
 from callgate._limits import Limits
 from callgate._pipeline.excerpt import excerpt
 from callgate._pipeline.record import MOST_NAME, clean
 from callgate._redact import RedactedLog, Redactor
-from callgate._signals import is_own_failure
 from callgate.calls import Metadata, Note, Part, RawCall, Text, ToolResult
 from callgate.errors import CallFailed
 from callgate.protocols import BlobStore

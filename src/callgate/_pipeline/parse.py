@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from callgate._abort_signals import FAILURES
 from callgate._json import exceeds, read_object, strict_object
 from callgate._limits import Limits
 from callgate._pipeline.repair import repair_text
 from callgate._runners.offload import LARGE_BYTES
-from callgate._signals import FAILURES
 from callgate.calls import Note, RawCall
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated, CallAborted
 from callgate.route import ParsedCall

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from callgate.tools.resources import KeyIndex, Touched, conflict
+from callgate.tools.resources import KeyIndex, TouchedKeys, conflict
 
 __all__ = ["Footprint", "Plan", "may_run_beside"]
 
@@ -21,7 +21,7 @@ class Footprint(Struct, frozen=True):
     """What is known of a call before it runs."""
 
     reads_only: bool
-    touched: Touched | None
+    touched: TouchedKeys | None
     """None: not declared."""
 
 
@@ -75,7 +75,7 @@ class Plan:
         found.discard(index)
         return (*self._barrier, *sorted(found))
 
-    def _meeting(self, touched: Touched, index: int) -> set[int]:
+    def _meeting(self, touched: TouchedKeys, index: int) -> set[int]:
         """The calls with which this one's keys conflict; takes its place among them."""
         found = set[int]()
         for key in touched.writes:

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from callgate._abort_signals import Control
 from callgate._pipeline.approvals import Question
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import Reason
 from callgate._pipeline.writer import Writer
-from callgate._signals import Control
 from callgate.errors import RecordFailed, UsageError
 from callgate.events import Draft
 from callgate.protocols import Letter

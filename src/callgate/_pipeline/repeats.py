@@ -12,12 +12,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import settled
 from callgate._json import canonical
 from callgate._pipeline.again import Known
 from callgate._pipeline.flight import Flight
 from callgate._pipeline.record import decode_result
 from callgate._pipeline.writer import off_loop
-from callgate._signals import settled
 from callgate.calls import Note, ToolResult
 from callgate.errors import CallNotStarted, OutcomeUnknown
 from callgate.protocols import Journal

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from callgate._json.text import clip
+from callgate._json.malformed_text import clip
 from callgate.calls import Note, Scope
 from callgate.errors import ToolBlocked, UnknownTool
 from callgate.route import ParsedCall, ResolvedCall

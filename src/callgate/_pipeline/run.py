@@ -19,16 +19,16 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._json import small_jsonable
-from callgate._runners.reading import Reader
-from callgate._signals import AbortSignal
+from callgate._runners.result_reader import ResultReader
 from callgate.calls import Effect
 from callgate.errors import RecordFailed
 from callgate.protocols import Execution, RunRequest, Start
 from callgate.route import ApprovedCall
 from callgate.tools import BoundTool, ToolContext, is_retryable_error, validate_tool_result
-from callgate.tools.results import declared_failure, has_standard_shape
+from callgate.tools.result_format import declared_failure, has_standard_shape
 
 __all__ = ["Attempts", "Ran", "run", "wait_before_retry"]
 
@@ -80,7 +80,7 @@ async def run(
     record: Attempts,
     clock: Clock,
     grace_s: float,
-    reader: Reader,
+    reader: ResultReader,
     stopping: Callable[[], AbortSignal],
     *,
     claims: bool = False,
@@ -150,7 +150,7 @@ def _read_small(execution: Execution, max_bytes: int) -> Execution | None:
     return Execution(status="returned", value=value, read=True, changes=execution.changes + changes, tasks_left=execution.tasks_left)
 
 
-async def _read_large(execution: Execution, request: RunRequest, reader: Reader, clock: Clock) -> Execution:
+async def _read_large(execution: Execution, request: RunRequest, reader: ResultReader, clock: Clock) -> Execution:
     """Read what takes time or code of the tool's, within what is left of the attempt."""
     rest = replace(request, timeout_s=max(0.0, request.context.deadline - clock.monotonic()))
     read = await reader.read(execution, rest)

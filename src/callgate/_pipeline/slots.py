@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from callgate._signals import AbortSignal, settled
+from callgate._abort_signals import AbortSignal, settled
 
 __all__ = ["Slots"]
 

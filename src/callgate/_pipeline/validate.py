@@ -14,18 +14,18 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import is_own_failure
 from callgate._json import canonical, decode, strict_object
 from callgate._limits import Limits
 from callgate._pipeline.quoting import notes_on_value, quoted_value
 from callgate._pipeline.record import MOST_CHARS
 from callgate._redact import Redactor
-from callgate._schema import Problem
-from callgate._signals import is_own_failure
+from callgate._schema import ValidationProblem
 from callgate.calls import Note, Scope
 from callgate.errors import ArgumentsInvalid, CallDenied, CallFailed, ToolRaised
 from callgate.route import ResolvedCall, ValidatedCall
+from callgate.tools.argument_cleaning import fitted, without
 from callgate.tools.base import ValidationResult
-from callgate.tools.cleaning import fitted, without
 from callgate.tools.registry import BoundTool
 
 __all__ = ["Modified", "modified", "revalidate", "validate"]
@@ -149,7 +149,7 @@ def _checked(tool: BoundTool, arguments: Arguments, coerce: bool, source: object
     return arguments, notes
 
 
-def _invalid(tool: BoundTool, problems: list[Problem], notes: Notes) -> ArgumentsInvalid:
+def _invalid(tool: BoundTool, problems: list[ValidationProblem], notes: Notes) -> ArgumentsInvalid:
     errors = [{"path": item.path, "expected": item.expected, "got": item.got, "passes": item.passes} for item in problems]
     code = next((_CODES[item.keyword] for item in problems if item.keyword in _CODES), None)
     dropped = [note.text for note in notes if note.kind == "dropped"]  # one may be the name that was meant

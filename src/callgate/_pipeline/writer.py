@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import is_own_failure
 from callgate._in_thread import in_thread
 from callgate._pipeline.record import MOST_CHARS, ScopeFacts, clean
 from callgate._redact import SECRET_CHARS, RedactedLog, Redactor, cut_middle, redacted_text
 from callgate._runners.output import shown_tail
-from callgate._signals import is_own_failure
 from callgate.calls import Scope
 from callgate.errors import CallgateError, LeaseLost, RecordFailed
 from callgate.events import Body, Bus, Draft, encoded

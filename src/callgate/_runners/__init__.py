@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from callgate._clock import Clock
 from callgate._limits import Limits
+from callgate._runners.abandoned import AbandonedCalls, OnLate
 from callgate._runners.inline import InlineRunner
-from callgate._runners.strays import Behind, OnLate
 from callgate.errors import UsageError
 from callgate.protocols import DistantRunner, InstantRunner, Runner, Start
 from callgate.tools.base import RunnerName, Tool
@@ -54,7 +54,7 @@ class Runners:
         self._clock = clock
         self._process_limits = process_limits
         self._on_late = on_late
-        self.behind = Behind()
+        self.behind = AbandonedCalls()
         """The calls whose code still runs in this process although they have ended."""
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
         self._own = dict(own or {})

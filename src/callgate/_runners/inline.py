@@ -17,10 +17,10 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from callgate._json import decode
-from callgate._runners.alarms import Alarms
-from callgate._runners.failure import awaited, not_started, overdue, raised
-from callgate._runners.strays import Behind, OnLate, Strays
-from callgate._runners.tool_tasks import INSIDE
+from callgate._runners.abandoned import AbandonedCalls, AbandonedCode, OnLate
+from callgate._runners.deadlines import Deadlines
+from callgate._runners.failures import awaited, not_started, overdue, raised
+from callgate._runners.started_tasks import INSIDE
 from callgate.protocols import Execution, RunRequest
 
 __all__ = ["Drive", "InlineRunner", "drive"]
@@ -31,9 +31,9 @@ Coro = Coroutine[Any, Any, object]
 class InlineRunner:
     """Runs a tool in the task that asks for it. A sync tool is run too, and holds up the event loop for as long as it takes."""
 
-    def __init__(self, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
-        self._strays = Strays(on_late, behind)
-        self._alarms = Alarms()
+    def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
+        self._strays = AbandonedCode(on_late, behind)
+        self._alarms = Deadlines()
         self._closed = False
         self._watches = False
 
@@ -102,7 +102,7 @@ async def _awaiting(value: Awaitable[object]) -> object:
     return await value
 
 
-async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: Strays, alarms: Alarms) -> Execution:
+async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: AbandonedCode, alarms: Deadlines) -> Execution:
     """Await `value` under the deadline and the kill of `request`."""
     try:
         begun = context.run(_first_step, request, _awaiting(value))
@@ -148,7 +148,9 @@ class Drive:
         "_why",
     )
 
-    def __init__(self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: Strays, alarms: Alarms) -> None:
+    def __init__(
+        self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: AbandonedCode, alarms: Deadlines
+    ) -> None:
         self._asyncio_future_blocking = False
         self._request = request
         self._coro = coro

@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from callgate._abort_signals import AbortSignal
 from callgate._limits import Limits
-from callgate._runners.alarms import Alarms
-from callgate._runners.failure import Bounded
-from callgate._runners.waiting import Wait
-from callgate._signals import AbortSignal
+from callgate._runners.bounded_wait import BoundedWait
+from callgate._runners.deadlines import Deadlines
+from callgate._runners.failures import TimeBound
 
 __all__ = ["LARGE_BYTES", "LeftBehind", "Offload"]
 
@@ -51,10 +51,10 @@ class _Answer(Struct, frozen=True):
 class _Job:
     """One function, on its way through a thread."""
 
-    def __init__(self, work: Callable[[], Any], time: Bounded, alarms: Alarms) -> None:
+    def __init__(self, work: Callable[[], Any], time: TimeBound, alarms: Deadlines) -> None:
         self.work = work
         self.context = copy_context()
-        self.wait: Wait[_Answer] = Wait(time, alarms)
+        self.wait: BoundedWait[_Answer] = BoundedWait(time, alarms)
         self.ended = False
         self.abandoned = False
 
@@ -71,7 +71,7 @@ class Offload:
     def __init__(self, limits: Limits) -> None:
         self._most = limits.parallel_threads
         self._most_abandoned = limits.abandoned_threads
-        self._alarms = Alarms()
+        self._alarms = Deadlines()
         self._waiting: deque[_Job] = deque()
         self._busy = 0
         """Threads with a function that somebody waits for."""
@@ -85,7 +85,7 @@ class Offload:
             return ""
         return f"{self.abandoned} threads are held by code that never returned; {self._most_abandoned} is the limit. Restart this program."
 
-    async def run(self, work: Callable[[], T], time: Bounded | None = None) -> T:
+    async def run(self, work: Callable[[], T], time: TimeBound | None = None) -> T:
         """What `work` returns; raises what it raises.
 
         Raises:

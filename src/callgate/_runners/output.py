@@ -9,7 +9,7 @@ import re
 
 from callgate._redact import SECRET_CHARS, Redactor, redacted_text
 
-__all__ = ["PARTIAL_CHARS", "TAIL_CHARS", "LiveText", "Tail", "left_out_lines", "shown_tail"]
+__all__ = ["PARTIAL_CHARS", "TAIL_CHARS", "LiveText", "OutputTail", "left_out_lines", "shown_tail"]
 
 TAIL_CHARS = 65_536
 PARTIAL_CHARS = TAIL_CHARS + SECRET_CHARS
@@ -26,7 +26,8 @@ def left_out_lines(piece: str) -> int | None:
 
 
 def shown_tail(text: str, redactor: Redactor | None) -> str:
-    """The last 64 KiB of what a `Tail` of `PARTIAL_CHARS` has kept: redacted before it is cut, also where output was left out before."""
+    """The last 64 KiB of what a `OutputTail` of `PARTIAL_CHARS` has kept: redacted before it is cut, also where output was left out
+    before."""
     size = len(text.encode("utf-8", "backslashreplace"))
     if size <= TAIL_CHARS and not _GAP.search(text):
         return text
@@ -47,7 +48,7 @@ def _without_beginnings(text: str) -> str:
     return "".join((*parts, text[pos:]))
 
 
-class Tail:
+class OutputTail:
     """The end of a text that is too long to keep."""
 
     def __init__(self, limit: int = TAIL_CHARS) -> None:
@@ -101,7 +102,7 @@ class LiveText:
         self._per_second = per_second
         self._window = float("-inf")
         self._left = 0
-        self._held: dict[str, Tail] = {}
+        self._held: dict[str, OutputTail] = {}
 
     def offer(self, text: str, stream: str, now: float) -> list[tuple[str, str]]:
         """The pieces to pass on now, as `(text, stream)`."""
@@ -110,7 +111,7 @@ class LiveText:
             self._window, self._left = now, self._per_second
             ready = self.rest()
         if self._held or len(text) > self._left:
-            self._held.setdefault(stream, Tail(PARTIAL_CHARS)).add(text)
+            self._held.setdefault(stream, OutputTail(PARTIAL_CHARS)).add(text)
         else:
             self._left -= len(text)
             ready.append((text, stream))

@@ -11,12 +11,12 @@ import threading
 from collections import deque
 from typing import Any, Protocol
 
-__all__ = ["Job", "ThreadPool"]
+__all__ = ["PoolJob", "ThreadPool"]
 
 _IDLE_S = 30.0
 
 
-class Job(Protocol):
+class PoolJob(Protocol):
     """What the pool runs. The attributes are guarded by the pool's lock."""
 
     nested: bool
@@ -53,8 +53,8 @@ class ThreadPool:
         self._lock = threading.Lock()
         self._wakeups: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """One for each queued job: true; and for each thread that is to end: false."""
-        self._queued: deque[Job] = deque()
-        self._nested: deque[Job] = deque()
+        self._queued: deque[PoolJob] = deque()
+        self._nested: deque[PoolJob] = deque()
         self._threads = 0
         self._busy = 0
         """Jobs submitted and neither finished nor given up."""
@@ -63,7 +63,7 @@ class ThreadPool:
         self.abandoned = 0
         self.closed = False
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: PoolJob) -> None:
         with self._lock:
             self._busy += 1
             (self._nested if job.nested else self._queued).append(job)
@@ -75,7 +75,7 @@ class ThreadPool:
         with self._lock:
             self._busy -= 1
 
-    def call_begins(self, job: Job) -> None:
+    def call_begins(self, job: PoolJob) -> None:
         """The job's tool has called another one and waits for it, as far as anybody knows."""
         with self._lock:
             if job.finished or job.abandoned:
@@ -84,13 +84,13 @@ class ThreadPool:
             self.waiting += job.open_calls == 1
         self._grow()
 
-    def call_ends(self, job: Job) -> None:
+    def call_ends(self, job: PoolJob) -> None:
         with self._lock:
             if job.open_calls:
                 job.open_calls -= 1
                 self.waiting -= job.open_calls == 0
 
-    def abandon(self, job: Job) -> bool:
+    def abandon(self, job: PoolJob) -> bool:
         """Give up the thread that runs `job`. False: it is through, and its answer is on the way."""
         with self._lock:
             if job.finished:
@@ -103,7 +103,7 @@ class ThreadPool:
         self._grow()
         return True
 
-    def finished(self, job: Job) -> None:
+    def finished(self, job: PoolJob) -> None:
         with self._lock:
             if job.abandoned:
                 self.abandoned -= 1
@@ -116,7 +116,7 @@ class ThreadPool:
             for _ in range(self._threads):
                 self._wakeups.put(False)
 
-    def _forget_calls(self, job: Job) -> None:
+    def _forget_calls(self, job: PoolJob) -> None:
         self.waiting -= job.open_calls > 0
         job.open_calls = 0
 
@@ -164,11 +164,11 @@ class ThreadPool:
                 return
             del job  # or the last job and its result would live until the next one
 
-    def _next(self) -> Job:
+    def _next(self) -> PoolJob:
         with self._lock:
             return (self._nested or self._queued).popleft()
 
-    def _run(self, job: Job) -> bool:
+    def _run(self, job: PoolJob) -> bool:
         """Run a job. False: this thread is to end, given up by the job's caller or one too many after a wait."""
         answer = job.execute()
         with self._lock:

@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from callgate._json import decode
 from callgate._limits import Limits
-from callgate._runners.alarms import Alarms
-from callgate._runners.failure import failed, not_started
+from callgate._runners.abandoned import AbandonedCalls, AbandonedCode, OnLate
+from callgate._runners.bounded_wait import BoundedWait
+from callgate._runners.deadlines import Deadlines
+from callgate._runners.failures import failed, not_started
 from callgate._runners.inline import drive
-from callgate._runners.reading import read
-from callgate._runners.relay import Relay
-from callgate._runners.strays import Behind, OnLate, Strays
+from callgate._runners.progress_relay import ProgressRelay
+from callgate._runners.result_reader import read
+from callgate._runners.started_tasks import INSIDE
 from callgate._runners.thread_pool import ThreadPool
-from callgate._runners.tool_tasks import INSIDE
-from callgate._runners.waiting import Wait
 from callgate.calls import ToolResult
 from callgate.protocols import Execution, RunRequest
 
@@ -36,13 +36,13 @@ __all__ = ["ThreadRunner"]
 class ThreadRunner:
     """Runs a tool in a thread of a bounded pool. An awaitable that the tool returns is awaited on the event loop."""
 
-    def __init__(self, limits: Limits, on_late: OnLate | None = None, behind: Behind | None = None) -> None:
+    def __init__(self, limits: Limits, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
         self._pool = ThreadPool(limits.parallel_threads)
         self._max_bytes = limits.result_bytes
         self._most_abandoned = limits.abandoned_threads
         self._most_waiting = limits.waiting_threads
-        self._strays = Strays(on_late, behind)
-        self._alarms = Alarms()
+        self._strays = AbandonedCode(on_late, behind)
+        self._alarms = Deadlines()
 
     @property
     def abandoned(self) -> int:
@@ -61,7 +61,7 @@ class ThreadRunner:
         self._strays.watch()
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
-        job = _Job(request, loop, self._pool, self._strays, self._alarms, self._max_bytes)
+        job = _ThreadAttempt(request, loop, self._pool, self._strays, self._alarms, self._max_bytes)
         self._pool.submit(job)
         left = 0
         try:
@@ -75,7 +75,7 @@ class ThreadRunner:
                 left = self._strays.tasks_left(request)
         return replace(answer, tasks_left=answer.tasks_left + left) if left else answer
 
-    async def _answer(self, job: _Job) -> Execution | Awaitable[object]:
+    async def _answer(self, job: _ThreadAttempt) -> Execution | Awaitable[object]:
         try:
             answer = await job.wait.get()
         except BaseException:
@@ -103,7 +103,7 @@ class ThreadRunner:
             " Run such tools with runner='process', where they can be stopped, and restart this program."
         )
 
-    def _leave(self, job: _Job) -> Execution:
+    def _leave(self, job: _ThreadAttempt) -> Execution:
         """Go on without the job."""
         if job.enter():
             self._pool.withdrawn()
@@ -121,18 +121,24 @@ class ThreadRunner:
         await self._strays.close()
 
 
-class _Job:
+class _ThreadAttempt:
     """One attempt on its way through the pool."""
 
     def __init__(
-        self, request: RunRequest, loop: asyncio.AbstractEventLoop, pool: ThreadPool, strays: Strays, alarms: Alarms, max_bytes: int
+        self,
+        request: RunRequest,
+        loop: asyncio.AbstractEventLoop,
+        pool: ThreadPool,
+        strays: AbandonedCode,
+        alarms: Deadlines,
+        max_bytes: int,
     ) -> None:
         self.request = request
         self.context: Context = copy_context()
         self.nested = bool(INSIDE.get())
         self.open_calls = 0
-        self.wait: Wait[Execution | Awaitable[object]] = Wait(request, alarms)
-        self.relay = Relay(request.context, loop)
+        self.wait: BoundedWait[Execution | Awaitable[object]] = BoundedWait(request, alarms)
+        self.relay = ProgressRelay(request.context, loop)
         self.finished = False
         self.abandoned = False
         self._loop = loop

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
-from callgate._schema.walk import Schema
+from callgate._schema.subschemas import Schema
 from callgate.errors import UsageError
 
 __all__ = ["Convert", "converter", "from_text", "is_plain", "namespace_of", "schema_hook", "schemas_of", "uses_pydantic"]

@@ -2,7 +2,7 @@
 
 Everything that could hurt later is found here: a schema too deep for the validator, references that leave the document or never end,
 patterns that no bounded engine can run, branches that multiply. What is left is checked without another thought; only where a schema
-can be dear for some values is the work counted first (`effort`). Must not know of tools or calls.
+can be dear for some values is the work counted first (`validation_cost`). Must not know of tools or calls.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from urllib.parse import urldefrag
 
 from callgate._json import canonical, strict_object
 from callgate._limits import Limits
-from callgate._schema.effort import Effort, EndlessSchema
-from callgate._schema.mend import mended, object_of_parameters, refuse, refuse_unusable
 from callgate._schema.patterns import engine_of, linear_engine
-from callgate._schema.problems import Problem, listed, too_dear
 from callgate._schema.references import DRAFTS, References
-from callgate._schema.walk import Schema, Schemas, everywhere, mapping, pointer, subschemas
+from callgate._schema.schema_repair import mended, object_of_parameters, refuse, refuse_unusable
+from callgate._schema.subschemas import Schema, Schemas, everywhere, mapping, pointer, subschemas
+from callgate._schema.validation_cost import EndlessSchema, ValidationCost
+from callgate._schema.validation_errors import ValidationProblem, listed, too_dear
 from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 
 __all__ = ["CompiledSchema", "compile_schema"]
@@ -51,7 +51,7 @@ class CompiledSchema:
     Attributes:
         source: The schema as models see it: as given, with slips mended.
         notes: What was mended.
-        is_valid: Whether a value matches. False also where finding out would take too long; then `problems` says so.
+        is_valid: Whether a value matches. False also where finding out would take too long; then `validation_errors` says so.
         properties: Every property that the schema names at the top level.
         closed: The schema takes no other properties.
         silent: The schema says nothing about other properties.
@@ -61,7 +61,13 @@ class CompiledSchema:
     __slots__ = ("_effort", "_validator", "closed", "integers", "is_valid", "notes", "properties", "silent", "source")
 
     def __init__(
-        self, source: Schema, validator: Any, effort: Effort, notes: tuple[str, ...] = (), *, integers: tuple[str, ...] | None = None
+        self,
+        source: Schema,
+        validator: Any,
+        effort: ValidationCost,
+        notes: tuple[str, ...] = (),
+        *,
+        integers: tuple[str, ...] | None = None,
     ) -> None:
         self.source = source
         self.notes = notes
@@ -81,7 +87,7 @@ class CompiledSchema:
             return False
         return self._effort.of(value) > _CHECK_BUDGET
 
-    def problems(self, value: object) -> list[Problem]:
+    def problems(self, value: object) -> list[ValidationProblem]:
         """Everything that is wrong with `value`, at most 20 problems; empty if it is valid."""
         if self._too_dear(value):
             return [too_dear()]
@@ -207,9 +213,9 @@ def _remote(where: str, fact: str) -> Exception:
     )
 
 
-def _effort(root: Schema, where: str, draft: int, resources: Mapping[str, Any]) -> Effort:
+def _effort(root: Schema, where: str, draft: int, resources: Mapping[str, Any]) -> ValidationCost:
     try:
-        return Effort(root, References(root, resources), draft)
+        return ValidationCost(root, References(root, resources), draft)
     except EndlessSchema as error:
         raise refuse(where, f"{error}. Break the circle, or flatten the branches.") from error
     except LookupError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from callgate._schema.walk import Schema, Schemas
+from callgate._schema.subschemas import Schema, Schemas
 
 __all__ = ["BACKTRACK_LIMIT", "MAX_PATTERN", "cost", "engine_of", "patterns"]
 

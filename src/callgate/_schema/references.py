@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from callgate._schema.walk import Schema, subschemas
+from callgate._schema.subschemas import Schema, subschemas
 
 __all__ = ["DRAFTS", "METASCHEMA", "References"]
 

@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from callgate._schema.annotations import Convert, converter, is_plain, namespace_of, schemas_of
-from callgate._schema.walk import Schema
+from callgate._schema.subschemas import Schema
 from callgate.errors import UsageError
 
 __all__ = ["FunctionSchema", "function_schema"]

@@ -19,9 +19,9 @@ from callgate._undo.objects import Objects, blob_name
 from callgate._undo.plan import Move
 from callgate._undo.refusals import Conflict, StoreDamaged, UndoFailed
 from callgate._undo.state import State, described, look, opened_parent, same, sees
-from callgate._workspace.attributes import set_attributes
-from callgate._workspace.drafts import draft_name, drop_draft
-from callgate._workspace.replace import put
+from callgate._workspace.atomic_replace import put
+from callgate._workspace.extended_attributes import set_attributes
+from callgate._workspace.staged_file import drop_staged_file, staged_name
 
 __all__ = ["Action", "Ready", "apply", "check", "drop_drafts", "take_back"]
 
@@ -166,7 +166,7 @@ def drop_drafts(root: int, paths: Iterable[str]) -> None:
     """Remove what somebody who was killed in the middle of writing these paths had not given its name yet."""
     for path in paths:
         with suppress(OSError), opened_parent(root, path) as (folder, name):
-            if not drop_draft(folder, name):
+            if not drop_staged_file(folder, name):
                 _drop_link(folder, name)
 
 
@@ -249,7 +249,7 @@ def _still(root: int, one: Ready, folder: int, name: str, limit: int) -> Callabl
 
 
 def _link(folder: int, name: str, text: str, target: State, still: Callable[[], None]) -> None:
-    draft = draft_name(name)
+    draft = staged_name(name)
     _drop_link(folder, name)
     os.symlink(text, draft, dir_fd=folder)
     try:
@@ -265,7 +265,7 @@ def _link(folder: int, name: str, text: str, target: State, still: Callable[[], 
 
 
 def _drop_link(folder: int, name: str) -> None:
-    draft = draft_name(name)
+    draft = staged_name(name)
     with suppress(OSError):
         if stat.S_ISLNK(os.stat(draft, dir_fd=folder, follow_symlinks=False).st_mode):
             os.unlink(draft, dir_fd=folder)

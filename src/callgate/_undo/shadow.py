@@ -26,7 +26,7 @@ from callgate._undo.place import default_place, folder_of
 from callgate._undo.plan import Direction, Move, Plan, plan, undone_paths
 from callgate._undo.refusals import StoreDamaged, UndoFailed, UndoRefused
 from callgate._undo.state import State, sees
-from callgate._workspace.tree import Glob
+from callgate._workspace.listing import Glob
 from callgate.errors import UsageError
 
 __all__ = ["Shadow", "Undone"]

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from callgate._undo.changes import Gap
 from callgate._undo.state import Keep, Seen, Signature, look, opened_parent, signature
-from callgate._workspace.ignore import Ignore
+from callgate._workspace.ignored_files import IgnoredFiles
 
 __all__ = ["Snapshot", "Taker"]
 
@@ -66,7 +66,7 @@ class Taker:
         Args:
             text: A `.gitignore`'s text by its path; empty where there is none.
         """
-        walk = _Walk(self, root, keep, Ignore(text, exclude=False))
+        walk = _Walk(self, root, keep, IgnoredFiles(text, exclude=False))
         walk.folder(root, below)
         if not below:
             self.known = walk.seen
@@ -96,7 +96,7 @@ class Taker:
 class _Walk:
     """One walk: depth first, each folder opened from the one above."""
 
-    def __init__(self, taker: Taker, root: int, keep: Keep, ignore: Ignore) -> None:
+    def __init__(self, taker: Taker, root: int, keep: Keep, ignore: IgnoredFiles) -> None:
         self._taker = taker
         self._root = root
         self._keep = keep

@@ -16,7 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from callgate._workspace.attributes import attributes
+from callgate._workspace.extended_attributes import attributes
 
 __all__ = ["ABSENT", "Keep", "Seen", "Signature", "State", "described", "look", "opened_parent", "same", "sees", "signature"]
 

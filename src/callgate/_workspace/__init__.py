@@ -6,17 +6,17 @@ path that was not checked here must not reach one. Knows nothing of calls, tools
 
 from __future__ import annotations
 
-from callgate._workspace.beneath import strength
-from callgate._workspace.ignore import SKIPPED
-from callgate._workspace.paths import lexical, shown
-from callgate._workspace.protect import is_protected
-from callgate._workspace.refusals import PathNotFound, PathRefused
-from callgate._workspace.tree import Entry, Listing, stamp_of
+from callgate._workspace.ignored_files import SKIPPED
+from callgate._workspace.listing import DirectoryEntry, Listing, stamp_of
+from callgate._workspace.open_beneath import strength
+from callgate._workspace.path_errors import PathNotFound, PathRefused
+from callgate._workspace.path_text import lexical, shown
+from callgate._workspace.protected_names import is_protected
 from callgate._workspace.workspace import Workspace
 
 __all__ = [
     "SKIPPED",
-    "Entry",
+    "DirectoryEntry",
     "Listing",
     "PathNotFound",
     "PathRefused",

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-__all__ = ["Pattern", "pattern"]
+__all__ = ["IgnorePattern", "pattern"]
 
 _SPECIAL: Final = re.compile(rb"[*?\[\\]")
 _NEVER: Final = b"(?!)"
@@ -35,7 +35,7 @@ _CLASSES: Final[dict[bytes, frozenset[int]]] = {
 }
 
 
-class Pattern(Struct, frozen=True):
+class IgnorePattern(Struct, frozen=True):
     """What one line says about the paths that it matches."""
 
     ignores: bool
@@ -52,7 +52,7 @@ class Pattern(Struct, frozen=True):
         return self.regex.fullmatch(os.fsencode(path.rpartition("/")[2] if self.by_name else path)) is not None
 
 
-def pattern(line: str) -> Pattern | None:
+def pattern(line: str) -> IgnorePattern | None:
     """The pattern of a line; None where it has none, as a comment.
 
     Args:
@@ -68,7 +68,7 @@ def pattern(line: str) -> Pattern | None:
     if not text:
         return None
     by_name = b"/" not in text
-    return Pattern(ignores, folders_only, by_name, re.compile(_regex(text.removeprefix(b"/")), re.DOTALL))
+    return IgnorePattern(ignores, folders_only, by_name, re.compile(_regex(text.removeprefix(b"/")), re.DOTALL))
 
 
 def _trimmed(line: str) -> str:

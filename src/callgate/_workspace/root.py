@@ -1,7 +1,7 @@
 """`Root`: a folder, held open, and the only ways from it to anything below.
 
-Opened once: whatever later takes the folder's name is not used. Text is checked first (`paths`), the opening itself keeps inside
-(`beneath`). Knows files only as descriptors; what may be done with them is `Workspace`'s.
+Opened once: whatever later takes the folder's name is not used. Text is checked first (`path_text`), the opening itself keeps inside
+(`open_beneath`). Knows files only as descriptors; what may be done with them is `Workspace`'s.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from callgate._workspace import beneath, paths
-from callgate._workspace.own import OwnFiles
-from callgate._workspace.protect import is_own
-from callgate._workspace.refusals import PathNotFound, PathRefused, Rule, from_os_error
+from callgate._workspace import open_beneath as beneath
+from callgate._workspace import path_text as paths
+from callgate._workspace.own_files import OwnFiles
+from callgate._workspace.path_errors import PathNotFound, PathRefused, Rule, from_os_error
+from callgate._workspace.protected_names import is_own
 
 __all__ = ["Root", "Spot", "told"]
 

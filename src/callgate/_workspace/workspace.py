@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import BinaryIO
 
-from callgate._workspace import beneath
-from callgate._workspace.ignore import Ignore
-from callgate._workspace.protect import is_protected
-from callgate._workspace.refusals import PathNotFound, PathRefused
-from callgate._workspace.replace import like, put
+from callgate._workspace import open_beneath as beneath
+from callgate._workspace.atomic_replace import like, put
+from callgate._workspace.ignored_files import IgnoredFiles
+from callgate._workspace.listing import DirectoryEntry, Glob, Kind, Listing, entries, kind_of, walk
+from callgate._workspace.path_errors import PathNotFound, PathRefused
+from callgate._workspace.protected_names import is_protected
 from callgate._workspace.root import Root, told
-from callgate._workspace.tree import Entry, Glob, Kind, Listing, entries, kind_of, walk
 
 __all__ = ["MAX_READ", "MAX_VISITED", "Workspace"]
 
@@ -148,7 +148,7 @@ class Workspace:
 
     def walk(
         self, path: str = ".", *, depth: int = 64, limit: int = MAX_VISITED, everything: bool = False, shallow: bool = False
-    ) -> Iterator[Entry | None]:
+    ) -> Iterator[DirectoryEntry | None]:
         """Every entry below a folder but callgate's own, in order; ends with None where there was more than `limit`.
 
         Args:
@@ -159,10 +159,10 @@ class Workspace:
         ignore = self.ignore()
         start = self.normalise(path)
 
-        def own(entry: Entry) -> bool:
+        def own(entry: DirectoryEntry) -> bool:
             return self._beneath.is_own(entry.path)
 
-        def passed(entry: Entry) -> bool:
+        def passed(entry: DirectoryEntry) -> bool:
             return own(entry) or ignore.one(entry.path, directory=entry.kind == "directory")
 
         with told(path):
@@ -181,7 +181,7 @@ class Workspace:
         if ".." in rest.split("/"):
             raise PathRefused(pattern, "outside")
         glob = Glob(rest)
-        found: list[Entry] = []
+        found: list[DirectoryEntry] = []
         if glob.start and self.kind(glob.start) != "directory":
             return Listing(entries=(), truncated=False)
         for entry in self.walk(glob.start or "."):
@@ -290,12 +290,12 @@ class Workspace:
         if not stat.S_ISREG(found.st_mode):
             raise PathRefused(path, "special")
 
-    def ignore(self) -> Ignore:
+    def ignore(self) -> IgnoredFiles:
         """What is ignored below the root, as the files that say so are from now on."""
-        return Ignore(self._text)
+        return IgnoredFiles(self._text)
 
     def _text(self, path: str) -> str | None:
-        """An ignore file's text, as `Ignore` reads it; bytes that are no UTF-8 as names of files have them."""
+        """An ignore file's text, as `IgnoredFiles` reads it; bytes that are no UTF-8 as names of files have them."""
         try:
             return self.read_bytes(path, limit=_CHUNK).decode("utf-8", "surrogateescape")
         except PathRefused as refused:

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from callgate._environment import silence_from_environment
+from callgate._environment_limits import silence_from_environment
 from callgate._options import by_name, check
 from callgate._pipeline.sync import SyncDoor
-from callgate._runners.guard import Guards
+from callgate._runners.host_awaits import HostAwaits
 from callgate.agent.events import AgentEvent
 from callgate.agent.feed import Feed
 from callgate.agent.given import (
@@ -129,7 +129,7 @@ class Agent(Resuming):
         self._deliberation = deliberation_of(deliberate, self.engine)
         self._compaction = compaction_of(compact)
         self._request = request_of(self.model, self._output, max_tokens, temperature, extra)
-        self._guards = Guards()
+        self._guards = HostAwaits()
         self._histories: OrderedDict[str, History] = OrderedDict()
         self._door = SyncDoor()
         self._under_way: dict[object, tuple[asyncio.Task[object], str]] = {}

@@ -11,9 +11,9 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from callgate._abort_signals import AbortSignal
 from callgate._options import Count, Options, Seconds, check
-from callgate._runners.guard import Guards
-from callgate._signals import AbortSignal
+from callgate._runners.host_awaits import HostAwaits
 from callgate.agent.history import History
 from callgate.calls import Audio, Image, Link, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
@@ -66,7 +66,7 @@ class Compaction(Options, frozen=True, kw_only=True):
 class Compactor:
     """The compaction of one turn."""
 
-    def __init__(self, settings: Compaction, guards: Guards, name: str) -> None:
+    def __init__(self, settings: Compaction, guards: HostAwaits, name: str) -> None:
         self._settings = settings
         self._guards = guards
         self._name = f"compaction of {name}"

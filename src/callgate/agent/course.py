@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 from msgspec import Struct, field
 
-from callgate._runners.guard import Guards
+from callgate._runners.host_awaits import HostAwaits
 from callgate.agent.account import Account
 from callgate.agent.events import AgentEvent
 from callgate.agent.exits import Exits
@@ -50,7 +50,7 @@ class TurnParts(Struct, frozen=True, kw_only=True, eq=False):
     settings: Settings
     limits: StreamLimits
     """On a stream's silence."""
-    guards: Guards
+    guards: HostAwaits
     """Keep models that would not stop."""
     account: Account
     record: RunRecord

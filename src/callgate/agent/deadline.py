@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from callgate._abort_signals import Control
 from callgate._clock import Clock
-from callgate._signals import Control
 from callgate.agent.account import Account
 
 __all__ = ["in_time"]

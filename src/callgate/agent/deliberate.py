@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import FAILURES
 from callgate._options import Options, Whole
 from callgate._pipeline.resolve import almost
-from callgate._signals import FAILURES
 from callgate.agent.events import Notice
 from callgate.agent.exposed import Exposed, Match
 from callgate.agent.retention import Retention

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from callgate._printable import one_line
-from callgate._summary import CallSummary, summarise
+from callgate._call_summary import CallSummary, summarise
+from callgate._terminal_text import one_line
 from callgate.events import Event
 
 __all__ = ["Episode", "episodes"]

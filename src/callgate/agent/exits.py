@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from callgate._json import decode
 from callgate._pipeline.resolve import almost
-from callgate._runners.failure import describe
+from callgate._runners.failures import describe
 from callgate.agent.results import Signal
 from callgate.messages import AssistantMessage, ToolCall
 from callgate.models.events import CallOpened, Fault, Finished, ModelEvent, TextDelta

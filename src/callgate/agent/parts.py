@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._conversations import Place
-from callgate._runners.guard import Guards
+from callgate._runners.host_awaits import HostAwaits
+from callgate._turn_queue import QueuedTurn
 from callgate.agent.account import Account
 from callgate.agent.course import TurnParts
 from callgate.agent.events import AgentEvent
@@ -53,7 +53,7 @@ class Mode(Struct, frozen=True):
 class Start(Struct, frozen=True, kw_only=True, eq=False):
     """A turn that is about to begin, or to go on."""
 
-    place: Place
+    place: QueuedTurn
     history: History
     scope: Scope
     on_event: Callable[[AgentEvent], None] | None
@@ -86,7 +86,7 @@ class Parts:
     _deliberation: Deliberation | None
     _compaction: Compaction | None
     _request: ModelRequest
-    _guards: Guards
+    _guards: HostAwaits
 
     def _parts(self, start: Start, record: RunRecord) -> TurnParts:
         """What one turn works with."""

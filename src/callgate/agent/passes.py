@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from callgate._signals import AbortController, AbortSignal, settled
+from callgate._abort_signals import AbortController, AbortSignal, settled
 from callgate.agent.course import Conversation, Course, TurnParts
 from callgate.agent.events import MessageBegan, MessageEnded, Notice
 from callgate.agent.exits import LastWord

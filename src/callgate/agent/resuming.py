@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from callgate._conversations import Place
 from callgate._pipeline.writer import off_loop
+from callgate._turn_queue import QueuedTurn
 from callgate.agent.events import AgentEvent
 from callgate.agent.history import History
 from callgate.agent.parts import Start
@@ -56,7 +56,7 @@ class Resuming(Runs):
                 return await self._hand_in_again(run, pending, place, extra, on_event)
 
     async def _hand_in_again(
-        self, run: RunResult, pending: Pending, place: Place, extra: object, on_event: Callable[[AgentEvent], None] | None
+        self, run: RunResult, pending: Pending, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None
     ) -> RunResult:
         from callgate.agent.resume import GoesOn
 
@@ -87,7 +87,7 @@ class Resuming(Runs):
         recalled.history.recorded = recalled.last
         return recalled
 
-    async def _go_on(self, run: Recalled, place: Place, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
+    async def _go_on(self, run: Recalled, place: QueuedTurn, extra: object, on_event: Callable[[AgentEvent], None] | None) -> RunResult:
         """Go on where the record has the run."""
         from callgate.agent.resume import GoesOn, nobody_takes_up
 

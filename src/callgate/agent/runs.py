@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._conversations import Conversations, Place
+from callgate._abort_signals import is_own_failure
 from callgate._json import decode
 from callgate._pipeline.writer import off_loop
 from callgate._redact import RedactedLog, Redactor, cut_middle, redacted_text
-from callgate._runners.failure import describe
-from callgate._signals import is_own_failure
+from callgate._runners.failures import describe
+from callgate._turn_queue import QueuedTurn, TurnQueues
 from callgate.agent.deadline import in_time
 from callgate.agent.events import AgentEvent, CallStarted, RunEnded
 from callgate.agent.history import History
@@ -73,7 +73,7 @@ class Runs(Parts):
         return RedactedLog(self.engine.redactor)
 
     @property
-    def conversations(self) -> Conversations:
+    def conversations(self) -> TurnQueues:
         """The engine's, so that a conversation has one turn at a time whichever agent runs it."""
         return self.engine.conversations
 
@@ -98,7 +98,7 @@ class Runs(Parts):
                 return await self._in_conversation(message, wish, scope, place)
 
     @asynccontextmanager
-    async def _turn(self, conversation: str, wish: Wish | None = None) -> AsyncIterator[Place]:
+    async def _turn(self, conversation: str, wish: Wish | None = None) -> AsyncIterator[QueuedTurn]:
         """Have a conversation to itself; what was asked of it before this turn was is forgotten, and what is asked from now on counts."""
         with self._noted(conversation):
             async with self._alone(conversation, wish or Wish()) as place:
@@ -129,7 +129,7 @@ class Runs(Parts):
             await asyncio.wait(waiting, timeout=_CLOSING_S)
 
     @asynccontextmanager
-    async def _alone(self, conversation: str, wish: Wish) -> AsyncIterator[Place]:
+    async def _alone(self, conversation: str, wish: Wish) -> AsyncIterator[QueuedTurn]:
         async with self.conversations.turn(conversation, trigger=wish.trigger, scene=wish.scene, first=wish.first) as place:
             if not (place.queued or place.drained):
                 self.engine.control.end_turn(conversation)
@@ -139,7 +139,7 @@ class Runs(Parts):
                 if not place.drained:
                     self.engine.control.end_turn(conversation)
 
-    async def _in_conversation(self, message: UserMessage, wish: Wish, scope: Scope, place: Place) -> RunResult:
+    async def _in_conversation(self, message: UserMessage, wish: Wish, scope: Scope, place: QueuedTurn) -> RunResult:
         reflects = wish.reflect and bool(wish.conversation)  # a conversation that nobody named is forgotten anyway
         leaves_trace = bool(wish.conversation) and not reflects
         kept = History(wish.history) if wish.history is not None else self._remembered(wish.conversation) or History()

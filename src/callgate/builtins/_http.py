@@ -18,12 +18,12 @@ from http.client import HTTPException, parse_headers
 from msgspec import Struct
 
 from callgate.builtins._failures import CannotDo
-from callgate.builtins._urls import Target
+from callgate.builtins._urls import FetchTarget
 from callgate.errors import Retryable
 
-__all__ = ["Connect", "Response", "connect_tcp", "get"]
+__all__ = ["Connect", "HttpResponse", "connect_tcp", "get"]
 
-Connect = Callable[[str, Target], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+Connect = Callable[[str, FetchTarget], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Open a connection to an address for a URL; the seam for tests and for hosts with their own network."""
 
 _HEAD_BYTES = 65_536
@@ -32,7 +32,7 @@ _MEMBER = 0x1F
 _CHUNK = 65_536
 
 
-class Response(Struct, frozen=True, kw_only=True):
+class HttpResponse(Struct, frozen=True, kw_only=True):
     """What came back: headers as they are, the body decompressed and cut at the limit."""
 
     status: int
@@ -41,7 +41,7 @@ class Response(Struct, frozen=True, kw_only=True):
     truncated: bool
 
 
-async def connect_tcp(address: str, target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect_tcp(address: str, target: FetchTarget) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect, with TLS for https; the certificate must be valid for the host's name."""
     context = ssl.create_default_context() if target.scheme == "https" else None
     return await asyncio.open_connection(
@@ -49,7 +49,7 @@ async def connect_tcp(address: str, target: Target) -> tuple[asyncio.StreamReade
     )
 
 
-async def get(target: Target, address: str, *, connect: Connect, max_bytes: int) -> Response:
+async def get(target: FetchTarget, address: str, *, connect: Connect, max_bytes: int) -> HttpResponse:
     """Ask `address` for `target`.
 
     Raises:
@@ -72,7 +72,7 @@ async def get(target: Target, address: str, *, connect: Connect, max_bytes: int)
             await writer.wait_closed()
 
 
-async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target, max_bytes: int) -> Response:
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: FetchTarget, max_bytes: int) -> HttpResponse:
     lines = (
         f"GET {target.path} HTTP/1.1",
         f"Host: {target.authority}",
@@ -87,7 +87,7 @@ async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
     while 100 <= status < 200:
         status, headers = await _head(reader)
     body, truncated = (b"", False) if status in (204, 304) else await _body(reader, headers, max_bytes)
-    return Response(status=status, headers=headers, body=body, truncated=truncated)
+    return HttpResponse(status=status, headers=headers, body=body, truncated=truncated)
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, Message]:

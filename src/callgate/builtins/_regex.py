@@ -10,8 +10,8 @@ import json
 import struct
 import sys
 
-from callgate.builtins._child import BUDGET_S, Child, ChildEnded, ChildLate
 from callgate.builtins._failures import CannotDo
+from callgate.builtins._worker_process import BUDGET_S, WorkerProcess, WorkerProcessEnded, WorkerProcessLate
 
 __all__ = ["Matcher", "RegexStopped"]
 
@@ -54,7 +54,7 @@ class Matcher:
             raise CannotDo(f"The regular expression has {len(pattern):,} characters; {_MAX_PATTERN:,} is the limit. Use a shorter one.")
         if not sys.executable:
             raise CannotDo("Regular expressions cannot be used here. Search for plain text (without regex).")
-        self._child = Child(_CODE, ["i" if ignore_case else "-"], budget_s=budget_s)
+        self._child = WorkerProcess(_CODE, ["i" if ignore_case else "-"], budget_s=budget_s)
         try:
             problem = self._ask(pattern.encode("utf-8", "surrogatepass"))
         except BaseException:
@@ -86,7 +86,7 @@ class Matcher:
     def _ask(self, question: bytes) -> object:
         try:
             return json.loads(self._child.ask(question))
-        except ChildEnded as error:
+        except WorkerProcessEnded as error:
             raise RegexStopped("The regular expression's process ended: it took too much time or memory.") from error
-        except ChildLate as error:
+        except WorkerProcessLate as error:
             raise RegexStopped("The regular expression took too long on these files.") from error

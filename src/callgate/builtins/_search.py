@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Literal, Protocol
 
-from callgate._workspace import Entry, PathRefused, Workspace
-from callgate._workspace.tree import Glob
+from callgate._workspace import DirectoryEntry, PathRefused, Workspace
+from callgate._workspace.listing import Glob
 from callgate.builtins._failures import Result
 from callgate.builtins._regex import Matcher
-from callgate.builtins._text import PAGE_BYTES, decoded, is_binary, snippet
+from callgate.builtins._text_pages import PAGE_BYTES, decoded, is_binary, snippet
 
-__all__ = ["MAX_FILE", "Look", "Search", "TextIndex", "finder", "withheld"]
+__all__ = ["MAX_FILE", "Search", "SearchResult", "TextIndex", "finder", "withheld"]
 
 MAX_FILE = 4_194_304
 """Bytes of a file that is searched."""
@@ -28,10 +28,10 @@ Find = Callable[[str, int], list[tuple[int, int]]]
 """`(text, most) -> [(start, end)]`."""
 
 
-class Look(Protocol):
+class SearchResult(Protocol):
     """What an index knows for one search."""
 
-    def judge(self, entry: Entry) -> Literal["read", "pass", "skip"]:
+    def judge(self, entry: DirectoryEntry) -> Literal["read", "pass", "skip"]:
         """Whether the file has to be read, is text that cannot match, or is none that is searched. In doubt: `read`."""
         ...
 
@@ -43,7 +43,7 @@ class Look(Protocol):
 class TextIndex(Protocol):
     """What knows some files without reading them. Makes a search faster, never different."""
 
-    def look(self, workspace: Workspace, pattern: str) -> Look | None:
+    def look(self, workspace: Workspace, pattern: str) -> SearchResult | None:
         """Begin a search for this text, as it is or with other capitals; None where nothing is known. Never raises."""
         ...
 
@@ -89,7 +89,7 @@ class Search:
         self._stopped = stopped
         self._may_visit = may_visit
         self._index = index
-        self._look: Look | None = None
+        self._look: SearchResult | None = None
         self._skipped = 0
         self._searched = 0
         self._withheld = 0
@@ -156,7 +156,7 @@ class Search:
             self._searched += 1
             yield name, decoded(data)[0]
 
-    def _names(self, path: str) -> Iterator[tuple[str, Entry | None]]:
+    def _names(self, path: str) -> Iterator[tuple[str, DirectoryEntry | None]]:
         if self._workspace.kind(path) == "file":
             yield self._workspace.normalise(path), None
             return

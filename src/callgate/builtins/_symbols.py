@@ -1,8 +1,9 @@
 """Find where something is defined in the source files of a workspace, within bounds.
 
 An index narrows it to the files that have the name at all, the same one and in the same way as for a search of text, and so with the same
-answers as without. Those that may define it are parsed, in a process that can be ended: Python's by Python (`_outline`), those of other
-languages by their grammars (`_tags`), where these are installed.
+answers as without. Those that may define it are parsed, in a process that can be ended: Python's by Python (`_python_symbols`), those of
+other
+languages by their grammars (`_treesitter_symbols`), where these are installed.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Literal
 
-from callgate.builtins import _outline, _tags
-from callgate.builtins._child import BUDGET_S, Child, ChildEnded, ChildLate
+from callgate.builtins import _python_symbols as _outline
+from callgate.builtins import _treesitter_symbols as _tags
 from callgate.builtins._failures import Result
 from callgate.builtins._languages import Language, language_of, question_of
 from callgate.builtins._search import Search
-from callgate.builtins._text import PAGE_BYTES
+from callgate.builtins._text_pages import PAGE_BYTES
+from callgate.builtins._worker_process import BUDGET_S, WorkerProcess, WorkerProcessEnded, WorkerProcessLate
 
 __all__ = ["Match", "SymbolSearch"]
 
@@ -55,7 +57,7 @@ class SymbolSearch:
     def __init__(self, files: Search, *, budget_s: float = BUDGET_S) -> None:
         self._files = files
         self._budget_s = budget_s
-        self._child: Child | None = None
+        self._child: WorkerProcess | None = None
         self._broken: list[str] = []
         self._late = False
         self._questions: dict[Language, dict[str, object] | None] = {}
@@ -108,16 +110,16 @@ class SymbolSearch:
     def _outlined(self, file: str, text: str) -> list[list[object]]:
         try:
             if self._child is None:
-                self._child = Child(_CODE, budget_s=self._budget_s)
+                self._child = WorkerProcess(_CODE, budget_s=self._budget_s)
             language = None if file.endswith(_SUFFIXES) else language_of(file)
             asked = json.dumps(self._questions[language]) if language else ""
             symbols, whole = json.loads(
                 self._child.ask(f"{asked}\n{text}".encode("utf-8", "replace"), most_s=_FILE_S if language else math.inf)
             )
-        except ChildEnded:
+        except WorkerProcessEnded:
             self._end()
             symbols, whole = [], False
-        except ChildLate:
+        except WorkerProcessLate:
             self._late = True
             return []
         if not whole:

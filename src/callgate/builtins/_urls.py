@@ -15,7 +15,7 @@ from msgspec import Struct
 from callgate._addresses import Address, NotPlain, is_public, read_host
 from callgate.builtins._failures import CannotDo
 
-__all__ = ["Allowed", "Target", "parse", "redirected"]
+__all__ = ["AllowedHosts", "FetchTarget", "parse", "redirected"]
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -23,7 +23,7 @@ _MAX_URL = 8_192
 _SAFE = "/:?#[]@!$&'()*+,;=%~"
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class FetchTarget(Struct, frozen=True, kw_only=True):
     """A URL that may be asked for, once its host's addresses are checked."""
 
     url: str
@@ -43,7 +43,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return host if self.port == (443 if self.scheme == "https" else 80) else f"{host}:{self.port}"
 
 
-class Allowed:
+class AllowedHosts:
     """What is reachable beside public addresses.
 
     Args:
@@ -56,15 +56,15 @@ class Allowed:
         self._networks: tuple[_Network, ...] = tuple(ipaddress.ip_network(entry) for entry in given if "/" in entry)
         self._places = frozenset(entry.lower() for entry in given if "/" not in entry)
 
-    def names(self, target: Target) -> bool:
+    def names(self, target: FetchTarget) -> bool:
         return f"{target.host}:{target.port}" in self._places or f"[{target.host}]:{target.port}" in self._places
 
-    def reaches(self, target: Target, address: Address) -> bool:
+    def reaches(self, target: FetchTarget, address: Address) -> bool:
         """Whether this address may be connected to for this URL."""
         return self.names(target) or is_public(address) or any(address in network for network in self._networks)
 
 
-def parse(url: str) -> Target:
+def parse(url: str) -> FetchTarget:
     """Read a URL strictly.
 
     Raises:
@@ -92,10 +92,10 @@ def parse(url: str) -> Target:
         raise _refused(url, "has no usable port")
     path = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
     scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
-    return Target(url=url, scheme=scheme, host=host, port=port or (443 if scheme == "https" else 80), path=path, address=address)
+    return FetchTarget(url=url, scheme=scheme, host=host, port=port or (443 if scheme == "https" else 80), path=path, address=address)
 
 
-def redirected(base: Target, location: str) -> Target:
+def redirected(base: FetchTarget, location: str) -> FetchTarget:
     """Where a redirect leads, read as strictly as the first URL."""
     try:  # headers arrive as Latin-1; what servers mean is UTF-8
         text = location.encode("latin-1").decode("utf-8")

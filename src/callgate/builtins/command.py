@@ -14,7 +14,7 @@ import sys
 
 from callgate._workspace import Workspace
 from callgate.builtins._failures import CannotDo, Result, told
-from callgate.builtins._pump import Pump
+from callgate.builtins._run_program import ProgramRun
 from callgate.tools import ToolContext, tool
 
 __all__ = ["run_command"]
@@ -43,7 +43,9 @@ def run_command(
     limit_s = min(max(timeout_s, 0.1), _MAX_TIMEOUT_S)
     with Workspace(context.workspace) as workspace, workspace.folder(cwd) as folder:
         process = _start(argv, workspace, cwd, folder, with_input=stdin is not None)
-    pump = Pump(process, stdin=(stdin or "").encode("utf-8", "replace"), show=lambda text, stream: context.progress(text, stream=stream))
+    pump = ProgramRun(
+        process, stdin=(stdin or "").encode("utf-8", "replace"), show=lambda text, stream: context.progress(text, stream=stream)
+    )
     done = pump.run(limit_s)
     result: Result = {"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
     result |= {"duration_ms": round(done.seconds * 1000), "truncated": done.left_out > 0}

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from email.message import Message
 
 from callgate.builtins._failures import CannotDo, Result, declared
-from callgate.builtins._http import Connect, Response, connect_tcp, get
-from callgate.builtins._text import decoded, is_binary
-from callgate.builtins._urls import Allowed, Target, parse, redirected
+from callgate.builtins._http import Connect, HttpResponse, connect_tcp, get
+from callgate.builtins._text_pages import decoded, is_binary
+from callgate.builtins._urls import AllowedHosts, FetchTarget, parse, redirected
 from callgate.errors import Retryable
 from callgate.tools import Tool, ToolContext, tool
 
@@ -43,7 +43,7 @@ class Fetcher:
     """Fetches pages.
 
     Args:
-        allow: What is reachable beside public addresses; see `Allowed`.
+        allow: What is reachable beside public addresses; see `AllowedHosts`.
         resolve: How names are resolved.
         connect: How an address is connected to.
         deadline_s: Of one fetch with all its redirects.
@@ -57,7 +57,7 @@ class Fetcher:
         connect: Connect = connect_tcp,
         deadline_s: float = _DEADLINE_S,
     ) -> None:
-        self._allowed = Allowed(allow)
+        self._allowed = AllowedHosts(allow)
         self._resolve = resolve
         self._connect = connect
         self._deadline_s = deadline_s
@@ -95,7 +95,7 @@ class Fetcher:
                 raise CannotDo(f"The page redirects to {target.url[:200]!a}, which is not fetched: {why}")
         raise CannotDo(f"The URL redirects more than {_MAX_REDIRECTS} times. Use the page's final URL.")
 
-    async def _ask(self, target: Target, max_bytes: int) -> Response:
+    async def _ask(self, target: FetchTarget, max_bytes: int) -> HttpResponse:
         addresses = await self._addresses(target)
         for last, address in enumerate(addresses[:_TRIED], start=1):
             try:
@@ -105,7 +105,7 @@ class Fetcher:
                     raise
         raise CannotDo(f"{target.host} has no address.")
 
-    async def _addresses(self, target: Target) -> list[str]:
+    async def _addresses(self, target: FetchTarget) -> list[str]:
         """The addresses to connect to: every one the host has, or none."""
         if target.address is not None:
             found: Sequence[str] = [str(target.address)]
@@ -123,14 +123,14 @@ class Fetcher:
         return list(found)
 
 
-def _checked(allowed: Allowed, target: Target, text: str) -> bool:
+def _checked(allowed: AllowedHosts, target: FetchTarget, text: str) -> bool:
     try:
         return allowed.reaches(target, ipaddress.ip_address(text))
     except ValueError:
         return False
 
 
-def _result(target: Target, response: Response, hops: int) -> Result:
+def _result(target: FetchTarget, response: HttpResponse, hops: int) -> Result:
     headers = response.headers
     result: Result = {"url": target.url, "status": response.status, "content_type": headers.get("Content-Type") or ""}
     result |= {"bytes": len(response.body), "truncated": response.truncated, "redirects": hops}

@@ -13,7 +13,7 @@ from callgate._workspace import Workspace, shown
 from callgate.builtins._failures import CannotDo, Result, told
 from callgate.builtins._mime import mime_of
 from callgate.builtins._search import Search, TextIndex, withheld
-from callgate.builtins._text import Page, decoded, is_binary, page
+from callgate.builtins._text_pages import TextPage, decoded, is_binary, page
 from callgate.builtins._workspaces import Workspaces, folder_key
 from callgate.calls import Scope
 from callgate.tools import Tool, ToolContext, tool
@@ -193,7 +193,7 @@ class FileTools:
         return search.run(pattern, path, glob=glob, regex=regex, ignore_case=ignore_case, most=max(1, min(max_matches, 500)))
 
 
-def _note(found: Page, start: int, total: int, undecodable: int) -> str:
+def _note(found: TextPage, start: int, total: int, undecodable: int) -> str:
     """What the text of a page does not say by itself; empty for a whole file of sound text."""
     said = []
     after = start + found.lines

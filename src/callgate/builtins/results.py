@@ -14,7 +14,7 @@ from callgate import _json
 from callgate._blobs import is_digest
 from callgate.builtins._failures import CannotDo, Result, told
 from callgate.builtins._search import finder
-from callgate.builtins._text import PAGE_BYTES, cut, decoded, snippet
+from callgate.builtins._text_pages import PAGE_BYTES, cut, decoded, snippet
 from callgate.protocols import BlobStore
 from callgate.tools import Tool, tool
 

@@ -11,20 +11,20 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 import callgate
-from callgate.cli import _exits
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._advice import at_terminal
-from callgate.cli._consoles import say
-from callgate.cli._inbox_app import add_inbox
-from callgate.cli._interrupts import unwinding_on_termination
-from callgate.cli._log_app import log_app
-from callgate.cli._memory_app import memory_app
+from callgate.cli._console import say
+from callgate.cli._inbox_commands import add_inbox
+from callgate.cli._interrupt_signals import unwinding_on_termination
+from callgate.cli._log_commands import log_app
+from callgate.cli._memory_commands import memory_app
 from callgate.cli._options import CallOptions
-from callgate.cli._replay_words import replay as replay_words
-from callgate.cli._run_words import resume as resume_words
-from callgate.cli._run_words import run as run_words
-from callgate.cli._streams import guarded
-from callgate.cli._undo_app import add_undo
-from callgate.cli._words import AsJson, Tools
+from callgate.cli._replay_commands import replay as replay_words
+from callgate.cli._run_commands import resume as resume_words
+from callgate.cli._run_commands import run as run_words
+from callgate.cli._shared_options import AsJson, Tools
+from callgate.cli._standard_streams import guarded
+from callgate.cli._undo_commands import add_undo
 from callgate.errors import CallgateError
 
 __all__ = ["app", "run"]

@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from callgate._cache import TableCache
+from callgate._call_summary import CallSummary, summarise
 from callgate._clock import SystemClock
-from callgate._environment import timeout_from_environment
-from callgate._specs import load_tools
-from callgate._summary import CallSummary, summarise
+from callgate._environment_limits import timeout_from_environment
+from callgate._tool_sources import load_tools
 from callgate.calls import Aborted, Answered, Outcome, RawCall, Scope, Suspended, ToolResult
-from callgate.cli import _exits
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._approval_prompt import is_answered, put_question
+from callgate.cli._approver import TerminalApprover
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import print_json, say
-from callgate.cli._interrupts import Interrupts, exit_code_of, interruptible
+from callgate.cli._console import print_json, say
+from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
+from callgate.cli._journal_location import CommandJournal
 from callgate.cli._memory import open_memory
 from callgate.cli._options import CallOptions
-from callgate.cli._outcome import Shown, exit_code, show_aborted, show_result
-from callgate.cli._person import Person
 from callgate.cli._progress import Progressed
-from callgate.cli._questions import is_answered, put_question
-from callgate.cli._record import Record
-from callgate.cli._runs import run_named
+from callgate.cli._result_output import ShownWhere, exit_code, show_aborted, show_result
+from callgate.cli._run_names import run_named
 from callgate.engine import Engine
 from callgate.errors import JournalFailed, UsageError
 from callgate.policy import Rules
@@ -58,7 +58,7 @@ def call(tool: str, arguments: str | dict[str, object], options: CallOptions) ->
     policies = (Rules.load(options.policy),) if options.policy else ()
     timeout_s = timeout_from_environment() if options.timeout is None else options.timeout
     memory = open_memory(options.memory)
-    record = Record.open(options.journal)
+    record = CommandJournal.open(options.journal)
     tools = load_tools(options.tools, record.blobs, memory)
     return asyncio.run(_Terminal(raw, options, record, policies, tools, memory, timeout_s).call())
 
@@ -70,7 +70,7 @@ class _Terminal:
         self,
         raw: RawCall,
         options: CallOptions,
-        record: Record,
+        record: CommandJournal,
         policies: tuple[Rules, ...],
         tools: list[Tool],
         memory: Memory | None,
@@ -100,7 +100,7 @@ class _Terminal:
         )
         self._interrupts = Interrupts()
         self._under_way = False
-        self._person = Person(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
+        self._person = TerminalApprover(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
 
     async def call(self) -> int:
         with interruptible(self._interrupt, self._terminate):
@@ -158,7 +158,7 @@ class _Terminal:
         return None
 
     def _show(self, outcome: Outcome, summary: CallSummary | None) -> None:
-        shown = Shown(where=self._record.name, more=self._record.show_command(summary.uid if summary else self._engine.run))
+        shown = ShownWhere(where=self._record.name, more=self._record.show_command(summary.uid if summary else self._engine.run))
         if self._options.json:
             print_json(_as_json(outcome, summary))
         elif isinstance(outcome, Answered):
@@ -171,7 +171,7 @@ class _Terminal:
             show_aborted(outcome, summary, shown)
 
 
-def _cache(record: Record, tools: list[Tool]) -> TableCache | None:
+def _cache(record: CommandJournal, tools: list[Tool]) -> TableCache | None:
     wanted = any(tool.cacheable and tool.cache_scope == "persistent" for tool in tools)
     return TableCache(record.path.parent / "cache.db") if wanted and record.path is not None else None
 

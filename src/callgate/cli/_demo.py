@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from callgate.cli import _exits
-from callgate.cli._consoles import grid, output, print_json, say
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._console import grid, output, print_json, say
 from callgate.demo import DEMOS, Outcome, run_demo
 from callgate.errors import UsageError
 

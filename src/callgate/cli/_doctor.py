@@ -16,14 +16,14 @@ from msgspec import Struct
 from rich.text import Text
 
 import callgate
-from callgate._environment import silence_from_environment, timeout_from_environment
+from callgate._environment_limits import silence_from_environment, timeout_from_environment
 from callgate._journal import SqliteJournal
-from callgate._printable import one_line
+from callgate._terminal_text import one_line
 from callgate._workspace import strength as workspace_strength
 from callgate.calls import Answered, RawCall, Scope
-from callgate.cli import _exits
-from callgate.cli._consoles import grid, output, print_json
-from callgate.cli._record import default_journal
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._console import grid, output, print_json
+from callgate.cli._journal_location import default_journal
 from callgate.engine import Engine
 from callgate.errors import UsageError
 

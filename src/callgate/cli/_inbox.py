@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 
 from callgate import inbox
-from callgate._printable import one_line
-from callgate.cli import _exits
+from callgate._terminal_text import one_line
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import grid, output, print_json, say
+from callgate.cli._console import grid, output, print_json, say
+from callgate.cli._journal_location import MEMORY, default_journal, without_password
 from callgate.cli._options import InboxOptions
-from callgate.cli._record import MEMORY, default_journal, without_password
-from callgate.cli._runs import run_named
+from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.inbox import Again, Fate, Posted, Waiting
 

@@ -15,18 +15,18 @@ from msgspec.structs import replace
 from rich.text import Text
 from rich.tree import Tree
 
+from callgate._call_summary import CallSummary, body_of, summarise
 from callgate._journal import Reader
-from callgate._printable import one_line
-from callgate._summary import CallSummary, body_of, summarise
-from callgate.cli import _exits
+from callgate._terminal_text import one_line
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import field, grid, output, print_json, say, status_text
-from callgate.cli._interrupts import remembering_interrupts
+from callgate.cli._console import field, grid, output, print_json, say, status_text
+from callgate.cli._interrupt_signals import remembering_interrupts
+from callgate.cli._journal_location import without_password
 from callgate.cli._log_query import asked, has_run, reading
 from callgate.cli._options import LogOptions
-from callgate.cli._record import without_password
-from callgate.cli._runs import LAST, newest_run
-from callgate.cli._streams import reader_is_gone
+from callgate.cli._run_names import LAST, newest_run
+from callgate.cli._standard_streams import reader_is_gone
 from callgate.errors import UsageError
 from callgate.events import Event
 from callgate.queries import EventQuery

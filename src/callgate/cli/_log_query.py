@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 
 from callgate._clock import SystemClock
 from callgate._journal import Reader, open_reader
-from callgate._printable import one_line
+from callgate._terminal_text import one_line
 from callgate.cli._arguments import refuse_odd_text
+from callgate.cli._journal_location import without_password
 from callgate.cli._options import LogOptions
-from callgate.cli._record import without_password
-from callgate.cli._runs import run_named
+from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.queries import EventQuery
 

@@ -15,20 +15,20 @@ from rich.text import Text
 
 from callgate._blobs import MemoryBlobs
 from callgate._journal import open_reader
-from callgate._printable import one_line
-from callgate._specs import load_tools
-from callgate.cli import _exits
+from callgate._terminal_text import one_line
+from callgate._tool_sources import load_tools
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import field, output, print_json, say
+from callgate.cli._console import field, output, print_json, say
+from callgate.cli._journal_location import default_journal
 from callgate.cli._log_query import asked, refuse_damaged
 from callgate.cli._options import LogOptions, SearchOptions
-from callgate.cli._record import default_journal
-from callgate.cli._runs import run_named
+from callgate.cli._run_names import run_named
 from callgate.errors import UsageError
 from callgate.tools import ToolRegistry
 
 if TYPE_CHECKING:
-    from callgate.memory import Found, Memory
+    from callgate.memory import FoundPassage, Memory
 
 __all__ = ["open_memory", "rebuild", "search", "status"]
 
@@ -92,7 +92,7 @@ def search(words: str, options: SearchOptions) -> int:
     return _exits.OK if found else _exits.FAILED
 
 
-def _show(found: Found) -> None:
+def _show(found: FoundPassage) -> None:
     passage = found.passage
     when = datetime.fromtimestamp(passage.at_ns / 1e9).strftime("%Y-%m-%d %H:%M:%S")
     where = f"{passage.path}:{passage.line}" if passage.kind == "file" else passage.origin if passage.kind == "note" else passage.tool

@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from callgate._specs import FORMS
-from callgate.cli._record import default_journal, default_memory
-from callgate.cli._words import (
+from callgate._tool_sources import FORMS
+from callgate.cli._journal_location import default_journal, default_memory
+from callgate.cli._shared_options import (
     Actor,
     AsJson,
     CausedBy,

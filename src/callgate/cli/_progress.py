@@ -9,10 +9,10 @@ from typing import Self
 
 from rich.text import Text
 
-from callgate._printable import one_line, printable
-from callgate._summary import body_of
-from callgate.cli._consoles import console
-from callgate.cli._folding import FoldedOutput
+from callgate._call_summary import body_of
+from callgate._terminal_text import one_line, printable
+from callgate.cli._console import console
+from callgate.cli._folded_output import FoldedOutput
 from callgate.events import Bus, Event, Progress
 
 __all__ = ["Progressed"]

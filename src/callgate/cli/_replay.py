@@ -13,20 +13,20 @@ from pathlib import Path
 
 from callgate._blobs import MemoryBlobs
 from callgate._journal import Reader, open_reader
-from callgate._specs import load_tools
-from callgate.cli import _exits
+from callgate._tool_sources import load_tools
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import print_json, say
+from callgate.cli._console import print_json, say
+from callgate.cli._journal_location import stored_blobs
 from callgate.cli._options import ReplayOptions
-from callgate.cli._record import stored_blobs
 from callgate.cli._replay_screen import asked_json, judged_json, made_json, show_asked, show_judged, show_made
+from callgate.cli._run_names import LAST, newest_run
 from callgate.cli._run_options import named_model
-from callgate.cli._runs import LAST, newest_run
 from callgate.errors import UsageError
 from callgate.policy import Rules, careful
-from callgate.replay import Asked, Judged, Replay, ask_again, judge_again
+from callgate.replay import JudgedRun, ModelComparison, Replay, ask_again, judge_again
 from callgate.replay.export import as_test, was_careful
-from callgate.replay.kept import KeptRun
+from callgate.replay.run_file import RunFile
 from callgate.tools import Tool
 
 __all__ = ["replay_run"]
@@ -41,7 +41,7 @@ def replay_run(run: str, options: ReplayOptions) -> int:
         blobs = stored_blobs(reader, options.journal)
         run = newest_run(reader) if run == LAST else run
         made = Replay.of(reader, run, blobs)
-        kept = KeptRun.of(reader, run, blobs) if options.export and not made.differences else None
+        kept = RunFile.of(reader, run, blobs) if options.export and not made.differences else None
     if made.differences:
         return _shown(made, options)
     if kept is not None:
@@ -77,7 +77,7 @@ def _tools(options: ReplayOptions) -> list[Tool]:
     return load_tools(options.tools or ("builtin",), MemoryBlobs())
 
 
-async def _ask(made: Replay, options: ReplayOptions) -> Asked:
+async def _ask(made: Replay, options: ReplayOptions) -> ModelComparison:
     model = named_model(options.model.strip(), options.base_url)
     try:
         return await ask_again(made, model, _tools(options))
@@ -95,7 +95,7 @@ def _shown(made: Replay, options: ReplayOptions) -> int:
     return _exits.FAILED if made.differences else _exits.OK
 
 
-def _judged(judged: Judged, options: ReplayOptions) -> int:
+def _judged(judged: JudgedRun, options: ReplayOptions) -> int:
     if options.json:
         print_json(judged_json(judged))
     else:
@@ -103,7 +103,7 @@ def _judged(judged: Judged, options: ReplayOptions) -> int:
     return _exits.DIFFERS if judged.differences else _exits.OK
 
 
-def _exported(kept: KeptRun, made: Replay, options: ReplayOptions) -> int:
+def _exported(kept: RunFile, made: Replay, options: ReplayOptions) -> int:
     """Write the run as a test, and play it once, so that nobody keeps a test that has never passed."""
     from callgate.testing import RecordedRun
 
@@ -142,7 +142,7 @@ def _write(path: Path, text: bytes) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}. Give another file with --export.") from error
 
 
-def _asked(asked: Asked, options: ReplayOptions) -> int:
+def _asked(asked: ModelComparison, options: ReplayOptions) -> int:
     if options.json:
         print_json(asked_json(asked))
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 from rich.text import Text
 
-from callgate._printable import one_line
-from callgate.cli._consoles import grid, output, say, status_text
-from callgate.replay import Asked, Compared, Decision, Judged, Replay
+from callgate._terminal_text import one_line
+from callgate.cli._console import grid, output, say, status_text
+from callgate.replay import ComparedVerdict, Decision, JudgedRun, ModelComparison, Replay
 
 __all__ = ["asked_json", "judged_json", "made_json", "show_asked", "show_judged", "show_made"]
 
@@ -48,7 +48,7 @@ def made_json(made: Replay) -> dict[str, object]:
     }
 
 
-def show_judged(judged: Judged) -> None:
+def show_judged(judged: JudgedRun) -> None:
     """Each call, then and now."""
     if judged.changed:
         say(f"Changed since the run was recorded: {one_line(', '.join(judged.changed), 200)}.", "yellow")
@@ -71,12 +71,12 @@ def show_judged(judged: Judged) -> None:
         say(f"{_many(len(judged.calls) - unjudged, 'call')} would have been decided as before.", "green")
 
 
-def _noted(one: Compared) -> Text:
+def _noted(one: ComparedVerdict) -> Text:
     words = {"rule": "by another rule", "words": "in other words", "arguments": "other arguments"}.get(one.change, "")
     return Text(" · ".join(filter(None, (words, "after the first difference" if one.beyond else ""))), style="dim")
 
 
-def judged_json(judged: Judged) -> dict[str, object]:
+def judged_json(judged: JudgedRun) -> dict[str, object]:
     return {
         "run": judged.run,
         "differs": bool(judged.differences),
@@ -98,7 +98,7 @@ def judged_json(judged: Judged) -> dict[str, object]:
     }
 
 
-def show_asked(asked: Asked) -> None:
+def show_asked(asked: ModelComparison) -> None:
     """Each pass: what the recorded model asked for, and what the other one does."""
     table = grid("", "pass", one_line(asked.recorded_model, 40), one_line(asked.model, 40))
     for one in asked.answers:
@@ -116,7 +116,7 @@ def show_asked(asked: Asked) -> None:
         say(f"It asks for the same calls in {_many(len(asked.answers), 'pass', 'passes')}. Nothing of it was started.", "green")
 
 
-def asked_json(asked: Asked) -> dict[str, object]:
+def asked_json(asked: ModelComparison) -> dict[str, object]:
     told: dict[str, object] = msgspec.to_builtins(asked)
     return told | {"differs": asked.differs}
 

@@ -12,19 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from callgate._journal import is_url
-from callgate._printable import one_line
-from callgate._specs import load_tools
+from callgate._terminal_text import one_line
+from callgate._tool_sources import load_tools
 from callgate.agent import AgentEvent, RunResult
 from callgate.agent.recall import Recalled, recall
 from callgate.calls import Scope
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import say
+from callgate.cli._console import say
+from callgate.cli._journal_location import MEMORY, CommandJournal
 from callgate.cli._memory import open_memory
 from callgate.cli._options import ResumeOptions
-from callgate.cli._record import MEMORY, Record
 from callgate.cli._run import TerminalRun
+from callgate.cli._run_names import run_named
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of
-from callgate.cli._runs import run_named
 from callgate.errors import CallgateError, UsageError
 
 __all__ = ["resume_run"]
@@ -41,7 +41,7 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
     run = run_named(run, options.record, of_agent=True)
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
     memory = open_memory(options.memory)
-    record = Record.open(options.record)
+    record = CommandJournal.open(options.record)
     try:
         recalled = recall(record.journal, record.blobs, run)
         options = replace(options, model=options.model or recalled.began.model, workspace=recalled.began.scope.workspace or ".")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from callgate._blobs import MemoryBlobs
-from callgate._printable import one_line, printable
-from callgate._specs import load_tools
-from callgate.cli import _exits
-from callgate.cli._consoles import output, print_json, say
+from callgate._terminal_text import one_line, printable
+from callgate._tool_sources import load_tools
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._console import output, print_json, say
 from callgate.errors import UsageError
 from callgate.policy import Rules
-from callgate.policy.reading import rules_text
+from callgate.policy.rule_file import rules_text
 from callgate.tools import ToolRegistry
 
 __all__ = ["check_rules"]

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 
 from callgate._clock import SystemClock
 from callgate._limits import Limits
-from callgate._printable import printable
-from callgate._specs import load_tools
+from callgate._terminal_text import printable
+from callgate._tool_sources import load_tools
 from callgate.agent import Agent, AgentEvent, RunResult, Settings
 from callgate.agent.events import MessageBegan
 from callgate.calls import Scope, Suspended
-from callgate.cli import _exits
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._advice import at_terminal
-from callgate.cli._consoles import console, print_json, say
-from callgate.cli._interrupts import Interrupts, exit_code_of, interruptible
+from callgate.cli._approval_prompt import is_answered, put_question
+from callgate.cli._approver import TerminalApprover
+from callgate.cli._console import console, print_json, say
+from callgate.cli._interrupt_signals import Interrupts, exit_code_of, interruptible
+from callgate.cli._journal_location import CommandJournal, default_journal
 from callgate.cli._memory import open_memory
 from callgate.cli._options import RunOptions
-from callgate.cli._person import Person
-from callgate.cli._questions import is_answered, put_question
-from callgate.cli._record import Record, default_journal
-from callgate.cli._run_events import Interrupted, Listening, Question, QuestionAnswered, RunBegan, RunOver, Told
+from callgate.cli._run_events import ApprovalAnswered, ApprovalAsked, RunBegan, RunEventStream, RunFinished, RunInterrupted, Told
 from callgate.cli._run_options import model_of, policies_of, settings_of, system_of, task_of
 from callgate.cli._run_screen import RunScreen
 from callgate.decide import REFUSED_BY_LOOP
@@ -62,7 +62,7 @@ def run_task(task: str, options: RunOptions) -> int:
     model = model_of(options)
     settings = settings_of(options)
     memory = open_memory(options.memory)
-    record = Record.open(options.record)
+    record = CommandJournal.open(options.record)
     tools = load_tools(options.tools, record.blobs, memory)
     return asyncio.run(TerminalRun(options, task, system, model, record, tools, policies, settings, memory).whole())
 
@@ -76,7 +76,7 @@ class TerminalRun:
         task: str,
         system: str,
         model: HttpModel,
-        record: Record,
+        record: CommandJournal,
         tools: Sequence[Tool],
         policies: tuple[Rules | Judge, ...],
         settings: Settings,
@@ -88,7 +88,7 @@ class TerminalRun:
         self._judges = [policy for policy in policies if isinstance(policy, Judge)]
         self._record = record
         self._workspace = str(Path(options.workspace).resolve())
-        self._person = Person(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
+        self._person = TerminalApprover(here=not options.json and sys.stdin.isatty() and sys.stderr.isatty())
         self._run = f"run-{SystemClock().new_id()}"
         self._conversation = f"chat-{SystemClock().new_id()}" if options.chat else self._run
         self._engine = Engine(
@@ -120,7 +120,7 @@ class TerminalRun:
             await judge.close()
 
     async def whole(self) -> int:
-        listening = Listening(self._engine.bus, self._tell)
+        listening = RunEventStream(self._engine.bus, self._tell)
         try:
             with interruptible(self._interrupt, self._terminate):
                 async with self._engine:
@@ -137,14 +137,14 @@ class TerminalRun:
         self._say_where(result, kept=listening.kept)
         return self._code(result)
 
-    async def _turn(self, listening: Listening, task: str) -> RunResult:
+    async def _turn(self, listening: RunEventStream, task: str) -> RunResult:
         self._interrupts.begin_turn()
         result = await self._until_decided(listening, task)
         self._tell(self._over(result))
         self._run = f"run-{SystemClock().new_id()}" if self._options.chat else self._run
         return result
 
-    async def _until_decided(self, listening: Listening, task: str) -> RunResult:
+    async def _until_decided(self, listening: RunEventStream, task: str) -> RunResult:
         """Run, put the questions, go on; until nothing is open or nobody answers."""
 
         def hear(event: AgentEvent) -> None:
@@ -194,7 +194,7 @@ class TerminalRun:
             return False
         arguments = self._person.final_arguments(approval.uid)
         question = approval.question
-        self._tell(Question(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
+        self._tell(ApprovalAsked(call=approval.uid, tool=call.name, approval=approval.approval_id, question=question, arguments=arguments))
         allowed = await self._allowed(approval.approval_id, call.name, question, arguments, end_wanted)
         if allowed is None:
             return self._is_settled(approval.approval_id)
@@ -205,7 +205,7 @@ class TerminalRun:
         """Whether nobody here has to answer any more; tells what was answered elsewhere. A question that expired is put again later."""
         question = self._engine.approval(approval_id)
         if question is not None and question.allowed is not None:
-            self._tell(QuestionAnswered(approval=approval_id, allowed=question.allowed, by=question.by, elsewhere=True))
+            self._tell(ApprovalAnswered(approval=approval_id, allowed=question.allowed, by=question.by, elsewhere=True))
         return question is None or question.allowed is not None
 
     async def _answer(self, approval_id: str, *, allow: bool, by: str) -> None:
@@ -216,7 +216,7 @@ class TerminalRun:
             self._is_settled(approval_id)
             return
         await self._engine.answer(approval_id, allow=allow, by=by)
-        self._tell(QuestionAnswered(approval=approval_id, allowed=allow, by=by))
+        self._tell(ApprovalAnswered(approval=approval_id, allowed=allow, by=by))
 
     async def _allowed(
         self, approval_id: str, tool: str, question: str, arguments: dict[str, object], end_wanted: asyncio.Event
@@ -235,14 +235,14 @@ class TerminalRun:
     def _interrupt(self) -> None:
         how = self._interrupts.interrupt()
         if how == "stop" and self._agent.stop(self._conversation, "stopped at the terminal"):
-            self._tell(Interrupted(how="stop"))
+            self._tell(RunInterrupted(how="stop"))
         elif how == "kill" and self._agent.kill(self._conversation, "killed at the terminal"):
-            self._tell(Interrupted(how="kill"))
+            self._tell(RunInterrupted(how="kill"))
 
     def _terminate(self, number: int) -> None:
         self._interrupts.terminate(number)
         if self._agent.kill(self._conversation, f"ended by {signal.Signals(number).name}"):
-            self._tell(Interrupted(how="kill"))
+            self._tell(RunInterrupted(how="kill"))
 
     # The two ends
 
@@ -258,7 +258,7 @@ class TerminalRun:
     def _over(self, result: RunResult) -> Told:
         spent = result.spent
         refused = sum(one.code in REFUSED_BY_LOOP for one in result.results)
-        return RunOver(
+        return RunFinished(
             status=result.status,
             turn_status=result.turn_status,
             reason=result.reason,

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from callgate._summary import body_of
+from callgate._call_summary import body_of
 from callgate.agent.events import AgentEvent, MessageBegan, MessageEnded, Notice
 from callgate.calls import ToolResult
 from callgate.events import Bus, Event, Progress
@@ -19,24 +19,24 @@ from callgate.models.events import CallOpened, Finished, ReasoningDelta, TextDel
 
 __all__ = [
     "TOLD",
+    "ApprovalAnswered",
+    "ApprovalAsked",
     "CallAnswered",
-    "CallBegun",
-    "CallCame",
+    "CallArrived",
+    "CallOpening",
     "CallOutput",
     "CallRetried",
-    "Interrupted",
-    "Listening",
+    "CallRunning",
+    "ModelMessageBegan",
     "Noticed",
-    "PassBegan",
     "PassEnded",
-    "Question",
-    "QuestionAnswered",
+    "ReasoningWritten",
     "RunBegan",
-    "RunOver",
-    "Said",
-    "Thought",
+    "RunEventStream",
+    "RunFinished",
+    "RunInterrupted",
+    "TextWritten",
     "Told",
-    "Writing",
 ]
 
 
@@ -48,26 +48,26 @@ class RunBegan(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_be
     record: str
 
 
-class PassBegan(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_began"):
+class ModelMessageBegan(Struct, frozen=True, kw_only=True, tag_field="event", tag="message_began"):
     iteration: int
 
 
-class Said(Struct, frozen=True, kw_only=True, tag_field="event", tag="text"):
+class TextWritten(Struct, frozen=True, kw_only=True, tag_field="event", tag="text"):
     text: str
 
 
-class Thought(Struct, frozen=True, kw_only=True, tag_field="event", tag="reasoning"):
+class ReasoningWritten(Struct, frozen=True, kw_only=True, tag_field="event", tag="reasoning"):
     text: str
 
 
-class Writing(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_opened"):
+class CallOpening(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_opened"):
     """The model has begun to write a call."""
 
     tool: str
     id: str
 
 
-class CallCame(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_received"):
+class CallArrived(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_received"):
     """The engine has the call; arguments as the model wrote them."""
 
     call: str
@@ -76,7 +76,7 @@ class CallCame(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_r
     arguments: str
 
 
-class CallBegun(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_started"):
+class CallRunning(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_started"):
     call: str
     tool: str
     attempt: int
@@ -124,7 +124,7 @@ class Noticed(Struct, frozen=True, kw_only=True, tag_field="event", tag="notice"
     text: str
 
 
-class Question(Struct, frozen=True, kw_only=True, tag_field="event", tag="question"):
+class ApprovalAsked(Struct, frozen=True, kw_only=True, tag_field="event", tag="question"):
     call: str
     tool: str
     approval: str
@@ -133,7 +133,7 @@ class Question(Struct, frozen=True, kw_only=True, tag_field="event", tag="questi
     """As the tool would get them."""
 
 
-class QuestionAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="question_answered"):
+class ApprovalAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="question_answered"):
     approval: str
     allowed: bool
     by: str
@@ -141,12 +141,12 @@ class QuestionAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag
     """Whether it was answered from another process."""
 
 
-class Interrupted(Struct, frozen=True, kw_only=True, tag_field="event", tag="interrupted"):
+class RunInterrupted(Struct, frozen=True, kw_only=True, tag_field="event", tag="interrupted"):
     how: str
     """`stop` or `kill`."""
 
 
-class RunOver(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_ended"):
+class RunFinished(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_ended"):
     status: str
     turn_status: str
     reason: str
@@ -166,43 +166,43 @@ class RunOver(Struct, frozen=True, kw_only=True, tag_field="event", tag="run_end
 
 TOLD: tuple[type[Any], ...] = (
     RunBegan,
-    PassBegan,
-    Said,
-    Thought,
-    Writing,
-    CallCame,
-    CallBegun,
+    ModelMessageBegan,
+    TextWritten,
+    ReasoningWritten,
+    CallOpening,
+    CallArrived,
+    CallRunning,
     CallOutput,
     CallRetried,
     CallAnswered,
     PassEnded,
     Noticed,
-    Question,
-    QuestionAnswered,
-    Interrupted,
-    RunOver,
+    ApprovalAsked,
+    ApprovalAnswered,
+    RunInterrupted,
+    RunFinished,
 )
 Told = (
     RunBegan
-    | PassBegan
-    | Said
-    | Thought
-    | Writing
-    | CallCame
-    | CallBegun
+    | ModelMessageBegan
+    | TextWritten
+    | ReasoningWritten
+    | CallOpening
+    | CallArrived
+    | CallRunning
     | CallOutput
     | CallRetried
     | CallAnswered
     | PassEnded
     | Noticed
-    | Question
-    | QuestionAnswered
-    | Interrupted
-    | RunOver
+    | ApprovalAsked
+    | ApprovalAnswered
+    | RunInterrupted
+    | RunFinished
 )
 
 
-class Listening:
+class RunEventStream:
     """One run's events, from the agent and from the bus, told in one order.
 
     Args:
@@ -229,14 +229,14 @@ class Listening:
         """Take what the agent tells."""
         match event:
             case TextDelta(text=text):
-                self._tell(Said(text=text))
+                self._tell(TextWritten(text=text))
             case ReasoningDelta(text=text):
-                self._tell(Thought(text=text))
+                self._tell(ReasoningWritten(text=text))
             case CallOpened(id=id, name=name):
-                self._tell(Writing(tool=name, id=id))
+                self._tell(CallOpening(tool=name, id=id))
             case MessageBegan(iteration=iteration):
                 self._streaming = True
-                self._tell(PassBegan(iteration=iteration))
+                self._tell(ModelMessageBegan(iteration=iteration))
             case Finished():
                 self._streaming = False
             case MessageEnded(iteration=iteration, status=status, reason=reason):
@@ -260,13 +260,13 @@ class Listening:
         match topic:
             case "call.received":
                 self._tools[call] = str(body.get("name", ""))
-                return CallCame(call=call, id=str(body.get("id", "")), tool=self._tools[call], arguments=str(body.get("arguments", "")))
+                return CallArrived(call=call, id=str(body.get("id", "")), tool=self._tools[call], arguments=str(body.get("arguments", "")))
             case "call.started":
                 self._tools[call] = str(body.get("tool", ""))
                 self._started[call] = (self._started[call][0] if call in self._started else event.mono, event.attempt)
                 if self._streaming:
                     self._early.add(call)
-                return CallBegun(call=call, tool=self._tools[call], attempt=event.attempt, early=self._streaming)
+                return CallRunning(call=call, tool=self._tools[call], attempt=event.attempt, early=self._streaming)
             case "call.attempt_failed":
                 return CallRetried(call=call, attempt=event.attempt, reason=str(body.get("error", "")))
             case "files.kept":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from callgate._environment import silence_from_environment, timeout_from_environment
+from callgate._environment_limits import silence_from_environment, timeout_from_environment
 from callgate.agent import PRESETS, Settings
 from callgate.cli._arguments import refuse_odd_text
 from callgate.cli._options import RunOptions

@@ -15,27 +15,27 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from callgate._printable import one_line, printable
+from callgate._terminal_text import one_line, printable
 from callgate.cli._advice import RECORD_FAILURE, at_terminal
-from callgate.cli._consoles import SIGNS, STYLES, console, write_text
-from callgate.cli._folding import HEAD_LINES, FoldedOutput
+from callgate.cli._console import SIGNS, STYLES, console, write_text
+from callgate.cli._folded_output import HEAD_LINES, FoldedOutput
 from callgate.cli._run_events import (
+    ApprovalAnswered,
     CallAnswered,
-    CallBegun,
-    CallCame,
+    CallArrived,
+    CallOpening,
     CallOutput,
     CallRetried,
-    Interrupted,
+    CallRunning,
+    ModelMessageBegan,
     Noticed,
-    PassBegan,
     PassEnded,
-    QuestionAnswered,
+    ReasoningWritten,
     RunBegan,
-    RunOver,
-    Said,
-    Thought,
+    RunFinished,
+    RunInterrupted,
+    TextWritten,
     Told,
-    Writing,
 )
 
 __all__ = ["RunScreen"]
@@ -81,19 +81,19 @@ class RunScreen:
             case RunBegan():
                 tools = f"{len(told.tools)} tools" if len(told.tools) != 1 else "1 tool"
                 self._say(f"callgate run · {told.model} · {tools} · {told.workspace}", "dim")
-            case PassBegan():
+            case ModelMessageBegan():
                 self._separator_due = self._piped_line_open
                 self._wait_for("the model answers")
-            case Said(text=text):
+            case TextWritten(text=text):
                 self._write(text)
-            case Thought():
+            case ReasoningWritten():
                 self._wait_for("the model thinks")
-            case Writing(tool=tool):
+            case CallOpening(tool=tool):
                 self._end_line()
                 self._wait_for(f"the model writes a call of {one_line(tool, 40)}")
-            case CallCame():
+            case CallArrived():
                 self._calls[told.call] = _line(told.tool, told.arguments)
-            case CallBegun():
+            case CallRunning():
                 self._begin(told)
             case CallOutput():
                 self._progress(told.call, told.text)
@@ -106,16 +106,16 @@ class RunScreen:
                 self._wait_for("")
             case Noticed(text=text):
                 self._say(f"  {one_line(text)}", "yellow")
-            case QuestionAnswered(elsewhere=True):
+            case ApprovalAnswered(elsewhere=True):
                 runs = "runs" if told.allowed else "does not run"
                 self._say(f"  {one_line(told.approval, 120)} was answered elsewhere, by {one_line(told.by, 80)}: it {runs}.", "dim")
-            case QuestionAnswered(allowed=False):
+            case ApprovalAnswered(allowed=False):
                 self._say("  It does not run.", "dim")
-            case Interrupted(how="stop"):
+            case RunInterrupted(how="stop"):
                 self._say("Stopping: what runs now is the last. Ctrl-C again ends it at once.", "yellow")
-            case Interrupted():
+            case RunInterrupted():
                 self._say("Killed: what runs is being ended.", "yellow")
-            case RunOver():
+            case RunFinished():
                 self._sum_up(told)
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class RunScreen:
 
     # Calls
 
-    def _begin(self, told: CallBegun) -> None:
+    def _begin(self, told: CallRunning) -> None:
         self._running[told.call] = time.monotonic()
         if not self._lively and told.attempt == 1:
             self._say(f"→ {self._calls.get(told.call, one_line(told.tool))}{'  early' if told.early else ''}")
@@ -207,7 +207,7 @@ class RunScreen:
 
     # The end
 
-    def _sum_up(self, told: RunOver) -> None:
+    def _sum_up(self, told: RunFinished) -> None:
         self._wait_for("")
         failed = f" ({told.failed} failed)" if told.failed else ""
         refused = f", {told.refused} refused" if told.refused else ""
@@ -237,7 +237,7 @@ class RunScreen:
         if not self._running and not self._waiting:
             self._still()
         elif self._live is None:
-            rows = _Running(self)
+            rows = _RunningCall(self)
             self._live = Live(
                 get_renderable=lambda: rows,
                 console=self._console,
@@ -276,7 +276,7 @@ class RunScreen:
         self._console.print(line)
 
 
-class _Running:
+class _RunningCall:
     """The rows of what runs, each cut to the width of the terminal; drawn anew several times a second."""
 
     def __init__(self, screen: RunScreen) -> None:

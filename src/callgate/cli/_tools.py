@@ -8,10 +8,10 @@ import msgspec
 from rich.text import Text
 
 from callgate._blobs import MemoryBlobs
-from callgate._printable import one_line, printable
-from callgate._specs import load_tools
-from callgate.cli import _exits
-from callgate.cli._consoles import grid, output, print_json
+from callgate._terminal_text import one_line, printable
+from callgate._tool_sources import load_tools
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._console import grid, output, print_json
 from callgate.errors import UsageError
 from callgate.tools import BoundTool, ToolRegistry
 

@@ -16,12 +16,12 @@ import msgspec
 
 from callgate._journal import is_url, open_reader
 from callgate._pipeline.record import Reason, clean
-from callgate._printable import one_line
-from callgate.cli import _exits
+from callgate._terminal_text import one_line
+from callgate.cli import _exit_codes as _exits
 from callgate.cli._arguments import refuse_odd_text
-from callgate.cli._consoles import field, grid, output, print_json, say, write_text
+from callgate.cli._console import field, grid, output, print_json, say, write_text
+from callgate.cli._journal_location import MEMORY, CommandJournal
 from callgate.cli._options import UndoOptions
-from callgate.cli._record import MEMORY, Record
 from callgate.errors import CallgateError, UsageError
 from callgate.events import Draft
 from callgate.queries import EventQuery
@@ -102,7 +102,7 @@ def _record(done: Undone, options: UndoOptions) -> None:
     details = {"commit": done.commit, "calls": [clean(uid) for uid in done.calls], "paths": [clean(path) for path in done.paths[:50]]}
     body = Reason(reason=f"{done.direction} at the terminal", details={**details, "count": len(done.paths)})
     try:
-        journal = Record.open(options.journal).journal
+        journal = CommandJournal.open(options.journal).journal
         for run in done.runs:
             journal.append(Draft(kind=_KINDS[done.direction], run=run, body=body))
         asyncio.run(journal.close())

@@ -10,17 +10,17 @@ from pathlib import Path
 from msgspec import Struct
 from rich.console import Console
 
-from callgate._summary import CallSummary
+from callgate._call_summary import CallSummary
 from callgate.demo._cut_off import cut_off
-from callgate.demo._early import early
-from callgate.demo._findings import Finding
-from callgate.demo._folder import read_folder
-from callgate.demo._large import large
+from callgate.demo._demo_run import DemoRun, calls_in
+from callgate.demo._early_start import early
+from callgate.demo._large_results import large
+from callgate.demo._own_folder import read_folder
 from callgate.demo._replay import replay
 from callgate.demo._side_by_side import side_by_side
-from callgate.demo._stage import Stage, calls_in
-from callgate.demo._stop import stop
+from callgate.demo._stopping import stop
 from callgate.demo._undo import undo
+from callgate.demo._verification import Finding
 from callgate.demo.crash import crash
 from callgate.demo.repair import repair
 from callgate.errors import UsageError
@@ -30,7 +30,7 @@ __all__ = ["DEMOS", "Demo", "Outcome", "run_demo"]
 
 class Demo(Struct, frozen=True):
     title: str
-    prove: Callable[[Stage], Awaitable[list[Finding]]] | None
+    prove: Callable[[DemoRun], Awaitable[list[Finding]]] | None
     """None: it needs the reader's folder."""
     tables: bool = True
     """Whether its calls are worth a table."""
@@ -80,7 +80,7 @@ def run_demo(name: str, *, folder: Path | None = None, screen: Console | None = 
     prove = demo.prove or (partial(read_folder, folder=folder) if folder is not None else None)
     if prove is None:
         raise UsageError("The demonstration 'folder' needs one: callgate demo --dir PATH.")
-    stage = Stage(name, screen)
+    stage = DemoRun(name, screen)
     stage.screen.title(demo.title)
     findings = asyncio.run(_proven(prove, stage))
     outcome = _outcome(stage, findings)
@@ -88,11 +88,11 @@ def run_demo(name: str, *, folder: Path | None = None, screen: Console | None = 
     return outcome
 
 
-async def _proven(prove: Callable[[Stage], Awaitable[list[Finding]]], stage: Stage) -> list[Finding]:
+async def _proven(prove: Callable[[DemoRun], Awaitable[list[Finding]]], stage: DemoRun) -> list[Finding]:
     return await prove(stage)
 
 
-def _outcome(stage: Stage, findings: list[Finding]) -> Outcome:
+def _outcome(stage: DemoRun, findings: list[Finding]) -> Outcome:
     return Outcome(
         name=stage.name,
         root=stage.root,
@@ -104,7 +104,7 @@ def _outcome(stage: Stage, findings: list[Finding]) -> Outcome:
     )
 
 
-def _show(stage: Stage, outcome: Outcome, findings: list[Finding]) -> None:
+def _show(stage: DemoRun, outcome: Outcome, findings: list[Finding]) -> None:
     screen = stage.screen
     if DEMOS[stage.name].tables:
         screen.table(outcome.calls)

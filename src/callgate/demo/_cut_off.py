@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from callgate.calls import RawCall
 from callgate.demo import tools
-from callgate.demo._findings import Finding, finding
-from callgate.demo._stage import Stage, calls_in
+from callgate.demo._demo_run import DemoRun, calls_in
+from callgate.demo._verification import Finding, finding
 
 __all__ = ["cut_off"]
 
@@ -47,7 +47,7 @@ _CASES = (
 )
 
 
-async def cut_off(stage: Stage) -> list[Finding]:
+async def cut_off(stage: DemoRun) -> list[Finding]:
     """Book a room with arguments of every kind; only what is whole and loses nothing may reach the tool."""
     async with stage.engine([tools.book_room], repair=True) as engine:
         for iteration, case in enumerate(_CASES):
@@ -56,7 +56,7 @@ async def cut_off(stage: Stage) -> list[Finding]:
     return _findings(stage)
 
 
-def _findings(stage: Stage) -> list[Finding]:
+def _findings(stage: DemoRun) -> list[Finding]:
     calls = calls_in(stage.journal)
     findings = []
     for case, call in zip(_CASES, calls, strict=True):

@@ -17,7 +17,7 @@ from typing import Any
 from callgate.events import Bus
 from callgate.models.http_model import HttpModel
 from callgate.models.providers import model
-from callgate.testing import Pause, Received, ScriptedServer
+from callgate.testing import Pause, ReceivedRequest, ScriptedServer
 from callgate.testing.server import Script
 
 __all__ = ["asked", "held_until", "own_model", "scripted_at", "scripted_model", "scripted_server", "until_called"]
@@ -44,7 +44,7 @@ def own_model(environ: Mapping[str, str] = os.environ) -> HttpModel | None:
 
 @asynccontextmanager
 async def scripted_model(
-    turns: Sequence[Script], log: Path, *, pace: Callable[[Received, int], Awaitable[None]] | None = None
+    turns: Sequence[Script], log: Path, *, pace: Callable[[ReceivedRequest, int], Awaitable[None]] | None = None
 ) -> AsyncIterator[HttpModel]:
     """A model that plays these turns over HTTP.
 
@@ -63,7 +63,10 @@ async def scripted_model(
 
 @asynccontextmanager
 async def scripted_server(
-    turns: Sequence[Script] | Callable[[Received], Script], log: Path, *, pace: Callable[[Received, int], Awaitable[None]] | None = None
+    turns: Sequence[Script] | Callable[[ReceivedRequest], Script],
+    log: Path,
+    *,
+    pace: Callable[[ReceivedRequest, int], Awaitable[None]] | None = None,
 ) -> AsyncIterator[str]:
     """The same for a client in another process: yields the URL."""
     async with ScriptedServer(turns, pace=pace) as server:
@@ -78,7 +81,7 @@ def scripted_at(url: str) -> HttpModel:
     return model("openai-compatible:scripted", base_url=url, api_key="")
 
 
-def _write_down(requests: Sequence[Received], log: Path) -> None:
+def _write_down(requests: Sequence[ReceivedRequest], log: Path) -> None:
     log.write_text("".join(json.dumps({"path": one.path, "body": one.body_json}) + "\n" for one in requests), encoding="utf-8")
 
 

@@ -8,12 +8,12 @@ from callgate._journal import open_reader
 from callgate._json import canonical
 from callgate.agent import Agent, RunResult
 from callgate.demo import tools
-from callgate.demo._findings import Finding, finding
+from callgate.demo._demo_run import DemoRun, events_in
 from callgate.demo._model import scripted_model
-from callgate.demo._stage import Stage, events_in
+from callgate.demo._verification import Finding, finding
 from callgate.policy import Rules
-from callgate.replay import Asked, Judged, Replay, ask_again, judge_again
-from callgate.replay.kept import KeptRun
+from callgate.replay import JudgedRun, ModelComparison, Replay, ask_again, judge_again
+from callgate.replay.run_file import RunFile
 from callgate.testing import Call, RecordedRun, ScriptedModel
 from callgate.testing.server import Script
 
@@ -26,14 +26,14 @@ _RECORDED: list[Script] = [["I look, and pay the small one. ", _LOOK, _SMALL], [
 _TOOLS = (tools.look_up, tools.charge)
 
 
-async def replay(stage: Stage) -> list[Finding]:
+async def replay(stage: DemoRun) -> list[Finding]:
     """A run is recorded once; then it is made again, judged by other rules, asked of another model and played as a test."""
     result = await _recorded(stage)
     effects, events = len(stage.ledger.entries("effect")), len(events_in(stage.journal))
     reader = open_reader(stage.journal)
     try:
         made = Replay.of(reader, stage.name, stage.blobs)
-        run = RecordedRun(KeptRun.of(reader, stage.name, stage.blobs))
+        run = RecordedRun(RunFile.of(reader, stage.name, stage.blobs))
     finally:
         reader.close()
     stricter = _stricter(stage)
@@ -58,7 +58,7 @@ async def replay(stage: Stage) -> list[Finding]:
     ]
 
 
-async def _recorded(stage: Stage) -> RunResult:
+async def _recorded(stage: DemoRun) -> RunResult:
     async with (
         stage.engine(_TOOLS) as engine,
         scripted_model(_RECORDED, stage.root / "requests.jsonl") as model,
@@ -67,13 +67,13 @@ async def _recorded(stage: Stage) -> RunResult:
         return await agent.run("Pay both.", scope=stage.scope(), on_event=stage.screen.tell)
 
 
-def _stricter(stage: Stage) -> Rules:
+def _stricter(stage: DemoRun) -> Rules:
     text = files("callgate.demo").joinpath("_scripts", "stricter.toml").read_text(encoding="utf-8")
     (stage.root / "stricter.toml").write_text(text, encoding="utf-8")
     return Rules.parse(text, where="stricter.toml")
 
 
-def _show(stage: Stage, judged: Judged) -> None:
+def _show(stage: DemoRun, judged: JudgedRun) -> None:
     stage.screen.note("")
     stage.screen.note("the same log, judged by stricter.toml:")
     for one in judged.calls:
@@ -85,7 +85,7 @@ def _show(stage: Stage, judged: Judged) -> None:
     stage.screen.note(f"  From here on {later}")
 
 
-def _findings(made: Replay, result: RunResult, judged: Judged, asked: Asked) -> list[Finding]:
+def _findings(made: Replay, result: RunResult, judged: JudgedRun, asked: ModelComparison) -> list[Finding]:
     same = canonical(made.messages) == canonical(result.messages) and canonical(made.results) == canonical(result.results)
     now = [one.now.rule for one in judged.differences if one.now is not None]
     return [

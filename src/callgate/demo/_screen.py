@@ -15,10 +15,10 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from callgate._printable import one_line, printable
-from callgate._summary import CallSummary, body_of
+from callgate._call_summary import CallSummary, body_of
+from callgate._terminal_text import one_line, printable
 from callgate.agent.events import AgentEvent, MessageBegan, MessageEnded
-from callgate.demo._findings import Finding
+from callgate.demo._verification import Finding
 from callgate.events import Bus, Event, Progress
 from callgate.models.events import CallOpened, Finished, TextDelta
 

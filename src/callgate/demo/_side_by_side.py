@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from callgate._summary import CallSummary
+from callgate._call_summary import CallSummary
 from callgate.demo import tools
-from callgate.demo._findings import Finding, finding
-from callgate.demo._stage import Stage, calls_in, overlap, raw
+from callgate.demo._demo_run import DemoRun, calls_in, overlap, raw
+from callgate.demo._verification import Finding, finding
 
 __all__ = ["side_by_side"]
 
 
-async def side_by_side(stage: Stage) -> list[Finding]:
+async def side_by_side(stage: DemoRun) -> list[Finding]:
     """Three messages: reads; writes of declared accounts; a letter whose resources nobody declared."""
     messages = [
         [raw("look_up", account=name) for name in "ABCD"],
@@ -25,7 +25,7 @@ async def side_by_side(stage: Stage) -> list[Finding]:
     return _findings(stage)
 
 
-def _findings(stage: Stage) -> list[Finding]:
+def _findings(stage: DemoRun) -> list[Finding]:
     calls = calls_in(stage.journal)
     reads, charges, mixed = calls[:4], calls[4:7], calls[7:]
     wall, total = _wall(reads), sum(call.duration_ms for call in reads) / 1000

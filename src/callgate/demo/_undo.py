@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from callgate.builtins import command_tools, workspace_tools
-from callgate.demo._facts import Facts, facts
-from callgate.demo._findings import Finding, finding
-from callgate.demo._stage import Stage, raw
+from callgate.demo._demo_run import DemoRun, raw
+from callgate.demo._file_facts import Facts, facts
+from callgate.demo._verification import Finding, finding
 from callgate.undo import Shadow, Shadows, UndoRefused
 
 __all__ = ["undo"]
@@ -17,7 +17,7 @@ _COMMAND = (
 )
 
 
-async def undo(stage: Stage) -> list[Finding]:
+async def undo(stage: DemoRun) -> list[Finding]:
     """A tool and a command change a folder; all of it is taken back, made again, and not taken back over somebody's own edit."""
     work, kept = stage.root / "work", stage.root / "kept"
     work.mkdir()

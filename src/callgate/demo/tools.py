@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from callgate.builtins import command_tools, workspace_tools
-from callgate.demo._witness import note_effect, note_process, witnessed
+from callgate.demo._effect_log import note_effect, note_process, witnessed
 from callgate.tools import ToolContext, tool
 from callgate.tools.function import FunctionTool
 

@@ -11,11 +11,11 @@ from collections import OrderedDict
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import Control
 from callgate._options import Count, Options, Seconds, Whole, by_name, check, refused
-from callgate._runners.guard import Guards
-from callgate._signals import Control
-from callgate.judging.answer import AS_TEXT, SCHEMA, VERDICT, judgment_of
-from callgate.judging.document import INSTRUCTIONS, TooMuch, document
+from callgate._runners.host_awaits import HostAwaits
+from callgate.judging.judge_answer import AS_TEXT, SCHEMA, VERDICT, judgment_of
+from callgate.judging.judge_prompt import INSTRUCTIONS, PromptTooLarge, document
 from callgate.messages import SystemMessage, UserMessage
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
@@ -46,7 +46,7 @@ class JudgeLimits(Options, frozen=True, kw_only=True):
     """Of each of them, and of the tool's description."""
 
 
-class _Spent(Struct):
+class _JudgeSpend(Struct):
     calls: int = 0
     tokens: int = 0
 
@@ -84,7 +84,7 @@ class Judge:
         self._limits = limits
         self._reads = reads
         self._instructions = f"{INSTRUCTIONS}\n\nThe operator of this agent says:\n{instructions}" if instructions.strip() else INSTRUCTIONS
-        self._spent: OrderedDict[str, _Spent] = OrderedDict()
+        self._spent: OrderedDict[str, _JudgeSpend] = OrderedDict()
 
     @property
     def title(self) -> str:
@@ -105,7 +105,7 @@ class Judge:
             text = document(
                 call, context, argument_chars=limits.argument_bytes, messages=limits.messages, message_chars=limits.message_chars
             )
-        except TooMuch as error:
+        except PromptTooLarge as error:
             return Judgment(verdict="deny", reason=str(error), failed="too_large")
         request = self._request(text)
         reserved = (len(self._instructions) + len(text)) // _CHARS_PER_TOKEN
@@ -136,21 +136,21 @@ class Judge:
         )
 
     async def _answer(self, request: ModelRequest) -> StreamResult:
-        guards = Guards()
+        guards = HostAwaits()
         try:
             limits = StreamLimits(idle_s=self.timeout_s + 1.0)
             return await stream_once(self.model, request, StreamingContext(), control=Control(), limits=limits, guards=guards)
         finally:
             await guards.close()
 
-    def _of_run(self, run: str) -> _Spent:
-        spent = self._spent.setdefault(run, _Spent())
+    def _of_run(self, run: str) -> _JudgeSpend:
+        spent = self._spent.setdefault(run, _JudgeSpend())
         self._spent.move_to_end(run)
         if len(self._spent) > _MOST_RUNS:
             self._spent.popitem(last=False)
         return spent
 
-    def _over(self, spent: _Spent) -> str:
+    def _over(self, spent: _JudgeSpend) -> str:
         """Which part of the budget is used up; empty: none is."""
         limits = self._limits
         if limits.calls is not None and spent.calls >= limits.calls:

@@ -7,18 +7,18 @@ above the tools that come along, because it uses theirs; nothing below knows it.
 from __future__ import annotations
 
 from callgate.memory.embedding import Embedder, EmbedderFailed
-from callgate.memory.endpoint import EmbeddingsEndpoint
-from callgate.memory.heap import MemoryPassages
+from callgate.memory.http_embedder import EmbeddingsEndpoint
 from callgate.memory.limits import MemoryLimits
 from callgate.memory.memory import Memory, MemoryStatus
-from callgate.memory.passages import Found, Passage, PassageKind, PassageQuery, PassageStore
-from callgate.memory.table import TablePassages
+from callgate.memory.memory_passages import MemoryPassages
+from callgate.memory.passage_table import TablePassages
+from callgate.memory.passages import FoundPassage, Passage, PassageKind, PassageQuery, PassageStore
 
 __all__ = [
     "Embedder",
     "EmbedderFailed",
     "EmbeddingsEndpoint",
-    "Found",
+    "FoundPassage",
     "Memory",
     "MemoryLimits",
     "MemoryPassages",

@@ -1,7 +1,8 @@
 """The SQLite file of a memory: opened with care, brought to our version, one connection for writing and one for reading.
 
 Everything in it can be made again, from the journal and from the files themselves, so a damaged or outdated file may be deleted. What the
-tables mean is the business of `table`, `vectors`, `ledger` and `index`. A migration is never changed once it was published; a new one comes
+tables mean is the business of `passage_table`, `vectors`, `read_positions` and `index`. A migration is never changed once it was published;
+a new one comes
 behind it.
 """
 
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from callgate._paths import path_error, refused_paths
-from callgate._sqlite import make_folder, make_private, refuse_scrap, space_error
+from callgate._database_files import make_folder, make_private, refuse_scrap, space_error
+from callgate._path_errors import path_error, refused_paths
 from callgate.errors import MemoryFailed, UsageError
-from callgate.memory.words import TOKENIZER
+from callgate.memory.text_terms import TOKENIZER
 
 if TYPE_CHECKING:
     import apsw

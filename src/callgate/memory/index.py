@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from callgate._printable import one_line
-from callgate._workspace import Entry, PathRefused, Workspace, is_protected, stamp_of
+from callgate._terminal_text import one_line
+from callgate._workspace import DirectoryEntry, PathRefused, Workspace, is_protected, stamp_of
 from callgate.builtins._search import MAX_FILE
-from callgate.builtins._text import decoded, is_binary
+from callgate.builtins._text_pages import decoded, is_binary
 from callgate.memory.database import Database
-from callgate.memory.ledger import Ledger
 from callgate.memory.limits import LOGGED_CHARS
+from callgate.memory.read_positions import ReadPositions
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["Known", "WorkspaceIndex", "folded", "grams"]
+__all__ = ["IndexedFile", "WorkspaceIndex", "folded", "grams"]
 
 log = logging.getLogger("callgate")
 _GRAM: Final = 3
@@ -41,7 +41,7 @@ _COARSE_TICK_S: Final = 2.0
 Kind = Literal["text", "binary", "large", "unread"]
 
 
-class Known(Struct, frozen=True):
+class IndexedFile(Struct, frozen=True):
     """What is on file about one file."""
 
     number: int
@@ -74,7 +74,7 @@ class WorkspaceIndex:
     def __init__(
         self,
         database: Database,
-        ledger: Ledger,
+        ledger: ReadPositions,
         wanted: Callable[[str, list[str] | None], None],
         *,
         most_workspaces: int,
@@ -88,7 +88,7 @@ class WorkspaceIndex:
 
     # Searching
 
-    def look(self, workspace: Workspace, pattern: str) -> _Look | None:
+    def look(self, workspace: Workspace, pattern: str) -> _IndexPass | None:
         """See `TextIndex`."""
         try:
             asked = grams(pattern)
@@ -96,7 +96,7 @@ class WorkspaceIndex:
             with self._database.reading() as connection:
                 known = _known(connection, workspace.root)
                 matching = _matching(connection, asked) if asked and known else None
-            return _Look(known, matching, marked, lambda paths: self._wanted(workspace.root, paths), self._database.identities)
+            return _IndexPass(known, matching, marked, lambda paths: self._wanted(workspace.root, paths), self._database.identities)
         except Exception as error:
             log.error(
                 "Memory: the index of %s cannot be used, so files are read: %s",
@@ -150,12 +150,12 @@ class WorkspaceIndex:
                     _drop(connection, tree, path)
 
 
-class _Look:
+class _IndexPass:
     """What was known when a search began."""
 
     def __init__(
         self,
-        known: dict[str, Known],
+        known: dict[str, IndexedFile],
         matching: set[int] | None,
         marked: set[str],
         outdated: Callable[[list[str] | None], None],
@@ -169,7 +169,7 @@ class _Look:
         self._own = {inode for _, inode in own}
         self._stale: list[str] = []
 
-    def judge(self, entry: Entry) -> Literal["read", "pass", "skip"]:
+    def judge(self, entry: DirectoryEntry) -> Literal["read", "pass", "skip"]:
         known = self._known.get(entry.path)
         if known is None or known.stamp != entry.stamp:
             if int(entry.stamp.partition(":")[0] or 0) not in self._own:
@@ -190,7 +190,7 @@ class _Look:
             self._outdated(self._stale if self._known and len(self._stale) <= _AT_ONCE else None)
 
 
-def _outdated(workspace: Workspace, known: dict[str, Known], paths: Iterable[str]) -> tuple[list[str], list[str]]:
+def _outdated(workspace: Workspace, known: dict[str, IndexedFile], paths: Iterable[str]) -> tuple[list[str], list[str]]:
     """Files to look at, and files that are gone. One that is named is looked at whatever its stamp says."""
     stale, here, below = list[str](), set[str](), list[str]()
     for path in paths:
@@ -210,9 +210,9 @@ def _outdated(workspace: Workspace, known: dict[str, Known], paths: Iterable[str
     return list(dict.fromkeys(stale)), gone
 
 
-def _known(connection: apsw.Connection, root: str) -> dict[str, Known]:
+def _known(connection: apsw.Connection, root: str) -> dict[str, IndexedFile]:
     sql = "SELECT path, indexed.number, stamp, kind FROM indexed JOIN trees ON trees.number = tree WHERE root = ?"
-    return {path: Known(number, stamp, kind) for path, number, stamp, kind in connection.execute(sql, (root,))}
+    return {path: IndexedFile(number, stamp, kind) for path, number, stamp, kind in connection.execute(sql, (root,))}
 
 
 def _matching(connection: apsw.Connection, asked: list[str]) -> set[int]:

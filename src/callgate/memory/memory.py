@@ -19,23 +19,23 @@ from msgspec.structs import replace
 
 from callgate._in_thread import in_thread
 from callgate._options import by_name
-from callgate._printable import one_line
 from callgate._redact import Redactor
+from callgate._terminal_text import one_line
 from callgate.calls import Scope
 from callgate.errors import UsageError
 from callgate.events import Bus
-from callgate.memory.background import Background
-from callgate.memory.chores import Chores
+from callgate.memory.background_jobs import BackgroundJobs
+from callgate.memory.background_thread import BackgroundThread
 from callgate.memory.database import Database
 from callgate.memory.embedding import Embedder, check
-from callgate.memory.files import Files, marks_again, without_secrets
-from callgate.memory.following import Find, Following, finder
-from callgate.memory.ledger import Ledger
+from callgate.memory.file_passages import FilePassages, marks_again, without_secrets
+from callgate.memory.journal_follower import Find, JournalFollower, finder
 from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
-from callgate.memory.meaning import Meaning
 from callgate.memory.notes import Notes
-from callgate.memory.passages import Found, PassageQuery, PassageStore
-from callgate.memory.table import TablePassages
+from callgate.memory.passage_table import TablePassages
+from callgate.memory.passages import FoundPassage, PassageQuery, PassageStore
+from callgate.memory.read_positions import ReadPositions
+from callgate.memory.semantic_search import SemanticSearch
 from callgate.memory.tools import MemoryTools
 from callgate.memory.vectors import counted, extension
 from callgate.protocols import Journal
@@ -106,14 +106,14 @@ class Memory:
             if store is not None:
                 raise UsageError("A memory with a store of its own takes no embedder: that store finds. Give the one or the other.")
         self._database = Database(path, extension=extension() if embedder is not None else "")
-        self._ledger = Ledger(self._database)
+        self._ledger = ReadPositions(self._database)
         table = TablePassages(self._database)
         self._store: PassageStore = store or table
-        self._files = Files(self._store, limits)
+        self._files = FilePassages(self._store, limits)
         self._meaning = self._meant(table, embedder, anew=re_embed) if embedder is not None else None
         self._notes = Notes(self._store, limits, self._files)
-        self._background = Background(self._chore, failing="what calls came to could not be taken in")
-        self._chores = Chores(
+        self._background = BackgroundThread(self._chore, failing="what calls came to could not be taken in")
+        self._chores = BackgroundJobs(
             self._database,
             self._ledger,
             self._files,
@@ -123,7 +123,7 @@ class Memory:
         )
         self.index = self._chores.index
         """For `workspace_tools(index=...)`: makes searches faster."""
-        self._following: Following | None = None
+        self._following: JournalFollower | None = None
         self._durable: Callable[[], int] = lambda: 0
         self.catching_up = False
         """Whether the last question was answered before all older events were read."""
@@ -137,12 +137,12 @@ class Memory:
         """`remember`, `recall` and `forget`, for an engine."""
         return MemoryTools(self).tools()
 
-    def _meant(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> Meaning:
+    def _meant(self, table: TablePassages, embedder: Embedder, *, anew: bool) -> SemanticSearch:
         def hide(text: str) -> str:
             return without_secrets(self._files.redactor, text)
 
         try:
-            return Meaning(self._database, table, embedder, self.limits, hide, anew=anew)
+            return SemanticSearch(self._database, table, embedder, self.limits, hide, anew=anew)
         except UsageError:
             self._database.close()
             raise
@@ -156,7 +156,7 @@ class Memory:
         self._files.redactor = redactor
         self._durable = lambda: journal.status().written
         lasting = journal.strength != "memory"
-        self._following = Following(
+        self._following = JournalFollower(
             finder(journal),
             self._ledger,
             self._store,
@@ -223,7 +223,7 @@ class Memory:
 
     # Questions
 
-    def search(self, query: PassageQuery) -> list[Found]:
+    def search(self, query: PassageQuery) -> list[FoundPassage]:
         """The passages that answer best; those of files that have changed since are left out, and looked at again.
 
         By words; with an embedder by meaning too, and by words alone where that does not answer in time.
@@ -237,7 +237,7 @@ class Memory:
             self._background.wake()
         return [one for one in found if one.passage not in stale]
 
-    def recalled(self, text: str, *, scope: Scope, limit: int) -> list[Found]:
+    def recalled(self, text: str, *, scope: Scope, limit: int) -> list[FoundPassage]:
         """What `recall` finds: of this principal, and of files in this workspace; everything that ended by now counts."""
         try:
             if self._following is not None:
@@ -263,7 +263,7 @@ class Memory:
             tools: Say which files their calls write.
             files: Read the files too, as they are now. Nobody takes secrets out of them here: an engine that follows does.
         """
-        following = Following(find, self._ledger, self._store, self.limits, keep=self._notes.take_in, tools=tools, files=files)
+        following = JournalFollower(find, self._ledger, self._store, self.limits, keep=self._notes.take_in, tools=tools, files=files)
         following.from_the_first()
         following.take_in(_MOST)
         while files and not self._chores.look_at_files():

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from callgate.builtins._failures import CannotDo
 from callgate.calls import Scope
-from callgate.memory.ended import note_id, note_origin
-from callgate.memory.files import Files, without_secrets
+from callgate.memory.ended_calls import note_id, note_origin
+from callgate.memory.file_passages import FilePassages, without_secrets
 from callgate.memory.limits import MemoryLimits
 from callgate.memory.passages import Passage, PassageStore
-from callgate.memory.words import plain
+from callgate.memory.text_terms import plain
 
 __all__ = ["Notes"]
 
@@ -27,7 +27,7 @@ _MOST_FORGOTTEN = 10_000
 class Notes:
     """The notes of one memory."""
 
-    def __init__(self, store: PassageStore, limits: MemoryLimits, files: Files) -> None:
+    def __init__(self, store: PassageStore, limits: MemoryLimits, files: FilePassages) -> None:
         self._store = store
         self._limits = limits
         self._files = files

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-__all__ = ["Found", "Passage", "PassageKind", "PassageQuery", "PassageStore"]
+__all__ = ["FoundPassage", "Passage", "PassageKind", "PassageQuery", "PassageStore"]
 
 PassageKind = Literal["note", "call", "file"]
 """`note`: somebody asked for it to be remembered. `call`: what a call came to. `file`: a piece of a file that a call wrote."""
@@ -82,7 +82,7 @@ class PassageQuery(Struct, frozen=True, kw_only=True):
         )
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundPassage(Struct, frozen=True, kw_only=True):
     """A passage that answers a question."""
 
     passage: Passage
@@ -103,7 +103,7 @@ class PassageStore(Protocol):
         """What is kept of an origin, in order."""
         ...
 
-    def search(self, query: PassageQuery) -> list[Found]:
+    def search(self, query: PassageQuery) -> list[FoundPassage]:
         """The passages with any of the words, the best first, and of equals the newest first."""
         ...
 

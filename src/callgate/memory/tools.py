@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from callgate.builtins._failures import CannotDo, Result, told
-from callgate.builtins._text import PAGE_BYTES, cut
+from callgate.builtins._text_pages import PAGE_BYTES, cut
 from callgate.calls import Scope
-from callgate.memory.ended import ABOUT
-from callgate.memory.passages import Found
+from callgate.memory.ended_calls import ABOUT
+from callgate.memory.passages import FoundPassage
 from callgate.tools import Tool, ToolContext, tool
 
 __all__ = ["MemoryTools"]
@@ -30,7 +30,7 @@ class Remembering(Protocol):
 
     def remember(self, text: str, *, tags: Iterable[str], scope: Scope, call: str) -> str: ...
 
-    def recalled(self, text: str, *, scope: Scope, limit: int) -> list[Found]: ...
+    def recalled(self, text: str, *, scope: Scope, limit: int) -> list[FoundPassage]: ...
 
     def forget(self, identity: str, *, principal: str) -> None: ...
 
@@ -100,7 +100,7 @@ def _key(_: Mapping[str, object], scope: Scope) -> tuple[str, ...]:
     return (f"memory:{scope.principal}",)
 
 
-def _shown(found: Found) -> Result:
+def _shown(found: FoundPassage) -> Result:
     """One passage, for a model: what, from where, from when."""
     passage = found.passage
     item: Result = {"from": passage.kind, "when": _time(passage.at_ns), "run": passage.run, "call": passage.call}

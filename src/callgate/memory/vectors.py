@@ -18,20 +18,20 @@ from msgspec.structs import replace
 from callgate.errors import UsageError
 from callgate.memory.database import Database
 from callgate.memory.embedding import Embedder
-from callgate.memory.passages import Found, PassageKind, PassageQuery
-from callgate.memory.rows import SHOWN, narrowing, passage_of, tags_of
-from callgate.memory.words import MARK
+from callgate.memory.passage_rows import SHOWN, narrowing, passage_of, tags_of
+from callgate.memory.passages import FoundPassage, PassageKind, PassageQuery
+from callgate.memory.text_terms import MARK
 
 if TYPE_CHECKING:
     import apsw
 
-__all__ = ["Pending", "Vectors", "counted", "extension"]
+__all__ = ["PendingVector", "Vectors", "counted", "extension"]
 
 _KINDS: Final[tuple[PassageKind, ...]] = ("note", "call", "file")
 _SNIPPET_CHARS: Final = 300
 
 
-class Pending(Struct, frozen=True):
+class PendingVector(Struct, frozen=True):
     """A passage that has no vector yet."""
 
     number: int
@@ -80,14 +80,14 @@ class Vectors:
             connection.execute("INSERT OR IGNORE INTO embedders VALUES (1, ?, ?)", (self._name, self._dimension))
             self._check(connection)
 
-    def pending(self, after: int, limit: int, attempts: int) -> list[Pending]:
+    def pending(self, after: int, limit: int, attempts: int) -> list[PendingVector]:
         """Passages behind this number that have no vector and are not given up, in order."""
         sql = """SELECT number, words, tags FROM unembedded JOIN passages USING (number)
             WHERE number > ? AND failures < ? ORDER BY number LIMIT ?"""
         with self._database.reading() as connection:
-            return [Pending(*row) for row in connection.execute(sql, (after, attempts, limit))]
+            return [PendingVector(*row) for row in connection.execute(sql, (after, attempts, limit))]
 
-    def keep(self, made: Sequence[tuple[Pending, bytes]]) -> None:
+    def keep(self, made: Sequence[tuple[PendingVector, bytes]]) -> None:
         """Keep the vectors of what still says the same; count a failure where one is empty.
 
         Raises:
@@ -106,7 +106,7 @@ class Vectors:
         with self._database.writing() as connection:
             connection.execute("UPDATE unembedded SET failures = 0")
 
-    def nearest(self, query: PassageQuery, vector: bytes, *, within: float) -> dict[int, Found]:
+    def nearest(self, query: PassageQuery, vector: bytes, *, within: float) -> dict[int, FoundPassage]:
         """The passages whose vectors point most nearly where this one does, the nearest first, and of equals the newest.
 
         Args:
@@ -126,7 +126,7 @@ class Vectors:
             self._check(connection)
             rows = list(connection.execute(sql, (vector, *values, within, query.limit)))
         found = [(int(row[-2]), passage_of(row), float(row[-1])) for row in rows]
-        return {number: Found(passage=one, snippet=_beginning(one.text), score=1 - distance) for number, one, distance in found}
+        return {number: FoundPassage(passage=one, snippet=_beginning(one.text), score=1 - distance) for number, one, distance in found}
 
     def _check(self, connection: apsw.Connection) -> None:
         kept = _kept_of(connection)

@@ -16,9 +16,9 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from callgate._environment import silence_from_environment
+from callgate._abort_signals import AbortSignal
+from callgate._environment_limits import silence_from_environment
 from callgate._options import Options, Seconds
-from callgate._signals import AbortSignal
 
 __all__ = ["Deadline", "Interrupted", "Timeouts", "Watch"]
 

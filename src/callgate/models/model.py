@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from callgate._signals import AbortSignal
+from callgate._abort_signals import AbortSignal
 from callgate.models.events import ModelEvent
 from callgate.models.wire.request import ModelRequest
 

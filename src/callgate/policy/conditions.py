@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from callgate._globs import glob_regex
-from callgate._printable import printable
+from callgate._terminal_text import printable
 from callgate.errors import UsageError
 from callgate.policy.facts import ARGUMENTS, FACTS, UNKNOWN, Facts
 

@@ -18,8 +18,8 @@ from msgspec import Struct
 from callgate._addresses import is_local_name, is_public, scheme_and_host
 from callgate._json import canonical
 from callgate._limits import RULE_COMMAND_CHARS, RULE_LIST_ITEMS, RULE_PATH_BYTES, RULE_TEXT_CHARS, RULE_URL_CHARS
-from callgate._workspace.protect import OWN_FOLDER, is_own
-from callgate.policy.ignored import Project
+from callgate._workspace.protected_names import OWN_FOLDER, is_own
+from callgate.policy.ignored_paths import ProjectIgnores
 from callgate.route import ValidatedCall
 
 __all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Facts", "HasToWait", "TooLarge"]
@@ -74,7 +74,7 @@ class Fact(Struct, frozen=True, kw_only=True):
     meaning: str
     of_call: Callable[[ValidatedCall], object] | None = None
     of_argument: Callable[[ValidatedCall, object], object] | None = None
-    of_visited: Callable[[Project, str], object] | None = None
+    of_visited: Callable[[ProjectIgnores, str], object] | None = None
     arguments: tuple[str, ...] = ()
     kind: type = str
     values: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Facts:
         self._call = call
         self._may_wait = may_wait
         self._known: dict[str, object] = {}
-        self._project: Project | None = None
+        self._project: ProjectIgnores | None = None
         self._visited = ""
 
     def get(self, name: str) -> object:
@@ -122,7 +122,7 @@ class Facts:
         facts = Facts(self._call, may_wait=self._may_wait)
         facts._known = {name: value for name, value in self._known.items() if name not in PATH_FACTS}
         facts._known |= {"path": path, "path.inside": True, "path.bytes": size_bytes, "own_files": False}
-        self._project = self._project or Project(self._call.scope.workspace)
+        self._project = self._project or ProjectIgnores(self._call.scope.workspace)
         facts._project, facts._visited = self._project, path
         return facts
 
@@ -153,7 +153,7 @@ class Facts:
         except Exception:
             return UNKNOWN
 
-    def _of_visited(self, of_visited: Callable[[Project, str], object], project: Project) -> object:
+    def _of_visited(self, of_visited: Callable[[ProjectIgnores, str], object], project: ProjectIgnores) -> object:
         try:
             return of_visited(project, self._visited)
         except Exception:
@@ -237,7 +237,7 @@ def _bytes(call: ValidatedCall, value: object) -> int:
 def _ignored(call: ValidatedCall, value: object) -> object:
     if not isinstance(value, str) or not call.scope.workspace:
         raise ValueError("no path, or no workspace to measure it by")
-    return _known_or_not(Project(call.scope.workspace).ignores(value))
+    return _known_or_not(ProjectIgnores(call.scope.workspace).ignores(value))
 
 
 def _known_or_not(found: bool | None) -> object:

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from callgate.errors import UsageError
 from callgate.policy.blocking import BlockingPool
-from callgate.policy.checking import problems
 from callgate.policy.facts import PATH_FACTS, Facts, HasToWait, TooLarge
-from callgate.policy.reading import read_rules, rules_text
 from callgate.policy.rule import WORDS, Rule, Word
-from callgate.policy.visits import VisitedPaths
+from callgate.policy.rule_checks import problems
+from callgate.policy.rule_file import read_rules, rules_text
+from callgate.policy.visited_paths import VisitedPaths
 from callgate.protocols import Allow, Ask, Deny, JudgmentRequired, PathFilter, Verdict
 from callgate.route import ValidatedCall
 from callgate.tools import BoundTool

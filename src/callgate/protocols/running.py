@@ -7,11 +7,11 @@ from typing import Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from callgate._signals import AbortSignal
+from callgate._abort_signals import AbortSignal
 from callgate.route import ApprovedCall
 from callgate.tools.base import Tool
 from callgate.tools.context import ToolContext
-from callgate.tools.evidence import Evidence
+from callgate.tools.effect_evidence import Evidence
 
 __all__ = ["Claim", "DistantRunner", "Execution", "InstantRunner", "RunRequest", "Runner", "Start"]
 

@@ -9,7 +9,7 @@ numbered, the deadline and the kill are kept by both sides, and only plain value
 
 from __future__ import annotations
 
-from callgate._runners.process.wire import Call
+from callgate._runners.process.protocol import CallMessage
 from callgate.remote.attempt import Attempt, Reach, Send, target_of
 from callgate.remote.frames import frame, read_frame
 from callgate.remote.messages import (
@@ -18,7 +18,7 @@ from callgate.remote.messages import (
     Late,
     Malformed,
     Order,
-    Piece,
+    OutputPiece,
     Refused,
     Start,
     Stop,
@@ -31,12 +31,12 @@ from callgate.remote.workers import Workers
 __all__ = [
     "Answer",
     "Attempt",
-    "Call",
+    "CallMessage",
     "Ended",
     "Late",
     "Malformed",
     "Order",
-    "Piece",
+    "OutputPiece",
     "Reach",
     "Refused",
     "Send",

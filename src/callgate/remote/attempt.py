@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from callgate._abort_signals import AbortSignal, settled
 from callgate._limits import Limits
-from callgate._runners.failure import describe, failed, not_begun, not_started, overdue
-from callgate._runners.output import PARTIAL_CHARS, Tail
-from callgate._runners.process.crossing import crossing
-from callgate._runners.process.target import process_target
-from callgate._signals import AbortSignal, settled
+from callgate._runners.failures import describe, failed, not_begun, not_started, overdue
+from callgate._runners.output import PARTIAL_CHARS, OutputTail
+from callgate._runners.process.import_target import process_target
+from callgate._runners.process.serialization import crossing
 from callgate.protocols import Execution, RunRequest
-from callgate.remote.messages import Ended, Late, Order, Piece, Start, Stop
+from callgate.remote.messages import Ended, Late, Order, OutputPiece, Start, Stop
 from callgate.tools import Tool
 
 __all__ = ["Attempt", "Reach", "Send", "target_of"]
@@ -73,18 +73,18 @@ class Attempt:
         """The far side has had the last word."""
         self._heard_late = False
         self._seq = 0
-        self._tail = Tail(PARTIAL_CHARS)
+        self._tail = OutputTail(PARTIAL_CHARS)
 
     # What came in
 
-    def heard(self, message: Piece | Late | Ended) -> None:
+    def heard(self, message: OutputPiece | Late | Ended) -> None:
         """Take a message with this attempt's id.
 
         Raises:
             Malformed: There is no execution in it. End the connection.
         """
         match message:
-            case Piece():
+            case OutputPiece():
                 self._show(message)
             case Late():
                 self._late(message.execution())
@@ -108,7 +108,7 @@ class Attempt:
         if not self._answer.done():
             self._answer.set_result(execution)
 
-    def _show(self, piece: Piece) -> None:
+    def _show(self, piece: OutputPiece) -> None:
         missing = piece.seq - self._seq - 1
         if missing < 0:
             return

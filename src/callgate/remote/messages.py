@@ -18,11 +18,24 @@ from typing import Self, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from callgate._runners.process.wire import Call, read_execution
+from callgate._runners.process.protocol import CallMessage, read_execution
 from callgate.errors import CallgateError
 from callgate.protocols import Execution
 
-__all__ = ["Answer", "Ended", "Late", "Malformed", "Order", "Piece", "Refused", "Start", "Stop", "decode_answer", "decode_order", "encode"]
+__all__ = [
+    "Answer",
+    "Ended",
+    "Late",
+    "Malformed",
+    "Order",
+    "OutputPiece",
+    "Refused",
+    "Start",
+    "Stop",
+    "decode_answer",
+    "decode_order",
+    "encode",
+]
 
 M = TypeVar("M")
 
@@ -38,7 +51,7 @@ class Start(Struct, frozen=True, kw_only=True, tag="start"):
 
     id: str
     """The near side's own; names the attempt in all that follows."""
-    call: Call
+    call: CallMessage
     """Its `key` is the idempotency key; the same on every attempt of the call."""
     timeout_s: float
     """Until the attempt must be over, from now: clocks of two machines are not compared."""
@@ -53,7 +66,7 @@ class Stop(Struct, frozen=True, kw_only=True, tag="stop"):
     reason: str
 
 
-class Piece(Struct, frozen=True, kw_only=True, tag="piece"):
+class OutputPiece(Struct, frozen=True, kw_only=True, tag="piece"):
     """Progress, or what the tool writes."""
 
     id: str
@@ -63,7 +76,7 @@ class Piece(Struct, frozen=True, kw_only=True, tag="piece"):
     stream: str
 
 
-class _Body(Struct, frozen=True, kw_only=True):
+class _ExecutionBody(Struct, frozen=True, kw_only=True):
     """An `Execution` on its way. It stays JSON until it is asked for: one that cannot be read back harms no other call."""
 
     id: str
@@ -81,11 +94,11 @@ class _Body(Struct, frozen=True, kw_only=True):
         return _read(read_execution, self.body)
 
 
-class Late(_Body, frozen=True, kw_only=True, tag="late"):
+class Late(_ExecutionBody, frozen=True, kw_only=True, tag="late"):
     """What the tool answered although it had been stopped. Recorded by the near side, never used."""
 
 
-class Ended(_Body, frozen=True, kw_only=True, tag="ended"):
+class Ended(_ExecutionBody, frozen=True, kw_only=True, tag="ended"):
     """What an attempt came to."""
 
 
@@ -96,7 +109,7 @@ class Refused(Struct, frozen=True, kw_only=True, tag="refused"):
 
 
 Order = Start | Stop
-Answer = Piece | Late | Ended | Refused
+Answer = OutputPiece | Late | Ended | Refused
 
 encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
 """A message as bytes. Raises where its text is no Unicode or `extra` is nested too deep; then nothing was sent."""

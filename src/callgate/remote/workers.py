@@ -12,14 +12,14 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortSignal
 from callgate._clock import SystemClock
 from callgate._limits import Limits
-from callgate._runners.failure import not_started
+from callgate._runners.failures import not_started
 from callgate._runners.process import ProcessLimits, ProcessRunner, process_target
-from callgate._runners.process.runner import Work
-from callgate._signals import AbortSignal
+from callgate._runners.process.runner import AttemptRequest
 from callgate.protocols import Execution
-from callgate.remote.messages import Ended, Late, Piece, Start
+from callgate.remote.messages import Ended, Late, OutputPiece, Start
 from callgate.tools import Tool
 
 __all__ = ["Workers"]
@@ -43,7 +43,7 @@ class Workers:
         self._served = {process_target(tool) for tool in tools}
         self._runner = ProcessRunner(self._limits, SystemClock(), process_limits)
 
-    async def run(self, start: Start, kill: AbortSignal, say: Callable[[Piece | Late], None]) -> Ended:
+    async def run(self, start: Start, kill: AbortSignal, say: Callable[[OutputPiece | Late], None]) -> Ended:
         """Run one attempt and always come back, at the latest a second after its deadline or the kill. Cancelling this is a kill.
 
         Args:
@@ -58,7 +58,7 @@ class Workers:
             cpu_s=self._cpu_s,
             max_bytes=min(start.call.max_bytes, self._limits.result_bytes),
         )
-        work = Work(
+        work = AttemptRequest(
             call=call,
             timeout_s=start.timeout_s,
             grace_s=start.grace_s,
@@ -80,14 +80,14 @@ class Workers:
 class _Pieces:
     """Numbers the progress of one attempt."""
 
-    def __init__(self, id: str, say: Callable[[Piece], None]) -> None:
+    def __init__(self, id: str, say: Callable[[OutputPiece], None]) -> None:
         self._id = id
         self._say = say
         self._seq = 0
 
     def __call__(self, text: str, stream: str) -> None:
         self._seq += 1
-        self._say(Piece(id=self._id, seq=self._seq, text=text, stream=stream))
+        self._say(OutputPiece(id=self._id, seq=self._seq, text=text, stream=stream))
 
 
 def _say_late(id: str, say: Callable[[Late], None], execution: Execution) -> None:

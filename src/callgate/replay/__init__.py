@@ -6,22 +6,22 @@ anything: there is no engine and no runner in it.
 
 from __future__ import annotations
 
-from callgate.replay.ask import Answered, Asked, ask_again
+from callgate.replay.ask_model import ModelAnswer, ModelComparison, ask_again
 from callgate.replay.calls import Decision, ReplayedCall
-from callgate.replay.judge import Compared, Judged, judge_again
-from callgate.replay.replay import Difference, End, Pass, Replay
+from callgate.replay.judge_again import ComparedVerdict, JudgedRun, judge_again
+from callgate.replay.replay import RecordedPass, Replay, ReplayDifference, RunEnd
 
 __all__ = [
-    "Answered",
-    "Asked",
-    "Compared",
+    "ComparedVerdict",
     "Decision",
-    "Difference",
-    "End",
-    "Judged",
-    "Pass",
+    "JudgedRun",
+    "ModelAnswer",
+    "ModelComparison",
+    "RecordedPass",
     "Replay",
+    "ReplayDifference",
     "ReplayedCall",
+    "RunEnd",
     "ask_again",
     "judge_again",
 ]

@@ -1,6 +1,6 @@
 """A recorded run as a pytest file: what is written down for whoever keeps it among their tests. Pure text.
 
-The file is short and meant to be read and changed; what was recorded is in a file of lines beside it (`kept`).
+The file is short and meant to be read and changed; what was recorded is in a file of lines beside it (`run_file`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from callgate.calls import Text
-from callgate.policy.careful import CAREFULLY
+from callgate.policy.default_rules import CAREFULLY
 from callgate.replay.replay import Replay
 
 __all__ = ["as_test", "was_careful"]

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from callgate._chain import is_as_written
+from callgate._hash_chain import is_as_written
 from callgate._json import canonical
 from callgate._pipeline.record import clean
 from callgate.agent.recall import Recalled, recall
@@ -27,16 +27,16 @@ from callgate.protocols import HoldsBlobs
 from callgate.queries import EventQuery
 from callgate.replay.calls import ReplayedCall, calls_of
 
-__all__ = ["Difference", "End", "Events", "Pass", "Replay", "blobs_with"]
+__all__ = ["EventSource", "RecordedPass", "Replay", "ReplayDifference", "RunEnd", "blobs_with"]
 
 
-class Events(Protocol):
+class EventSource(Protocol):
     """Where a record is read from: a journal, or a reader beside one."""
 
     def find(self, query: EventQuery, /) -> Iterable[Event]: ...
 
 
-class Difference(Struct, frozen=True, kw_only=True):
+class ReplayDifference(Struct, frozen=True, kw_only=True):
     """Where the record and what is made of it do not agree."""
 
     position: int
@@ -49,7 +49,7 @@ class Difference(Struct, frozen=True, kw_only=True):
         return f"Event {self.position}: {self.what}: the record says {self.recorded}, and it makes {self.rebuilt}."
 
 
-class Pass(Struct, frozen=True, kw_only=True):
+class RecordedPass(Struct, frozen=True, kw_only=True):
     """One pass of the model."""
 
     position: int
@@ -71,7 +71,7 @@ class Pass(Struct, frozen=True, kw_only=True):
     """The hash of the conversation, as the record has it."""
 
 
-class End(Struct, frozen=True, kw_only=True):
+class RunEnd(Struct, frozen=True, kw_only=True):
     """How the run ended."""
 
     status: str = "open"
@@ -89,14 +89,14 @@ class Replay(Struct, frozen=True, kw_only=True):
     """How an agent's run began; None for the calls of an engine without an agent."""
     messages: tuple[Message, ...]
     """The conversation after the run."""
-    passes: tuple[Pass, ...]
+    passes: tuple[RecordedPass, ...]
     calls: tuple[ReplayedCall, ...]
     """Every call of the run, in the order in which they came."""
     results: tuple[ToolResult, ...]
     """As the loop, or the engine's caller, got them."""
     signals: tuple[Signal, ...]
-    end: End
-    differences: tuple[Difference, ...]
+    end: RunEnd
+    differences: tuple[ReplayDifference, ...]
     """Where the record does not make what it says was; empty where the run is as it was."""
     gaps: tuple[str, ...]
     """What the record does not hold, a sentence each."""
@@ -104,7 +104,7 @@ class Replay(Struct, frozen=True, kw_only=True):
     """What humans answered: the approval, whether it was allowed, and who."""
 
     @classmethod
-    def of(cls, journal: Events, run: str, blobs: Blobs | None = None) -> Replay:
+    def of(cls, journal: EventSource, run: str, blobs: Blobs | None = None) -> Replay:
         """Make a run again. Starts nothing and writes nothing.
 
         Args:
@@ -115,7 +115,7 @@ class Replay(Struct, frozen=True, kw_only=True):
         Raises:
             UsageError: The record has no such run, a part of it is gone, or it is not of the shape that it should have.
         """
-        source, kept = _Reading(journal), blobs or blobs_with(journal) or _Nowhere()
+        source, kept = _ReadOnlyJournal(journal), blobs or blobs_with(journal) or _NoBlobs()
         events = list(source.read(run=run))
         if not events:
             raise UsageError(f"No run '{run[:80]}' is on record here. `callgate log list` shows the runs; give the journal that has it.")
@@ -127,20 +127,20 @@ class Replay(Struct, frozen=True, kw_only=True):
         return canonical(self)
 
 
-def blobs_with(journal: Events) -> Blobs | None:
+def blobs_with(journal: EventSource) -> Blobs | None:
     """The large bodies and results that a journal keeps itself."""
     return journal.blobs if isinstance(journal, HoldsBlobs) else None
 
 
-class _Nowhere:
+class _NoBlobs:
     def get(self, digest: str) -> bytes | None:
         return None
 
 
-class _Reading:
+class _ReadOnlyJournal:
     """A journal, with nothing but reading."""
 
-    def __init__(self, journal: Events) -> None:
+    def __init__(self, journal: EventSource) -> None:
         self._find = journal.find
 
     def read(self, *, run: str | None = None, after: int = 0, limit: int | None = None) -> Iterable[Event]:
@@ -157,15 +157,15 @@ def _bare(blobs: Blobs, run: str, events: list[Event]) -> Replay:
         calls=calls,
         results=tuple(call.result for call in calls if call.result is not None and not call.parent),
         signals=(),
-        end=End(),
+        end=RunEnd(),
         differences=_altered(events),
         gaps=_missing(calls, blobs),
         answers=_answers(events),
     )
 
 
-def _agents(source: _Reading, blobs: Blobs, run: str, events: list[Event]) -> Replay:
-    watch = _Watch(blobs)
+def _agents(source: _ReadOnlyJournal, blobs: Blobs, run: str, events: list[Event]) -> Replay:
+    watch = _PassWatch(blobs)
     recalled = recall(source, blobs, run, see=watch.see)
     calls, end = calls_of(events), _end(events, blobs)
     text = recalled.texts[-1] if recalled.texts else ""
@@ -185,14 +185,14 @@ def _agents(source: _Reading, blobs: Blobs, run: str, events: list[Event]) -> Re
     )
 
 
-class _Watch:
+class _PassWatch:
     """Takes down each pass while a run is recalled, and holds what it was shown against the record."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
         self._system = ""
-        self.passes: list[Pass] = []
-        self.differences: list[Difference] = []
+        self.passes: list[RecordedPass] = []
+        self.differences: list[ReplayDifference] = []
         self.gaps: list[str] = []
 
     def see(self, event: Event, run: Recalled) -> None:
@@ -213,7 +213,7 @@ class _Watch:
         self._system = self._system if body.system is None else body.system
         head = (SystemMessage(self._system),) if self._system else ()
         shown = tuple(run.history.messages)
-        made = Pass(position=event.position, iteration=body.iteration, messages=(*head, *shown), shown=body.shown)
+        made = RecordedPass(position=event.position, iteration=body.iteration, messages=(*head, *shown), shown=body.shown)
         self.passes.append(made)
         if body.added:
             self._gap(f"Event {event.position}: behind the conversation the model saw context that a tool brought, which is kept nowhere.")
@@ -227,8 +227,8 @@ class _Watch:
             self.gaps.append(text)
 
 
-def _other(event: Event, body: PhaseBegan, made: int, run: Recalled) -> Difference:
-    return Difference(
+def _other(event: Event, body: PhaseBegan, made: int, run: Recalled) -> ReplayDifference:
+    return ReplayDifference(
         position=event.position,
         what=f"what the model was shown in pass {body.iteration + 1}",
         recorded=f"{body.messages} messages with hash {body.shown[:12]}",
@@ -236,7 +236,7 @@ def _other(event: Event, body: PhaseBegan, made: int, run: Recalled) -> Differen
     )
 
 
-def _unended(events: list[Event], blobs: Blobs) -> list[Difference]:
+def _unended(events: list[Event], blobs: Blobs) -> list[ReplayDifference]:
     """Calls that a message was committed with, and that have no end on record."""
     ended = {event.call for event in events if event.kind in TERMINAL}
     found = []
@@ -244,38 +244,38 @@ def _unended(events: list[Event], blobs: Blobs) -> list[Difference]:
         if event.kind == "phase.executed":
             body = msgspec.json.decode(read_body(event.body, blobs), type=Executed)
             found += [
-                Difference(position=event.position, what=f"the end of call {uid}", recorded="that it has ended", rebuilt="no end")
+                ReplayDifference(position=event.position, what=f"the end of call {uid}", recorded="that it has ended", rebuilt="no end")
                 for uid in body.calls
                 if uid and uid not in ended
             ]
     return found
 
 
-def _altered(events: list[Event]) -> tuple[Difference, ...]:
+def _altered(events: list[Event]) -> tuple[ReplayDifference, ...]:
     """The first event whose content is not what was written, for what no later event says otherwise."""
     for event in events:
         if not is_as_written(event):
             return (
-                Difference(
+                ReplayDifference(
                     position=event.position, what=f"the content of {event.kind}", recorded=f"hash {event.hash[:12]}", rebuilt="another"
                 ),
             )
     return ()
 
 
-def _end(events: list[Event], blobs: Blobs) -> End:
+def _end(events: list[Event], blobs: Blobs) -> RunEnd:
     last = next((event for event in reversed(events) if event.kind in ("run.ended", "run.resumed")), None)
     if last is None or last.kind != "run.ended":
-        return End()
+        return RunEnd()
     body = msgspec.json.decode(read_body(last.body, blobs), type=Ended)
-    return End(status=body.status, turn_status=body.turn_status, reason=body.reason, text=body.text)
+    return RunEnd(status=body.status, turn_status=body.turn_status, reason=body.reason, text=body.text)
 
 
-def _other_text(events: list[Event], text: str, blobs: Blobs) -> list[Difference]:
+def _other_text(events: list[Event], text: str, blobs: Blobs) -> list[ReplayDifference]:
     end = _end(events, blobs)
     if end.status != "completed" or clean(text) == end.text:
         return []
-    return [Difference(position=events[-1].position, what="the run's answer", recorded=repr(end.text[:80]), rebuilt=repr(text[:80]))]
+    return [ReplayDifference(position=events[-1].position, what="the run's answer", recorded=repr(end.text[:80]), rebuilt=repr(text[:80]))]
 
 
 def _missing(calls: Iterable[ReplayedCall], blobs: Blobs) -> tuple[str, ...]:

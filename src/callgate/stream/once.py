@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from callgate._abort_signals import AbortSignal, Control, Interruption
 from callgate._options import Options, Pause, Seconds
-from callgate._runners.guard import Guards
-from callgate._signals import AbortSignal, Control, Interruption
+from callgate._runners.host_awaits import HostAwaits
 from callgate.models.events import WELL, CallReopened, CallSealed, Finished, ModelEvent, TextDelta
 from callgate.models.model import Model, StreamingContext
 from callgate.models.wire.request import ModelRequest
@@ -55,7 +55,7 @@ async def stream_once(
     *,
     control: Control,
     limits: StreamLimits,
-    guards: Guards | None = None,
+    guards: HostAwaits | None = None,
     on_event: Callable[[ModelEvent], None] | None = None,
     on_call: Callable[[CallSealed | CallReopened], None] | None = None,
     texts: list[str] | None = None,
@@ -87,7 +87,9 @@ async def stream_once(
     one.enter()
     try:
         name = f"pass of {context.conversation or model.name}"
-        failure = await (guards or Guards()).run(one.read(model, request), one.signal, grace_s=limits.grace_s, name=name, on_wait=one.wait)
+        failure = await (guards or HostAwaits()).run(
+            one.read(model, request), one.signal, grace_s=limits.grace_s, name=name, on_wait=one.wait
+        )
     finally:
         one.leave()
     if failure is not None:

@@ -15,7 +15,7 @@ from callgate.testing.script import Beat, Call, End, Fail, Item, Pause, Raise, T
 if TYPE_CHECKING:
     from callgate.testing.embedder import HashedEmbedder
     from callgate.testing.recorded import PlayedAgain, RecordedRun, load_tools
-    from callgate.testing.server import Drop, Piece, Raw, Received, Reply, ScriptedServer
+    from callgate.testing.server import Drop, Piece, Raw, ReceivedRequest, Reply, ScriptedServer
 
 __all__ = [
     "Beat",
@@ -31,7 +31,7 @@ __all__ = [
     "PlayedAgain",
     "Raise",
     "Raw",
-    "Received",
+    "ReceivedRequest",
     "RecordedRun",
     "Recording",
     "ReplayModel",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _LATER = {
-    **dict.fromkeys(("Drop", "Piece", "Raw", "Received", "Reply", "ScriptedServer"), "server"),
+    **dict.fromkeys(("Drop", "Piece", "Raw", "ReceivedRequest", "Reply", "ScriptedServer"), "server"),
     "HashedEmbedder": "embedder",
     **dict.fromkeys(("PlayedAgain", "RecordedRun", "load_tools"), "recorded"),
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from callgate._json import canonical
 from callgate.replay import Decision, Replay, ReplayedCall
-from callgate.replay.judge import change_between
+from callgate.replay.judge_again import change_between
 
 __all__ = ["calls_between", "ends_between", "messages_between"]
 

@@ -13,9 +13,9 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortSignal, settled
 from callgate._clock import Clock, SystemClock
 from callgate._options import by_name
-from callgate._signals import AbortSignal, settled
 from callgate.errors import UsageError
 from callgate.models.events import ModelEvent
 from callgate.models.model import StreamingContext

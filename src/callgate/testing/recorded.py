@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from callgate._blobs import MemoryBlobs
 from callgate._journal import MemoryJournal
 from callgate._limits import Limits
-from callgate._specs import load_tools as _load
+from callgate._tool_sources import load_tools as _load
 from callgate.agent import Agent, RunResult
 from callgate.calls import Suspended
 from callgate.engine import Engine
@@ -25,9 +25,9 @@ from callgate.errors import UsageError
 from callgate.messages import Message, SystemMessage, UserMessage
 from callgate.protocols import Policy
 from callgate.replay import Replay
-from callgate.replay.kept import KeptRun
+from callgate.replay.run_file import RunFile
 from callgate.testing._comparison import calls_between, ends_between, messages_between
-from callgate.testing._stand_ins import RECORDED, Hurried, RecordedModel, RecordedResults, restarts, stand_in
+from callgate.testing._recorded_parts import RECORDED, NoWaitClock, RecordedModel, RecordedResults, restarts, stand_in
 from callgate.tools import Tool
 
 __all__ = ["PlayedAgain", "RecordedRun", "load_tools"]
@@ -61,7 +61,7 @@ class RecordedRun:
         UsageError: It does not make the run that there was.
     """
 
-    def __init__(self, kept: KeptRun) -> None:
+    def __init__(self, kept: RunFile) -> None:
         self.replay = Replay.of(kept, kept.run, kept)
         if self.replay.differences:
             raise UsageError(f"This recorded run cannot be played: {self.replay.differences[0]} Export it again.")
@@ -74,7 +74,7 @@ class RecordedRun:
         Raises:
             UsageError: There is none, it is no recorded run, or it does not make the run that there was.
         """
-        return cls(KeptRun.load(path))
+        return cls(RunFile.load(path))
 
     def again(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
         """Play the run over these tools, whose code is never entered, and these policies.
@@ -96,7 +96,7 @@ class RecordedRun:
 class _Player:
     """One playing of one recorded run."""
 
-    def __init__(self, then: Replay, kept: KeptRun, tools: list[Tool], policies: Sequence[Policy]) -> None:
+    def __init__(self, then: Replay, kept: RunFile, tools: list[Tool], policies: Sequence[Policy]) -> None:
         self._then = then
         self._results = RecordedResults(then, kept, lambda: self._engine.control)
         self._broken_off = False
@@ -109,7 +109,7 @@ class _Player:
             runners={RECORDED: self._results},
             repair=any(call.repairs for call in then.calls),
             restart=restarts,
-            clock=Hurried(),
+            clock=NoWaitClock(),
             run=then.run,
         )
         self._answers = {approval: (allowed, by) for approval, allowed, by in then.answers}

@@ -16,11 +16,11 @@ from msgspec import Struct
 from callgate._clock import Clock, SystemClock
 from callgate._options import by_name
 from callgate.errors import UsageError
-from callgate.testing._connection import Connection, Received
 from callgate.testing._rendering import CONTENT_TYPES, refused, streamed, whole
+from callgate.testing._server_connection import Connection, ReceivedRequest
 from callgate.testing.script import Fail, Item, Pause, Turn, items_of
 
-__all__ = ["Drop", "Piece", "Raw", "Received", "Reply", "Script", "ScriptedServer"]
+__all__ = ["Drop", "Piece", "Raw", "ReceivedRequest", "Reply", "Script", "ScriptedServer"]
 
 
 class Drop(Struct, frozen=True):
@@ -40,7 +40,7 @@ Piece = Item | Drop | Raw
 class Reply(Struct, frozen=True, kw_only=True):
     """A turn with what HTTP has around it."""
 
-    turn: Turn[Received] | Iterable[Piece] = ()
+    turn: Turn[ReceivedRequest] | Iterable[Piece] = ()
     """What the answer says; of a refusal, a `Fail` or raw pieces."""
     status: int = 200
     headers: Mapping[str, str] = {}
@@ -52,7 +52,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     """As gzip, each piece flushed."""
 
 
-Script = Turn[Received] | Reply | Iterable[Piece]
+Script = Turn[ReceivedRequest] | Reply | Iterable[Piece]
 """What answers one request."""
 
 
@@ -70,15 +70,15 @@ class ScriptedServer:
     @by_name
     def __init__(
         self,
-        turns: Sequence[Script] | Callable[[Received], Script],
+        turns: Sequence[Script] | Callable[[ReceivedRequest], Script],
         *,
         api: str = "openai.chat",
-        pace: Callable[[Received, int], Awaitable[None]] | None = None,
+        pace: Callable[[ReceivedRequest, int], Awaitable[None]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         if api not in CONTENT_TYPES:
             raise UsageError(f"The scripted server does not speak '{api[:80]}'. It speaks: {', '.join(CONTENT_TYPES)}.")
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         """What it was asked, in order."""
         self.connections = 0
         """How many have been opened."""
@@ -125,7 +125,7 @@ class ScriptedServer:
         finally:
             connection.drop()
 
-    def _turn(self, received: Received) -> Reply:
+    def _turn(self, received: ReceivedRequest) -> Reply:
         turns = self._turns
         if callable(turns):
             script: Script = turns(received)
@@ -136,7 +136,7 @@ class ScriptedServer:
             script = Reply(turn=Fail("script_over", text), status=500, headers={"x-should-retry": "false"})
         return script if isinstance(script, Reply) else Reply(turn=script)
 
-    async def _answer(self, connection: Connection, received: Received, reply: Reply) -> bool:
+    async def _answer(self, connection: Connection, received: ReceivedRequest, reply: Reply) -> bool:
         """Answer; tells whether the connection can be used again."""
         if reply.before is not None and not await self._waited(reply.before, received):
             return False
@@ -167,7 +167,7 @@ class ScriptedServer:
         await connection.send(b"0\r\n\r\n" if chunked else b"")
         return chunked and not connection.gone.is_set()
 
-    def _pieces(self, received: Received, reply: Reply, *, streams: bool) -> list[bytes | Pause | Drop]:
+    def _pieces(self, received: ReceivedRequest, reply: Reply, *, streams: bool) -> list[bytes | Pause | Drop]:
         items = items_of(reply.turn, received, self._new_id)  # type: ignore[arg-type]
         model = str(received.body_json.get("model", "scripted"))
         if streams:
@@ -179,7 +179,7 @@ class ScriptedServer:
         said = [item for item in items if not isinstance(item, (Pause, Drop, Raw))]
         return [*others, *([whole(self._api, said, model)] if said else [])]
 
-    async def _waited(self, wait: Pause | Drop, received: Received) -> bool:
+    async def _waited(self, wait: Pause | Drop, received: ReceivedRequest) -> bool:
         """Wait as the script says; tells whether the client is still there and is to be answered."""
         if isinstance(wait, Drop):
             return False

@@ -6,8 +6,8 @@ from callgate.tools.base import Tool, ValidationResult, Verified
 from callgate.tools.context import ToolContext
 from callgate.tools.function import FunctionTool, tool
 from callgate.tools.registry import BoundTool, ToolRegistry
-from callgate.tools.resources import Touched, conflict
-from callgate.tools.results import validate_tool_result
+from callgate.tools.resources import TouchedKeys, conflict
+from callgate.tools.result_format import validate_tool_result
 from callgate.tools.retry import RetryPolicy, is_retryable_error
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolRegistry",
-    "Touched",
+    "TouchedKeys",
     "ValidationResult",
     "Verified",
     "conflict",

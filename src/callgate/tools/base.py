@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect
-from callgate.tools.cleaning import Keywords, fitted, without
+from callgate.tools.argument_cleaning import Keywords, fitted, without
 from callgate.tools.context import ToolContext
 from callgate.tools.resources import Declared
 from callgate.tools.retry import RetryPolicy

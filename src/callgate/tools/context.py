@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate._signals import AbortSignal
+from callgate._abort_signals import AbortSignal
 from callgate.calls import Scope, ToolResult
 
 __all__ = ["ToolContext"]

@@ -10,8 +10,8 @@ from callgate._options import refuse_unknown
 from callgate._schema import FunctionSchema, function_schema
 from callgate.calls import Category, Effect
 from callgate.errors import UsageError
+from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.base import CacheScope, RunnerName, Tool, ValidationResult, Verified
-from callgate.tools.cleaning import Keywords
 from callgate.tools.context import ToolContext
 from callgate.tools.resources import Declared
 from callgate.tools.retry import RetryPolicy

@@ -20,9 +20,9 @@ from callgate._limits import Limits
 from callgate._schema import CompiledSchema, compile_schema
 from callgate.calls import Category, Effect, Scope
 from callgate.errors import UsageError
+from callgate.tools.argument_cleaning import Keywords
 from callgate.tools.base import CacheScope, RunnerName, Tool
-from callgate.tools.cleaning import Keywords
-from callgate.tools.resources import Touched
+from callgate.tools.resources import TouchedKeys
 from callgate.tools.retry import NO_RETRY, RetryPolicy
 
 __all__ = ["LAYERS", "BoundTool", "Layer", "ToolRegistry", "instance_of"]
@@ -70,9 +70,9 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     exacting: bool
     """Whether arguments that match the schema may still have to be changed or refused."""
 
-    def touched(self, arguments: Mapping[str, object], scope: Scope) -> Touched | None:
+    def touched(self, arguments: Mapping[str, object], scope: Scope) -> TouchedKeys | None:
         """The resources a call with these arguments touches; None where that is not declared."""
-        return Touched.of(arguments, scope, self.tool.reads, self.tool.writes)
+        return TouchedKeys.of(arguments, scope, self.tool.reads, self.tool.writes)
 
     def openai(self) -> dict[str, Any]:
         """The tool as an item of an OpenAI request's `tools`."""

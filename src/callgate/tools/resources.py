@@ -12,10 +12,10 @@ from itertools import islice
 
 from msgspec import Struct
 
-from callgate._signals import is_own_failure
+from callgate._abort_signals import is_own_failure
 from callgate.calls import Scope
 
-__all__ = ["ANYTHING", "Declared", "KeyIndex", "Touched", "conflict", "meet"]
+__all__ = ["ANYTHING", "Declared", "KeyIndex", "TouchedKeys", "conflict", "meet"]
 
 _STEP = re.compile(r"/|[^:/]*:|[^:/]+")
 _MOST_STEPS = 64
@@ -28,14 +28,14 @@ Declared = str | tuple[str, ...] | Callable[[Mapping[str, object], Scope], str |
 """A key or several, each with `{argument}` places; or a function of the final arguments and the scope, which gives a key or several."""
 
 
-class Touched(Struct, frozen=True):
+class TouchedKeys(Struct, frozen=True):
     """The keys one call reads and writes."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, arguments: Mapping[str, object], scope: Scope, reads: Declared | None, writes: Declared | None) -> Touched | None:
+    def of(cls, arguments: Mapping[str, object], scope: Scope, reads: Declared | None, writes: Declared | None) -> TouchedKeys | None:
         """The keys for these arguments, or None where nothing is declared or a declaration cannot be computed."""
         if reads is None and writes is None:
             return None
@@ -79,18 +79,18 @@ def _contains(outer: str, inner: str) -> bool:
     return not outer or (inner.startswith(outer) and (outer.endswith((":", "/")) or inner[len(outer)] == "/"))
 
 
-def conflict(one: Touched, other: Touched) -> bool:
+def conflict(one: TouchedKeys, other: TouchedKeys) -> bool:
     """Whether a write of either meets anything the other touches."""
     return any(meet(w, k) for w in one.writes for k in other.reads | other.writes) or any(
         meet(w, k) for w in other.writes for k in one.reads
     )
 
 
-class _Place:
+class _KeyNode:
     __slots__ = ("below", "numbers")
 
     def __init__(self) -> None:
-        self.below: dict[str, _Place] = {}
+        self.below: dict[str, _KeyNode] = {}
         self.numbers: list[int] = []
 
 
@@ -101,20 +101,20 @@ class KeyIndex:
     """
 
     def __init__(self) -> None:
-        self._root = _Place()
+        self._root = _KeyNode()
 
     def add(self, key: str, number: int) -> None:
         place = self._root
         for step in _steps(key):
             found = place.below.get(step)
             if found is None:
-                found = place.below[step] = _Place()
+                found = place.below[step] = _KeyNode()
             place = found
         place.numbers.append(number)
 
     def above(self, key: str) -> Iterator[list[int]]:
         """What is kept at the keys that contain `key`, itself included: the lists themselves, to be changed in place."""
-        place: _Place | None = self._root
+        place: _KeyNode | None = self._root
         steps = iter(_steps(key))
         while place is not None:
             if place.numbers:
@@ -136,8 +136,8 @@ class KeyIndex:
         place.numbers, place.below = [], {}
         return taken
 
-    def _at(self, key: str) -> _Place | None:
-        place: _Place | None = self._root
+    def _at(self, key: str) -> _KeyNode | None:
+        place: _KeyNode | None = self._root
         for step in _steps(key):
             place = place.below.get(step) if place is not None else None
         return place
@@ -149,7 +149,7 @@ def _steps(key: str) -> list[str]:
     return [found[0] for found in islice(_STEP.finditer(key), _MOST_STEPS)]
 
 
-def _all_below(place: _Place) -> list[int]:
+def _all_below(place: _KeyNode) -> list[int]:
     numbers, places = list[int](), list(place.below.values())
     while places:
         place = places.pop()

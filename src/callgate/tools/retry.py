@@ -10,7 +10,7 @@ from msgspec import Meta
 from callgate._json import type_name
 from callgate._options import MOST, Count, Options, Pause
 from callgate.errors import Retryable
-from callgate.tools.evidence import is_lost_reply
+from callgate.tools.effect_evidence import is_lost_reply
 
 __all__ = ["NO_RETRY", "RetryPolicy", "is_retryable_error"]
 

@@ -19,36 +19,36 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortSignal
 from callgate._clock import Clock
 from callgate._in_thread import in_thread
 from callgate._limits import Limits
-from callgate._runners.alarms import Alarms
-from callgate._runners.failure import not_begun, not_started
+from callgate._runners.abandoned import OnLate
+from callgate._runners.bounded_wait import BoundedWait
+from callgate._runners.deadlines import Deadlines
+from callgate._runners.failures import not_begun, not_started
 from callgate._runners.offload import LARGE_BYTES
-from callgate._runners.output import PARTIAL_CHARS, Tail
-from callgate._runners.process.crossing import crossing
+from callgate._runners.output import PARTIAL_CHARS, OutputTail
+from callgate._runners.process.guarantees import require_support
+from callgate._runners.process.import_target import process_target
 from callgate._runners.process.limits import ProcessLimits
-from callgate._runners.process.link import Link
-from callgate._runners.process.pool import Pool
-from callgate._runners.process.strength import require_support
+from callgate._runners.process.protocol import LOST_CHANNEL, CallMessage, WorkerExit, decode_piece, encode, read_execution
+from callgate._runners.process.serialization import crossing
 from callgate._runners.process.supervisor.frames import NO_WORKER
-from callgate._runners.process.target import process_target
-from callgate._runners.process.wire import LOST_CHANNEL, Call, Exit, decode_piece, encode, read_execution
-from callgate._runners.strays import OnLate
-from callgate._runners.waiting import Wait
-from callgate._signals import AbortSignal
+from callgate._runners.process.worker_connection import WorkerConnection
+from callgate._runners.process.worker_pool import WorkerPool
 from callgate.protocols import Claim, Execution, RunRequest
 from callgate.tools.base import Tool
 
-__all__ = ["ProcessRunner", "Work"]
+__all__ = ["AttemptRequest", "ProcessRunner"]
 
 _STREAMS = {b"1": "stdout", b"2": "stderr"}
 
 
-class Work(Struct, frozen=True, kw_only=True, eq=False):
+class AttemptRequest(Struct, frozen=True, kw_only=True, eq=False):
     """One attempt as plain values, with what ends it and who hears of it. Needs no tool on this side."""
 
-    call: Call
+    call: CallMessage
     timeout_s: float
     grace_s: float
     kill: AbortSignal
@@ -73,10 +73,10 @@ class ProcessRunner:
         require_support()
         self._max_bytes = limits.result_bytes
         self._limits = process_limits or ProcessLimits()
-        self._pool = Pool(self._limits, clock)
+        self._pool = WorkerPool(self._limits, clock)
         self._targets: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
         self._on_late = on_late
-        self.alarms = Alarms()
+        self.alarms = Deadlines()
         self.late = 0
         """Answers that came after their call had ended."""
         self.abandoned = 0
@@ -89,12 +89,12 @@ class ProcessRunner:
             return not_begun(error)  # the tool cannot be found by another process
         return await self.carry_out(work)
 
-    def _work(self, request: RunRequest) -> Work:
+    def _work(self, request: RunRequest) -> AttemptRequest:
         tool = request.approved.call.tool.tool
         target = self._targets.get(tool)
         if target is None:
             target = self._targets[tool] = process_target(tool)
-        return Work(
+        return AttemptRequest(
             call=crossing(request, target, max_bytes=self._max_bytes, cpu_s=self._limits.cpu_s),
             timeout_s=request.timeout_s,
             grace_s=request.grace_s,
@@ -104,7 +104,7 @@ class ProcessRunner:
             claim=request.claim,
         )
 
-    async def carry_out(self, work: Work) -> Execution:
+    async def carry_out(self, work: AttemptRequest) -> Execution:
         """The same for a call that came from elsewhere."""
         if work.kill.reason is not None or self._pool.closed:
             return not_started(work.kill.reason or "the engine is closed")
@@ -114,11 +114,11 @@ class ProcessRunner:
             return not_begun(error)  # the scope holds text that is no Unicode
         since = time.monotonic()
         try:
-            link: Link | OSError | None = self._pool.take()
+            link: WorkerConnection | OSError | None = self._pool.take()
         except OSError as error:
             link = error
         if link is None:
-            waiting: Wait[Link | OSError] = Wait(work, self.alarms)
+            waiting: BoundedWait[WorkerConnection | OSError] = BoundedWait(work, self.alarms)
             link = await self._next_free(waiting)
             if link is None:
                 return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
@@ -127,19 +127,19 @@ class ProcessRunner:
             return not_started(f"no worker process could be started for it: {link}")
         return await self._run_in(link, work, body)
 
-    async def _next_free(self, waiting: Wait[Link | OSError]) -> Link | OSError | None:
+    async def _next_free(self, waiting: BoundedWait[WorkerConnection | OSError]) -> WorkerConnection | OSError | None:
         leave = self._pool.wait(waiting.finish)
         try:
             return await waiting.get()
         except BaseException:
-            if isinstance(waiting.value, Link):
+            if isinstance(waiting.value, WorkerConnection):
                 self._pool.give_back(waiting.value)
             raise
         finally:
             leave()
 
-    async def _run_in(self, link: Link, work: Work, body: bytes) -> Execution:
-        attempt = _Attempt(self, link, work)
+    async def _run_in(self, link: WorkerConnection, work: AttemptRequest, body: bytes) -> Execution:
+        attempt = _WorkerAttempt(self, link, work)
         link.listener = attempt
         try:
             await attempt.claim()
@@ -162,13 +162,13 @@ class ProcessRunner:
                 self.abandoned += link.survivors > 0
         return attempt.stopped() if execution is None else execution
 
-    def free(self, link: Link) -> None:
+    def free(self, link: WorkerConnection) -> None:
         self._pool.give_back(link)
 
-    def replace(self, link: Link) -> None:
+    def replace(self, link: WorkerConnection) -> None:
         self._pool.end(link)
 
-    def came_late(self, work: Work, execution: Execution) -> None:
+    def came_late(self, work: AttemptRequest, execution: Execution) -> None:
         self.late += 1
         if work.on_late is not None:
             work.on_late(execution)
@@ -182,11 +182,11 @@ class ProcessRunner:
         await self._pool.close()
 
 
-class _Attempt:
+class _WorkerAttempt:
     """One call in one worker: hears what it says."""
 
-    def __init__(self, runner: ProcessRunner, link: Link, work: Work) -> None:
-        self.wait: Wait[Execution] = Wait(work, runner.alarms)
+    def __init__(self, runner: ProcessRunner, link: WorkerConnection, work: AttemptRequest) -> None:
+        self.wait: BoundedWait[Execution] = BoundedWait(work, runner.alarms)
         self.open = True
         """The worker has not yet said that the call has ended."""
         self._runner = runner
@@ -195,7 +195,7 @@ class _Attempt:
         self._begun = False
         self._decoding: asyncio.Task[None] | None = None
         """Reads a large result."""
-        self._tail = Tail(PARTIAL_CHARS)
+        self._tail = OutputTail(PARTIAL_CHARS)
         self._decoders = {digit: codecs.getincrementaldecoder("utf-8")("replace") for digit in _STREAMS}
 
     async def claim(self) -> None:
@@ -258,12 +258,12 @@ class _Attempt:
         else:
             self._runner.replace(self._link)
 
-    def lost(self, exit: Exit | None) -> None:
+    def lost(self, exit: WorkerExit | None) -> None:
         if self.open:
             self.open = False
             self.wait.finish(self._crashed(exit))
 
-    def _crashed(self, exit: Exit | None) -> Execution:
+    def _crashed(self, exit: WorkerExit | None) -> Execution:
         why, details = _explain(exit, has_worker=self._link.has_worker)
         if self._runner.closed:
             return Execution(status="killed", error="the engine was closed", partial=self._tail.text(), not_started=self._unbegun)
@@ -284,7 +284,7 @@ class _Attempt:
         return not_started(f"the worker process was not ready in time: {execution.error}")
 
 
-def _explain(exit: Exit | None, *, has_worker: bool) -> tuple[str, dict[str, object]]:
+def _explain(exit: WorkerExit | None, *, has_worker: bool) -> tuple[str, dict[str, object]]:
     if exit is None and not has_worker:
         return "its supervisor could not start; see whether memory, processes or open files are at their limit", {}
     if exit is None:

@@ -20,15 +20,15 @@ from types import FrameType
 
 from msgspec.structs import replace
 
+from callgate._abort_signals import AbortController
 from callgate._json import decode
-from callgate._runners.failure import awaited, describe, failed
+from callgate._runners.failures import awaited, describe, failed
 from callgate._runners.output import LiveText
-from callgate._runners.process.hygiene import Baseline
+from callgate._runners.process.import_target import load_target
+from callgate._runners.process.protocol import LOST_CHANNEL, CallMessage, ProgressMessage, decode_call, encode
 from callgate._runners.process.supervisor.frames import frame, split
-from callgate._runners.process.target import load_target
-from callgate._runners.process.wire import LOST_CHANNEL, Call, Piece, decode_call, encode
-from callgate._runners.reading import UNREADABLE, read
-from callgate._signals import AbortController
+from callgate._runners.process.worker_cleanup import Baseline
+from callgate._runners.result_reader import UNREADABLE, read
 from callgate.protocols import Execution
 from callgate.tools.base import Tool
 from callgate.tools.context import ToolContext
@@ -118,10 +118,10 @@ class _Unavailable:
         return self.__getattr__("__call__")
 
 
-class _Running:
+class _CurrentCall:
     """One call: its context, and how it is told to stop."""
 
-    def __init__(self, call: Call, channel: _Channel) -> None:
+    def __init__(self, call: CallMessage, channel: _Channel) -> None:
         self.call = call
         self.stop = AbortController()
         self.task: asyncio.Task[object] | None = None
@@ -159,7 +159,7 @@ class _Running:
     def _send(self, pieces: list[tuple[str, str]]) -> None:
         for text, stream in pieces:
             self._seq += 1
-            self._channel.write(b"P", encode(Piece(self._seq, text.encode("utf-8", "backslashreplace").decode(), stream)))
+            self._channel.write(b"P", encode(ProgressMessage(self._seq, text.encode("utf-8", "backslashreplace").decode(), stream)))
         if self._overdue and threading.get_ident() == self._thread:
             self._interrupt()
 
@@ -181,7 +181,7 @@ class _Running:
 class _Worker:
     def __init__(self, fd: int) -> None:
         self._channel = _Channel(fd)
-        self._running: _Running | None = None
+        self._running: _CurrentCall | None = None
         self._asyncio: asyncio.Runner | None = None
         self._tools: dict[str, Tool] = {}
         self._baseline: Baseline | None = None
@@ -201,7 +201,7 @@ class _Worker:
             os._exit(143)
         self._running.tell()
 
-    def _take(self, call: Call) -> tuple[bytes, list[str]]:
+    def _take(self, call: CallMessage) -> tuple[bytes, list[str]]:
         try:
             tool = self._load(call.target)
         except BaseException as error:
@@ -224,8 +224,8 @@ class _Worker:
             self._tools[target] = load_target(target)
         return self._tools[target]
 
-    def _run(self, tool: Tool, call: Call) -> Execution:
-        running = _Running(call, self._channel)
+    def _run(self, tool: Tool, call: CallMessage) -> Execution:
+        running = _CurrentCall(call, self._channel)
         try:
             self._running = running
             value = tool.invoke(running.context(), decode(call.arguments))
@@ -246,7 +246,7 @@ class _Worker:
         running.show_rest()
         return replace(execution, tasks_left=left) if left else execution
 
-    def _await(self, value: Awaitable[object], running: _Running) -> object:
+    def _await(self, value: Awaitable[object], running: _CurrentCall) -> object:
         async def main() -> object:
             running.task = asyncio.current_task()
             return await value

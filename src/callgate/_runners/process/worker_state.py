@@ -1,6 +1,6 @@
 """What of a worker's state can be read and compared, fact by fact.
 
-Apart from `hygiene`, which decides what a difference means. Pure reading: nothing here changes the process.
+Apart from `worker_cleanup`, which decides what a difference means. Pure reading: nothing here changes the process.
 """
 
 from __future__ import annotations

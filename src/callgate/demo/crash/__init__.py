@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callgate.demo.crash._job import crash
+from callgate.demo.crash._scenario import crash
 from callgate.demo.crash._verify import verify_crash
 
 __all__ = ["crash", "verify_crash"]

@@ -11,11 +11,11 @@ from threading import Thread
 from msgspec.structs import replace
 
 from callgate.agent import PRESETS, Agent
+from callgate.demo._demo_run import DemoRun
 from callgate.demo._model import scripted_at
 from callgate.demo._processes import Order
-from callgate.demo._stage import Stage
-from callgate.demo.crash._moments import ORDER
-from callgate.demo.crash._shop import shop_tools
+from callgate.demo.crash._kill_points import ORDER
+from callgate.demo.crash._tools import shop_tools
 from callgate.events import Event
 
 __all__ = ["HERE", "work"]
@@ -28,7 +28,7 @@ _SETTINGS = replace(PRESETS["agent"], early_start=False)
 
 async def work(order: Order) -> None:
     """Begin a run, or go on with it."""
-    stage = Stage(order.demo, None, Path(order.root))
+    stage = DemoRun(order.demo, None, Path(order.root))
 
     def reach(place: str, position: int = 0) -> None:
         """Stop where it was said, with the record up to there on disk, and never go on."""

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from callgate._call_summary import CallSummary, summarise
 from callgate._journal.rows import verify
-from callgate._summary import CallSummary, summarise
-from callgate.demo._findings import Finding, finding
+from callgate.demo._demo_run import events_in
+from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked
-from callgate.demo._stage import events_in
-from callgate.demo._witness import Ledger
-from callgate.demo.crash._moments import MOMENTS, ORDER, Moment
+from callgate.demo._verification import Finding, finding
+from callgate.demo.crash._kill_points import MOMENTS, ORDER, KillPoint
 from callgate.events import Event
 
 __all__ = ["verify_crash"]
@@ -29,7 +29,7 @@ _WHAT_TO_DO = ("was not run again", "Check the real state")
 def verify_crash(root: Path) -> list[Finding]:
     """Every claim, held against what is in the folder."""
     events = events_in(root / "journal.db")
-    calls, effects = summarise(events), Counter(entry.call for entry in Ledger(root / "ledger.jsonl").entries("effect"))
+    calls, effects = summarise(events), Counter(entry.call for entry in EffectLog(root / "ledger.jsonl").entries("effect"))
     kills: dict[str, list[int]] = json.loads((root / "kills.json").read_text(encoding="utf-8"))
     broken = verify(events)
     return [
@@ -43,7 +43,7 @@ def verify_crash(root: Path) -> list[Finding]:
     ]
 
 
-def _moment(moment: Moment, calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
+def _moment(moment: KillPoint, calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
     """The call in question, and no other, may be unknown."""
     mine = [call for call in calls if call.run == moment.name]
     call = next((call for call in mine if call.tool == moment.tool), None)

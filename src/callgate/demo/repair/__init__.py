@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callgate.demo.repair._job import repair
+from callgate.demo.repair._scenario import repair
 from callgate.demo.repair._verify import verify_repair
 
 __all__ = ["repair", "verify_repair"]

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from callgate.agent import PRESETS, Agent, Budget, RunResult
 from callgate.builtins import result_tools
 from callgate.demo import tools
+from callgate.demo._demo_run import DemoRun, killed_at
 from callgate.demo._model import scripted_at
 from callgate.demo._processes import Order
-from callgate.demo._stage import Stage, killed_at
 from callgate.demo.repair._project import test_command
 from callgate.engine import Engine
 from callgate.undo import Shadows
@@ -26,13 +26,13 @@ _TASK = (
 )
 
 
-def engine(stage: Stage) -> Engine:
+def engine(stage: DemoRun) -> Engine:
     own = [tools.run_command, tools.edit_file, tools.order_history, tools.check_format, tools.legacy_export]
     given = [*tools.read_tools(), *own, *result_tools(stage.blobs)]
     return stage.engine(given, rules="policy", repair=True, undo=Shadows(stage.root / "kept"))
 
 
-async def begun(stage: Stage, agent: Agent) -> RunResult:
+async def begun(stage: DemoRun, agent: Agent) -> RunResult:
     task = _TASK.format(command=json.dumps(test_command()))
     scope = stage.scope(workspace=stage.root / "repository")
     return await agent.run(task, conversation=stage.name, scope=scope, on_event=stage.screen.tell)
@@ -40,7 +40,7 @@ async def begun(stage: Stage, agent: Agent) -> RunResult:
 
 async def work(order: Order) -> None:
     """Begin the run, or go on with it."""
-    stage = Stage(order.run, order.console, Path(order.root))
+    stage = DemoRun(order.run, order.console, Path(order.root))
     model = scripted_at(order.url)
     running = engine(stage)
     async with running, Agent(model, running, settings=SETTINGS) as agent:

@@ -14,12 +14,12 @@ from typing import Any
 
 import psutil
 
+from callgate._call_summary import CallSummary, summarise
 from callgate._journal.rows import verify
-from callgate._summary import CallSummary, summarise
-from callgate.demo._findings import Finding, finding
+from callgate.demo._demo_run import events_in, overlap
+from callgate.demo._effect_log import EffectLog
 from callgate.demo._model import asked
-from callgate.demo._stage import events_in, overlap
-from callgate.demo._witness import Ledger
+from callgate.demo._verification import Finding, finding
 from callgate.demo.repair._project import REPAIRED
 from callgate.demo.repair._verify_undo import verify_undo
 from callgate.events import Event
@@ -35,7 +35,7 @@ _WITHIN_S = 30.0
 def verify_repair(root: Path) -> list[Finding]:
     """Every claim of the main demonstration, held against what is in its folder."""
     events = events_in(root / "journal.db")
-    calls, ledger = summarise(events), Ledger(root / "ledger.jsonl")
+    calls, ledger = summarise(events), EffectLog(root / "ledger.jsonl")
     broken = verify(events)
     return [
         _tests(calls),
@@ -84,7 +84,7 @@ def _files(repository: Path) -> Finding:
     return finding("one file was repaired, the tests are untouched", not told, told or f"{len(there)} files compared")
 
 
-def _effects(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
+def _effects(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
     """The engine's word against the tools' own, call by call."""
     started = Counter(call.uid for call in calls if call.effect not in ("", "none") for _ in call.starts)
     written = Counter(entry.call for entry in ledger.entries("effect"))
@@ -143,7 +143,7 @@ def _cut(calls: Sequence[CallSummary]) -> Finding:
     return finding("the call that was cut off never ran", len(cut) == 1 and not cut[0].starts, (f"{c.tool}: {c.error}" for c in cut))
 
 
-def _hung(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
+def _hung(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
     hung = next((call for call in calls if call.failure_class == "timeout"), None)
     if hung is None:
         return finding("the tool that hung in C was ended", False, "no call timed out")
@@ -159,7 +159,7 @@ def _hung(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
     )
 
 
-def _exited(calls: Sequence[CallSummary], ledger: Ledger) -> Finding:
+def _exited(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
     exited = [call for call in calls if call.tool == "legacy_export" and call.starts]
     noted = [entry for entry in ledger.entries("process") if exited and entry.call == exited[0].uid]
     holds = len(exited) == 1 and exited[0].status == "error" and 0 < len(noted) <= len(exited[0].starts)
@@ -182,7 +182,7 @@ def _killed(calls: Sequence[CallSummary]) -> Finding:
     return finding("the user's kill ended what was running", holds, (f"{call.tool} after {call.duration_ms:,.0f} ms" for call in killed))
 
 
-def _went_on(root: Path, events: Sequence[Event], ledger: Ledger) -> Finding:
+def _went_on(root: Path, events: Sequence[Event], ledger: EffectLog) -> Finding:
     """Another process took the run up, and none of the effects before the kill happened again."""
     died: dict[str, Any] = json.loads((root / "killed.json").read_text(encoding="utf-8"))
     later = [event for event in events if event.position > died["position"]]
@@ -198,7 +198,7 @@ def _went_on(root: Path, events: Sequence[Event], ledger: Ledger) -> Finding:
     )
 
 
-def nothing_left(root: Path, ledger: Ledger) -> Finding:
+def nothing_left(root: Path, ledger: EffectLog) -> Finding:
     """No process that was noted, and none that works in the repository."""
     left = [f"{entry.tool} {entry.pid}" for entry in ledger.running()]
     for process in psutil.process_iter(["cwd"]):

@@ -6,12 +6,12 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+from callgate._call_summary import CallSummary, summarise
 from callgate._journal.rows import verify
-from callgate._summary import CallSummary, summarise
 from callgate.agent import RunResult
-from callgate.demo._findings import Finding, finding
-from callgate.demo._stage import events_in
-from callgate.demo._witness import Ledger
+from callgate.demo._demo_run import events_in
+from callgate.demo._effect_log import EffectLog
+from callgate.demo._verification import Finding, finding
 from callgate.demo.repair._project import FILES, test_command
 from callgate.demo.repair._verify import nothing_left
 
@@ -23,7 +23,7 @@ _TESTS_S = 120.0
 def verify_own(root: Path, result: RunResult) -> list[Finding]:
     """Each claim, held against what is in the folder."""
     events = events_in(root / "journal.db")
-    calls, ledger = summarise(events), Ledger(root / "ledger.jsonl")
+    calls, ledger = summarise(events), EffectLog(root / "ledger.jsonl")
     broken = verify(events)
     return [
         finding("the model came to an end", result.status == "completed", result.reason or result.text or result.status),
@@ -55,7 +55,7 @@ def _untouched(repository: Path) -> Finding:
     return finding("the tests are untouched", not wrong, wrong or "compared with what they were")
 
 
-def _effects(calls: list[CallSummary], ledger: Ledger) -> Finding:
+def _effects(calls: list[CallSummary], ledger: EffectLog) -> Finding:
     started = Counter(call.uid for call in calls if call.effect not in ("", "none") for _ in call.starts)
     written = Counter(entry.call for entry in ledger.entries("effect"))
     return finding(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from callgate.demo._facts import Facts, differences, facts
-from callgate.demo._findings import Finding, finding
+from callgate.demo._file_facts import Facts, differences, facts
+from callgate.demo._verification import Finding, finding
 
 __all__ = ["verify_undo"]
 

@@ -1,6 +1,6 @@
 """Frames over a descriptor that never blocks.
 
-A frame is one letter, the length of the body in four bytes (big-endian), and the body. What the letters mean is in `wire.py`; a
+A frame is one letter, the length of the body in four bytes (big-endian), and the body. What the letters mean is in `protocol.py`; a
 supervisor only needs a few of them.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["NO_WORKER", "WORKER_FD", "Frames", "frame", "split"]
+__all__ = ["NO_WORKER", "WORKER_FD", "FrameChannel", "frame", "split"]
 
 HEAD = 5
 READ_BYTES = 262_144
@@ -41,7 +41,7 @@ def _size(data: bytearray, at: int) -> int:
     return int.from_bytes(data[at + 1 : at + HEAD], "big")
 
 
-class Frames:
+class FrameChannel:
     """One end of a channel."""
 
     def __init__(self, fd: int) -> None:

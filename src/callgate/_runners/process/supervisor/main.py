@@ -9,9 +9,9 @@ import signal
 import sys
 import time
 
-from .frames import NO_WORKER, WORKER_FD, Frames
-from .output import BACKLOG_BYTES, Output
-from .tree import Tree
+from .frames import NO_WORKER, WORKER_FD, FrameChannel
+from .output import BACKLOG_BYTES, StreamOutput
+from .process_tree import ProcessTree
 
 __all__ = ["Supervisor", "main"]
 
@@ -33,13 +33,13 @@ class Supervisor:
     running --the worker dies or closes its channel, the engine goes away--> ending
     """
 
-    def __init__(self, engine: Frames, worker: Frames, pid: int, outputs: list[Output], wakeup: int) -> None:
+    def __init__(self, engine: FrameChannel, worker: FrameChannel, pid: int, outputs: list[StreamOutput], wakeup: int) -> None:
         self._engine = engine
         self._worker = worker
         self._pid = pid
         self._outputs = outputs
         self._wakeup = wakeup
-        self._tree = Tree(os.getpid())
+        self._tree = ProcessTree(os.getpid())
         self._parent = os.getppid()
         self._calling = False
         self._stop_by: float | None = None
@@ -214,7 +214,7 @@ def main(engine: str, near: str, far: str, limits: str, *command: str) -> None:
     wakeup, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    channel = Frames(int(engine))
+    channel = FrameChannel(int(engine))
     channel.send(b"W")
     try:
         pid, out, err = _start(int(far), list(command), limits)
@@ -222,5 +222,5 @@ def main(engine: str, near: str, far: str, limits: str, *command: str) -> None:
         channel.send(b"X", f"{NO_WORKER} 0 0".encode())
         return
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    outputs = [Output(out, b"1", channel), Output(err, b"2", channel)]
-    Supervisor(channel, Frames(int(near)), pid, outputs, wakeup).run()
+    outputs = [StreamOutput(out, b"1", channel), StreamOutput(err, b"2", channel)]
+    Supervisor(channel, FrameChannel(int(near)), pid, outputs, wakeup).run()

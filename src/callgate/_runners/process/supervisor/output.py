@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from .frames import READ_BYTES, Frames
+from .frames import READ_BYTES, FrameChannel
 
-__all__ = ["BACKLOG_BYTES", "Output"]
+__all__ = ["BACKLOG_BYTES", "StreamOutput"]
 
 BACKLOG_BYTES = 1_048_576
 """Above this the engine reads too slowly: nothing is shown live, and no more frames are taken from the worker."""
@@ -17,10 +17,10 @@ SECRET_BYTES = 8_192
 """Left out behind a cut: what stands there may be the end of a secret, which nobody can recognise without its beginning."""
 
 
-class Output:
+class StreamOutput:
     """Reads a pipe, so that whoever writes to it never waits."""
 
-    def __init__(self, fd: int, stream: bytes, engine: Frames) -> None:
+    def __init__(self, fd: int, stream: bytes, engine: FrameChannel) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
         self._stream = stream

@@ -1,0 +1,113 @@
+"""Files of databases: made so that nobody else reads them, and never of somebody's file that SQLite would write over without asking.
+
+A file too small for a database is an empty one to SQLite, whoever's it is.
+
+Below everything that keeps a database. Opens nothing: to close a second opening of a database would let go of its locks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from callgate._path_errors import path_error
+from callgate.errors import UsageError
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["OWN_FOLDER", "make_folder", "make_private", "refuse_scrap", "refused_by_system", "space_error"]
+
+OWN_FOLDER: Final = ".callgate"
+"""The folder in which the command line keeps what is its own; no file tool reaches into a folder of this name."""
+
+_SMALLEST: Final = 512
+"""Bytes of the smallest database."""
+_INDEX_BYTES: Final = 65_536
+"""Free bytes below which the index of a database's log may not fit."""
+
+
+def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
+    """Refuse a file that is not empty and cannot be a database, and a device, a pipe or a socket.
+
+    Args:
+        kind: What it should be.
+        then: What to do instead, as a sentence.
+
+    Raises:
+        UsageError: It is one.
+    """
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        raise UsageError(
+            f"{os.fspath(path)} cannot be used as a {kind}: it is not a regular file, so nothing can be kept in it. Give a file."
+        )
+    size = found.st_size
+    if 0 < size < _SMALLEST:
+        raise UsageError(f"{os.fspath(path)} is no {kind}: {size} byte{'s' if size > 1 else ''} can be no database. {then}")
+
+
+def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None:
+    """Why SQLite could not open or write a journal's file, which it does not say itself; None where the system has nothing against it.
+
+    Args:
+        to_read: Nothing is to be written.
+    """
+    if path.is_dir():
+        return path_error(path, "a journal", IsADirectoryError(errno.EISDIR, "", str(path)))
+    needed = os.R_OK if to_read else os.R_OK | os.W_OK
+    for one in (path, path.parent):
+        if one.exists() and not os.access(one, needed):
+            number = errno.EROFS if not to_read and os.statvfs(one).f_flag & os.ST_RDONLY else errno.EACCES
+            return path_error(path, "a journal", OSError(number, "", str(one)))
+    return None
+
+
+def space_error(path: Path, error: apsw.Error) -> OSError | None:
+    """Return why SQLite had no space to write, which it reports as an I/O error in some places; None where space is not the cause."""
+    import apsw
+
+    if not isinstance(error, apsw.FullError | apsw.IOError):
+        return None
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY and isinstance(error, apsw.IOError):
+        return OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    with suppress(OSError):
+        disk = os.statvfs(path.parent)
+        if isinstance(error, apsw.IOError) and disk.f_bavail * disk.f_frsize >= _INDEX_BYTES:
+            return None
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def make_folder(folder: str | os.PathLike[str]) -> None:
+    """Make the folder of a database where it is missing; one that is callgate's own is left out of version control.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    path = Path(folder)
+    own = path.name == OWN_FOLDER
+    path.mkdir(mode=0o700 if own else 0o777, parents=True, exist_ok=True)
+    if own:
+        with suppress(OSError):  # it is there, or whoever else's folder this is keeps it as it likes
+            fd = os.open(path / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(fd, "wb") as file:
+                file.write(b"*\n")
+
+
+def make_private(path: str | os.PathLike[str]) -> None:
+    """Make an empty file where there is none, for its owner alone; what SQLite puts beside it has the same mode.
+
+    One that is there is not opened: its locks would be let go of.
+    """
+    if os.fspath(path) == ":memory:":
+        return
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -1,0 +1,119 @@
+"""The JSON form of Python types beyond JSON's own: dates, decimals, paths, sets, dataclasses, Structs, pydantic models.
+
+Loaded with the first such value. Only these types are read; for anything else there is no form that would be the same on the next run.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import enum
+import inspect
+import pathlib
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import msgspec
+
+from callgate._json.not_json import NotJson, type_name
+
+__all__ = ["has_own_code", "unfold"]
+
+_WITHOUT_CODE = frozenset(
+    {
+        tuple,
+        set,
+        frozenset,
+        bytes,
+        bytearray,
+        uuid.UUID,
+        decimal.Decimal,
+        datetime.date,
+        datetime.timedelta,
+        pathlib.PosixPath,
+        pathlib.PurePosixPath,
+    }
+)
+
+
+class ToPlainData(Protocol):
+    """Makes plain data of what a value holds, within the bounds of the whole."""
+
+    def plain(self, value: object, depth: int) -> object: ...
+
+    def mapped(self, items: Iterable[tuple[object, object]], depth: int) -> dict[str, object]: ...
+
+    def listed(self, values: Iterable[object], depth: int) -> list[object]: ...
+
+    def check_size(self, size: int) -> None: ...
+
+
+def has_own_code(value: object) -> bool:
+    """Whether reading a value may run code that is not Python's own: that of its class, or of what it holds."""
+    if type(value) is datetime.datetime:
+        return value.tzinfo is not None and type(value.tzinfo) is not datetime.timezone
+    return type(value) not in _WITHOUT_CODE
+
+
+def unfold(value: object, maker: ToPlainData, depth: int) -> object:
+    """Plain JSON data for a value whose exact type is not one of JSON's.
+
+    Raises:
+        NotJson: It has no JSON form.
+    """
+    if isinstance(value, enum.Enum):
+        return maker.plain(value.value, depth)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        maker.check_size(value.nbytes if isinstance(value, memoryview) else len(value))
+        return maker.plain(base64.b64encode(value).decode(), depth)
+    for kind, write in _SCALARS:
+        if isinstance(value, kind):
+            return maker.plain(write(value), depth)
+    if isinstance(value, (tuple, list)):
+        return maker.listed(value, depth)
+    if isinstance(value, (set, frozenset)):
+        return sorted(maker.listed(value, depth), key=msgspec.json.encode)
+    if isinstance(value, dict):
+        return maker.mapped(value.items(), depth)
+    return _fields(value, maker, depth)
+
+
+def _fields(value: Any, maker: ToPlainData, depth: int) -> object:
+    if isinstance(value, msgspec.Struct):
+        return maker.mapped(_struct_fields(value), depth)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return maker.mapped([(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)], depth)
+    if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
+        return maker.plain(value.model_dump(mode="json"), depth)
+    if inspect.iscoroutine(value):
+        value.close()
+        raise NotJson("is a coroutine that was never awaited")
+    raise NotJson(f"is of type {type_name(value)}")
+
+
+def _struct_fields(value: msgspec.Struct) -> Iterable[tuple[object, object]]:
+    config = value.__struct_config__
+    if config.tag is not None:
+        yield config.tag_field, config.tag
+    for field in msgspec.structs.fields(value):
+        yield field.encode_name, getattr(value, field.name)
+
+
+def _decimal(value: decimal.Decimal) -> str:
+    if not value.is_finite():
+        raise NotJson(f"is the decimal {value}, which JSON does not have")
+    return str(value)
+
+
+_SCALARS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    ((datetime.date, datetime.time), lambda value: value.isoformat()),
+    (datetime.timedelta, msgspec.to_builtins),
+    ((uuid.UUID, pathlib.PurePath), str),
+    (decimal.Decimal, _decimal),
+)

@@ -1,0 +1,195 @@
+"""Read one JSON object from untrusted text, or say exactly why not.
+
+msgspec is strict about syntax, numbers and Unicode, but keeps the last of two equal keys without a word. So every text that it accepts
+is also proved to hold no duplicate: by counting colons where that suffices, by a second reading where it does not. Refusals are
+classified only after the fast path has failed. Must not know what the object is for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+
+import msgspec
+
+from callgate._json import argument_errors as refuse
+from callgate._json.host_arguments import copied_object
+from callgate._json.malformed_text import SURROGATE, outside_strings, unclosed
+from callgate._limits import Limits
+
+__all__ = ["read_object", "strict_object", "strict_value"]
+
+_decode = msgspec.json.Decoder().decode
+_LEAST, _END = -(2**63), 2**64
+_SMALL = 2**30
+_PLAIN = frozenset({str, bool, type(None)})
+_NO_NUMBER = re.compile(r"(?<![\w.])-?(?:NaN|Infinity)\b")
+_LONE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_WHITE = " \t\r\n"
+
+
+def strict_object(text: str | bytes | Mapping[str, object], limits: Limits) -> dict[str, object]:
+    """The JSON object that `text` is. Empty text, white space and `null` are `{}`: what it was, the caller can see.
+
+    Args:
+        text: Untrusted. A mapping is held to the same rules as text and copied.
+        limits: Of these, `arguments_bytes`, `arguments_depth` and `arguments_keys`.
+
+    Raises:
+        ArgumentsMalformed: With code `invalid_json`, `not_object`, `duplicate_key`, `bad_number`, `bad_unicode`, `too_deep` or `too_large`.
+        ArgumentsTruncated: The text ends inside a list, an object or a string.
+    """
+    return read_object(text, limits)[0]
+
+
+def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tuple[dict[str, object], bool]:
+    """The same object, and whether a float without a fraction may stand in it."""
+    if not isinstance(text, str):
+        if not isinstance(text, bytes):
+            return copied_object(text, limits), True
+        text = _utf8(text, limits)
+    read = _read(text, limits)
+    if read[0].__class__ is dict:
+        return read  # type: ignore[return-value]
+    return ({}, False) if read[0] is None else refuse.not_object(read[0])
+
+
+def strict_value(text: str, limits: Limits) -> object:
+    """The JSON value that `text` is, by the same rules; None also for empty text."""
+    return _read(text, limits)[0]
+
+
+def _read(text: str, limits: Limits) -> tuple[object, bool]:
+    """The value, and whether a float without a fraction may stand in it."""
+    if len(text) * 4 > limits.arguments_bytes:
+        _check_size(text, limits)
+    try:
+        value = _decode(text)
+    except (ValueError, RecursionError, MemoryError) as error:
+        _explain(text, error, limits)
+        return None, False
+    kind, whole = value.__class__, False
+    if kind is dict and _is_plain(value):
+        members = len(value)
+    elif kind is dict or kind is list:
+        members, whole = _members(value, limits)
+    else:
+        return value, True
+    if text.count(":") != members:
+        _prove_unique(text, value, members)
+    if members > limits.arguments_keys:
+        refuse.too_many_keys(limits)
+    return value, whole
+
+
+def _is_plain(value: dict[str, object]) -> bool:
+    """Whether nothing in it needs the careful walk: no container, no float, no integer large enough to look at."""
+    for item in value.values():
+        if item.__class__ in _PLAIN:
+            continue
+        if item.__class__ is not int or not -_SMALL < item < _SMALL:
+            return False
+    return True
+
+
+def _members(root: object, limits: Limits) -> tuple[int, bool]:
+    """How many members all objects have together, within the limits of depth and of integers; and whether a float has no fraction."""
+    count, depth, whole, level = 0, 0, False, [root]
+    while level:
+        depth += 1
+        if depth > limits.arguments_depth:
+            refuse.too_deep(limits)
+        below: list[object] = []
+        for node in level:
+            if isinstance(node, dict):
+                count += len(node)
+                node = node.values()
+            for item in node:  # type: ignore[attr-defined]
+                if item.__class__ is dict or item.__class__ is list:
+                    below.append(item)
+                elif item.__class__ is int and not _LEAST <= item < _END:
+                    refuse.bad_number("an integer outside the range from -2^63 to 2^64-1")
+                elif item.__class__ is float and item.is_integer():
+                    whole = True
+        level = below
+    return count, whole
+
+
+def _prove_unique(text: str, value: object, members: int) -> None:
+    """Raise if `text` says a key twice.
+
+    A colon of the text follows a key or stands inside a string. If none is written as an escape and the decoded value accounts for all
+    of them, no member was lost.
+    """
+    if "\\u003" not in text and text.count(":") == members + _colons(value):
+        return
+    json.loads(text, object_pairs_hook=_unique)
+
+
+def _colons(root: object) -> int:
+    count, stack = 0, [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            count += node.count(":")
+        elif isinstance(node, dict):
+            stack += node
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node
+    return count
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = sorted(key for key, _ in pairs)
+        refuse.duplicate_key(next(one for one, other in pairwise(keys) if one == other))
+    return found
+
+
+def _check_size(text: str, limits: Limits) -> None:
+    size = len(text)
+    if size <= limits.arguments_bytes and not text.isascii():
+        size = len(text.encode("utf-8", "surrogatepass"))
+    if size > limits.arguments_bytes:
+        refuse.too_large(size, limits)
+
+
+def _utf8(data: bytes, limits: Limits) -> str:
+    if len(data) > limits.arguments_bytes:
+        refuse.too_large(len(data), limits)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return refuse.bad_unicode(f"are not valid UTF-8 (at byte {error.start})")
+
+
+def _explain(text: str, error: BaseException, limits: Limits) -> None:
+    """Raise why msgspec refused `text`, the most telling reason first; return if it is empty."""
+    if not text.strip(_WHITE):
+        return
+    if isinstance(error, (RecursionError, MemoryError)):
+        refuse.too_deep(limits)
+    if SURROGATE.search(text):
+        refuse.bad_unicode("hold half of a surrogate pair, which is no character")
+    outside = outside_strings(text)
+    if unclosed(outside):
+        refuse.truncated()
+    if isinstance(error, msgspec.ValidationError):
+        refuse.bad_number("too large or too long")
+    if _NO_NUMBER.search(outside):
+        refuse.bad_number("NaN or infinite, which JSON does not have")
+    if _LONE_ESCAPE.search(text) and _is_json_otherwise(text):
+        refuse.bad_unicode("hold half of a surrogate pair, which is no character")
+    refuse.invalid(str(error)[:200].removeprefix("JSON is malformed: "))
+
+
+def _is_json_otherwise(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

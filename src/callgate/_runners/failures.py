@@ -1,0 +1,142 @@
+"""What a tool's exception becomes: bounded clean text and the facts about a repeat, never a stack trace.
+
+Here because all runners, and the worker process, must say the same about the same failure. Must not know who ran the tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from types import WrapperDescriptorType
+from typing import Protocol
+
+from callgate._abort_signals import AbortSignal
+from callgate._json import type_name
+from callgate._redact import middle_left_out
+from callgate.errors import NotDone, Retryable
+from callgate.protocols import Execution
+from callgate.tools.base import Tool
+from callgate.tools.effect_evidence import evidence_of
+from callgate.tools.retry import is_retryable_error
+
+__all__ = ["TimeBound", "awaited", "clean", "describe", "failed", "not_begun", "not_started", "overdue", "raised"]
+
+_AWAITED = ("the tool is no async function but returned something to wait for; it was waited for",)
+
+
+class TimeBound(Protocol):
+    """What can end an attempt from outside; a `RunRequest` is one."""
+
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def kill(self) -> AbortSignal: ...
+
+
+_MAX_LEAVES = 4
+_MAX_QUOTED = 65_536
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+_mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_members_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].__get__
+
+
+def clean(text: str) -> str:
+    """`text` in valid Unicode, its middle left out where it is very long.
+
+    There is no redactor in a worker process, so more of it is kept than is shown: the engine redacts it and then cuts it.
+    """
+    return middle_left_out(text).encode("utf-8", "backslashreplace").decode()
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """The type and the text of an exception, whatever its class and its `__str__` do."""
+    kind = clean(type_name(error))
+    try:
+        if isinstance(error, SystemExit):
+            return kind, f"called sys.exit({clean(repr(error.code)) if error.code is not None else ''})"
+        text = clean(str(error))
+    except BaseException:  # whatever it does; in a thread, nobody else would catch it
+        return kind, f"{kind}, whose text cannot be shown: its __str__ fails"
+    if isinstance(error, BaseExceptionGroup):
+        return kind, clean(f"{text}: {'; '.join(_leaves(error))}")
+    return kind, text or f"{kind}, without a message"
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[str]:
+    """The first few exceptions of a group, those of inner groups in their place."""
+    found: list[str] = []
+    waiting: list[BaseException] = [group]
+    while waiting and len(found) < _MAX_LEAVES:
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting[:0] = error.exceptions
+        else:
+            found.append(": ".join(describe(error)))
+    return found
+
+
+def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
+    """The execution of a tool that raised.
+
+    Args:
+        not_done: The exceptions by which the tool says that nothing happened.
+    """
+    kind, text = describe(error)
+    evidence = evidence_of(error, not_done)
+    if isinstance(error, Retryable):
+        return Execution(
+            status="raised",
+            error_type=kind,
+            error=text,
+            retryable=True,
+            not_started=error.not_started,
+            evidence=evidence,
+            retry_after_s=error.retry_after_s,
+        )
+    if isinstance(error, asyncio.CancelledError):
+        text = "the tool cancelled itself; nobody had asked it to stop"
+        return Execution(status="raised", error_type=kind, error=text, evidence=evidence)
+    retryable = not isinstance(error, NotDone) and is_retryable_error(error)
+    return Execution(status="raised", error_type=kind, error=text, retryable=retryable, evidence=evidence)
+
+
+def not_begun(error: BaseException) -> Execution:
+    """The execution of a tool that could not be found or handed its arguments: its code was not entered, and a repeat changes nothing."""
+    kind, text = describe(error)
+    return Execution(status="raised", error_type=kind, error=text, evidence="not_done")
+
+
+def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
+    """The same for an event loop: an exception whose text takes its own code has yet to be read."""
+    if _tells_at_once(error):
+        return failed(error, not_done)
+    return Execution(status="raised", value=error, evidence=evidence_of(error, not_done))
+
+
+def _tells_at_once(error: BaseException) -> bool:
+    """Whether the text of an exception is made by Python alone, of values that it has at hand."""
+    tells = next(_members_of(kind)["__str__"] for kind in _mro_of(type(error)) if "__str__" in _members_of(kind))
+    if type(tells) is not WrapperDescriptorType or isinstance(error, BaseExceptionGroup):
+        return False
+    said = [*error.args, error.filename, error.filename2] if isinstance(error, OSError) else error.args
+    if not all(type(one) in _PLAIN for one in said):
+        return False
+    return len(said) <= 1 or sum(len(one) for one in said if isinstance(one, (str, bytes))) <= _MAX_QUOTED
+
+
+def not_started(why: str) -> Execution:
+    """The execution of a call whose tool was certainly not entered."""
+    return Execution(status="not_started", error=why, not_started=True)
+
+
+def overdue(request: TimeBound, killed: bool, **facts: bool | str) -> Execution:
+    """The execution of a call that was ended from outside: by its deadline, or by a kill."""
+    if killed:
+        return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]
+    return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:.3g} s", **facts)  # type: ignore[arg-type]
+
+
+def awaited(tool: Tool) -> tuple[str, ...]:
+    """The change to note where a tool gave back an awaitable: none, if it is an async function."""
+    return () if inspect.iscoroutinefunction(tool.execute) else _AWAITED

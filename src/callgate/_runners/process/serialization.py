@@ -1,0 +1,81 @@
+"""What of an attempt crosses into another process: plain values, and the name of whatever stays behind.
+
+Apart from the runner because an attempt that goes to another machine crosses in the same form. Must not know where the other process is.
+"""
+
+from __future__ import annotations
+
+import time
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from callgate._runners.process.protocol import CallMessage
+from callgate.protocols import RunRequest
+
+__all__ = ["crossing"]
+
+_MOST_LEVELS = 17
+_MOST_VALUES, _MOST_CHARS = 250_000, 67_108_864
+"""Of the scope's `extra`; as many as a result may hold. One value that stands in it several times counts as often."""
+
+
+def crossing(request: RunRequest, target: str, *, max_bytes: int, cpu_s: int | None = None) -> CallMessage:
+    """The attempt as plain values.
+
+    Args:
+        target: Where the other process finds the tool; see `target`.
+        max_bytes: The largest result that may come back.
+        cpu_s: Processor time of the call; None: no limit.
+    """
+    context = request.context
+    scope = context.scope
+    kept_back = _kept_back(scope.extra)
+    return CallMessage(
+        target=target,
+        arguments=Raw(request.approved.encoded),
+        scope=replace(scope, extra=None if kept_back else scope.extra, streaming=None)
+        if kept_back or scope.streaming is not None
+        else scope,
+        extra=kept_back,
+        call_id=context.call_id,
+        uid=context.uid,
+        tool=context.tool,
+        attempt=request.attempt,
+        key=context.idempotency_key,
+        deadline=time.monotonic() + request.timeout_s,
+        show_kill_hint=context.show_kill_hint,
+        max_bytes=max_bytes,
+        cpu_s=cpu_s,
+    )
+
+
+def _kept_back(extra: object) -> str:
+    """What the scope's `extra` is, where it does not cross; empty where it does: it is plain JSON data, and not too much of it."""
+    values, chars, level = _MOST_VALUES, _MOST_CHARS, [extra]
+    for _ in range(_MOST_LEVELS):
+        below: list[object] = []
+        for value in level:
+            if isinstance(value, str):
+                chars -= len(value)
+            elif type(value) is dict:
+                if not all(isinstance(key, str) for key in value):
+                    return _live(extra)
+                chars -= sum(map(len, value))
+                values -= len(value)
+                below += value.values() if values >= 0 else ()
+            elif type(value) is list or type(value) is tuple:
+                values -= len(value)
+                below += value if values >= 0 else ()
+            elif value is not None and not isinstance(value, (int, float, bool)):
+                return _live(extra)
+            if values < 0 or chars < 0:
+                return f"a {type(extra).__name__} of more than {_MOST_VALUES} values or {_MOST_CHARS} characters"
+        if not below:
+            return ""
+        level = below
+    return _live(extra)
+
+
+def _live(extra: object) -> str:
+    return f"a live {type(extra).__name__}"

@@ -1,0 +1,225 @@
+"""One supervised worker, seen from the engine: started, spoken to in frames, and ended for certain.
+
+Everything here happens in callbacks of the event loop, so that a worker is also ended when whoever used it was cancelled. Must not know of
+requests, tools or the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from contextvars import Context
+from functools import partial
+from typing import Protocol
+
+from callgate._in_thread import in_thread
+from callgate._process_identity import process_identity
+from callgate._runners.process.limits import ProcessLimits, worker_environment
+from callgate._runners.process.protocol import WorkerExit
+from callgate._runners.process.supervisor.frames import WORKER_FD, frame, split
+
+__all__ = ["WorkerConnection", "WorkerListener", "end_marked", "import_path"]
+
+_READ_BYTES = 262_144
+_FORCE_S = 0.5
+"""After the grace, until the supervisor itself is given up."""
+_REAP_S = 0.002
+_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); from supervisor.main import main; main(*sys.argv[2:])"
+_WORKER = (
+    "import sys; fd = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; sys.argv[1:] = [];"
+    " from callgate._runners.process.worker import main; main(fd)"
+)
+
+
+class WorkerListener(Protocol):
+    """Hears what one call's worker says."""
+
+    def heard(self, kind: bytes, body: bytes) -> None: ...
+
+    def lost(self, exit: WorkerExit | None) -> None:
+        """The worker and all it started are gone; None: its supervisor died first, so that nobody saw how."""
+        ...
+
+
+def import_path() -> tuple[str, ...]:
+    """Where a worker finds modules: where this process does."""
+    return tuple(os.path.abspath(entry) for entry in sys.path)
+
+
+class WorkerConnection:
+    """A worker with its supervisor.
+
+    Raises:
+        OSError: No process can be started for it, or no channel made to it.
+    """
+
+    def __init__(self, limits: ProcessLimits, marker: str, on_gone: Callable[[WorkerConnection], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_gone = on_gone
+        self._marker = marker
+        self.path = import_path()
+        self.listener: WorkerListener | None = None
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        """Done when nothing of it runs any more."""
+        self.reaped: asyncio.Future[None] = self._loop.create_future()
+        self.exit: WorkerExit | None = None
+        self.has_worker = False
+        """Whether the supervisor has begun to start the worker; nothing of a call can have happened before."""
+        self.survivors = 0
+        self.stopping = False
+        self._unread = bytearray()
+        self._unsent = bytearray()
+        self._sweep: asyncio.Task[None] | None = None
+        self._socket, self._process = _start(limits, marker, self.path)
+        self.name = f"{process_identity(self._process.pid)} {marker}"
+        """Tells another process which worker this is; see `end_worker`."""
+        self._loop.add_reader(self._socket, self._on_readable)
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        if self._socket.fileno() < 0:
+            return  # it has ended; `gone` is on its way
+        self._unsent += frame(kind, body)
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            self._loop.add_writer(self._socket, self._flush)
+            return
+        except OSError:
+            self._unsent.clear()  # the reading side finds out what happened
+        self._loop.remove_writer(self._socket)
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._unread += data
+        for kind, body in split(self._unread):
+            self._hear(kind, body)
+        if not data:
+            self._on_end()
+
+    def _hear(self, kind: bytes, body: bytes) -> None:
+        if kind == b"W":
+            self.has_worker = True
+        elif kind == b"X":
+            self.exit = WorkerExit.read(body)
+            self._set_gone(self.exit.survivors)
+        elif self.listener is not None:
+            self.listener.heard(kind, body)
+
+    def stop(self, grace_s: float) -> None:
+        """Tell everything to stop, and end it after the grace. `gone` follows, at the latest half a second later, for certain."""
+        if self.stopping or self.gone.done():
+            return
+        self.stopping = True
+        self.send(b"K", str(max(0.0, grace_s)).encode())
+        self._loop.call_later(grace_s + _FORCE_S, self._force)
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the event loop that serves it has ended, so that nobody would hear what becomes of it."""
+        return not self._loop.is_running()
+
+    def hang_up(self) -> None:
+        """Close its channel, upon which the supervisor ends everything and itself. For one that is orphaned; `join` follows."""
+        with suppress(Exception):  # a loop that is closed has forgotten its readers
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._socket.close()
+
+    def join(self, until: float) -> None:
+        """Wait for the supervisor until that time of `time.monotonic`; kill it and what it left then. For one that is orphaned."""
+        try:
+            self._process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            end_marked(self._marker)
+
+    def _force(self) -> None:
+        if not self.gone.done():
+            self._process.kill()  # the end of its channel follows, and with it `_on_end`
+
+    def _on_end(self) -> None:
+        """The supervisor has closed its side: it is about to end, or something has killed it."""
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self._reap()
+        if not self.gone.done():
+            self._sweep = self._loop.create_task(self._end_rest(), context=Context())  # no task of a tool's that may have led here
+
+    async def _end_rest(self) -> None:
+        self._set_gone(await in_thread(partial(end_marked, self._marker)))
+
+    def _set_gone(self, survivors: int) -> None:
+        if self.gone.done():
+            return
+        self.survivors = survivors
+        self.gone.set_result(None)
+        self._on_gone(self)
+        if self.listener is not None:
+            self.listener.lost(self.exit)
+
+    def _reap(self) -> None:
+        if self._process.poll() is None:
+            self._loop.call_later(_REAP_S, self._reap)
+        elif not self.reaped.done():
+            self.reaped.set_result(None)
+
+
+def _start(limits: ProcessLimits, marker: str, path: tuple[str, ...]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    worker = [sys.executable, "-P", "-c", _WORKER, str(WORKER_FD), *path]
+    with ExitStack() as failed, ExitStack() as theirs:
+        ours, end = socket.socketpair()
+        failed.enter_context(ours)
+        theirs.enter_context(end)
+        channel = [theirs.enter_context(one) for one in socket.socketpair()]
+        passed = [str(one.fileno()) for one in (end, *channel)]
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _SUPERVISOR, os.path.dirname(__file__), *passed, limits.resources(), *worker],
+            pass_fds=[int(fd) for fd in passed],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what is typed at the engine's terminal is not for the tools
+            env=worker_environment(limits, marker),
+        )
+        ours.setblocking(False)
+        failed.pop_all()
+    return ours, process
+
+
+def end_marked(marker: str) -> int:
+    """Kill every process that carries the marker, where the supervisor no longer can; returns how many withstood that."""
+    import psutil
+
+    left = 0
+    for _ in range(50):
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if process.environ().get("CALLGATE_WORKER") == marker:
+                    found.append(process)
+        left = len(found)
+        for process in found:
+            with suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
+        if not left:
+            break
+        time.sleep(0.01)  # on a busy machine what was killed needs a moment to die
+    return left

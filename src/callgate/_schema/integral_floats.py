@@ -1,0 +1,182 @@
+"""Give a tool integers where its schema asks for integers and the model wrote integral floats: `5.0`, `1e3`.
+
+JSON Schema takes these for integers; a tool that counts with them would not. Beside `coercion`, because here the value is valid and no
+error
+says where to look. Lossless: where a float does not tell which integer was written, the text does, or the model is asked again. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from callgate._json import decode, plain_bytes
+from callgate._schema.compile import CompiledSchema
+from callgate._schema.subschemas import pointer
+from callgate._schema.validation_errors import ValidationProblem
+from callgate._schema.wording import clear_path, shown
+from callgate.calls import Note
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+__all__ = ["exact_integer", "whole_numbers"]
+
+_MAX_NOTES = 50
+_MAX_FLOATS = 1_000
+"""Above that, places are told apart by list, not one by one."""
+_MAX_TOLD_APART = 20_000
+"""Above that, not at all."""
+_MAX_LISTS = 8
+_EXACT = 2**53
+"""From here on, one float stands for several integers."""
+_Place = tuple[str | int, ...]
+
+
+def whole_numbers(
+    value: dict[str, object], schema: CompiledSchema, source: object = None
+) -> tuple[dict[str, object], tuple[Note, ...], list[ValidationProblem]]:
+    """A valid `value` with integers for the integral floats that stand where the schema asks for integers.
+
+    Where that is, the schema itself says: each such float is made fractional in a copy, and what is wrong with that names the places.
+    Beyond 2^53 a float does not tell which integer was meant; there, what was written counts.
+
+    Args:
+        source: What `value` was read from. Text: large numbers are read from it again. Anything else: a float is what it is.
+
+    Returns:
+        The value, a note for each change, and what is wrong where no integer of 64 bits is what was written.
+    """
+    places = _asked_for(value, schema)
+    if not places:
+        return value, (), []
+    changed = decode(plain_bytes(value))
+    large: list[_Place] = []
+    for place in places:
+        number = _get(value, place)
+        if abs(number) < _EXACT:
+            _put(changed, place, int(number))
+        else:
+            large.append(place)
+    problems = _put_large(changed, large, source) if large else []
+    return changed, tuple(_note(place) for place in places[:_MAX_NOTES]), problems
+
+
+def exact_integer(number: Decimal | float) -> int | None:
+    """The integer that this very number is, if 64 bits hold it."""
+    return int(number) if -(2**63) <= number < 2**64 and number == int(number) else None
+
+
+def _put_large(changed: dict[str, object], places: list[_Place], source: object) -> list[ValidationProblem]:
+    written = _read_exactly(source) if isinstance(source, (str, bytes)) else changed
+    problems: list[ValidationProblem] = []
+    for place in places:
+        number = _get(changed, place)
+        try:
+            whole = exact_integer(_get(written, place))
+        except (TypeError, LookupError):  # it was read from text within that text, which is read once only
+            whole = None
+        _put(changed, place, whole)
+        if whole is None:
+            problems.append(_problem(place, number))
+    return problems
+
+
+def _read_exactly(source: str | bytes) -> object:
+    """What the text says, with decimals for floats; None where it is no JSON as it stands."""
+    from decimal import Decimal
+
+    try:
+        return msgspec.json.Decoder(float_hook=Decimal).decode(source)
+    except ValueError:
+        return None
+
+
+def _problem(place: _Place, number: float) -> ValidationProblem:
+    path, expected, got = list(place), "an integer of 64 bits, in digits", shown(number)
+    message = f"{clear_path(path)}: expected {expected}, got {got}, a float that stands for several"
+    return ValidationProblem(path=pointer(path), message=message, expected=expected, got=got, keyword="type")
+
+
+def _note(place: _Place) -> Note:
+    path = list(place)
+    return Note(kind="coerced", path=pointer(path), text=f"{clear_path(path)} came as a float and was taken as integer.")
+
+
+def _get(root: Any, place: _Place) -> Any:
+    for step in place:
+        root = root[step]
+    return root
+
+
+def _put(root: Any, place: _Place, new: object) -> None:
+    _get(root, place[:-1])[place[-1]] = new
+
+
+def _asked_for(value: dict[str, object], schema: CompiledSchema) -> list[_Place]:
+    """The places of integral floats where the schema asks for integers."""
+    probe = decode(plain_bytes(value))
+    floats = list(_make_fractional(probe, ()))
+    if not floats or schema.is_valid(probe):
+        return []
+    errors = schema.all_errors(probe) if len(floats) <= _MAX_FLOATS else None
+    if errors is None:
+        return _by_list(value, schema, floats)
+    found = _wanting(errors, frozenset(floats)) or ()
+    return [place for place in floats if place in found]
+
+
+def _wanting(errors: list[Any], probed: frozenset[_Place]) -> frozenset[_Place] | None:
+    """Of the places that were made fractional, those that these errors want to be integers; None where there was more wrong than that.
+
+    Of alternatives, those count that the value would match but for its fractions; only what all of them want is wanted.
+    """
+    found: set[_Place] = set()
+    for error in errors:
+        name, place = type(error.kind).__name__, tuple(error.instance_path)
+        if name in ("AnyOf", "OneOfNotValid"):
+            branches = [wanted for branch in error.kind.context if (wanted := _wanting(branch, probed)) is not None]
+            if not branches:
+                return None
+            found |= frozenset.intersection(*branches)
+        elif place not in probed:
+            return None
+        elif name == "Type" and "number" not in error.kind.types:
+            if "integer" not in error.kind.types:
+                return None
+            found.add(place)
+    return frozenset(found)
+
+
+def _by_list(value: dict[str, object], schema: CompiledSchema, floats: list[_Place]) -> list[_Place]:
+    """The same where naming every place would take too long: the items of a list stand or fall together, or even all floats do."""
+    lists: dict[_Place, list[_Place]] = {}
+    for place in floats[:_MAX_TOLD_APART]:
+        lists.setdefault(tuple("*" if isinstance(step, int) else step for step in place), []).append(place)
+    if len(floats) > _MAX_TOLD_APART or len(lists) > _MAX_LISTS:
+        return floats
+    found: list[_Place] = []
+    for group in lists.values():
+        probe = decode(plain_bytes(value))
+        for place in group:
+            _put(probe, place, _fractional(_get(value, place)))
+        if not schema.is_valid(probe):
+            found += group
+    return found
+
+
+def _make_fractional(node: Any, place: _Place) -> Iterator[_Place]:
+    for key, item in list(node.items() if isinstance(node, dict) else enumerate(node)):
+        if isinstance(item, (dict, list)):
+            yield from _make_fractional(item, (*place, key))
+        elif isinstance(item, float) and item.is_integer():
+            node[key] = _fractional(item)
+            yield (*place, key)
+
+
+def _fractional(number: Any) -> float:
+    """A number with a fraction, as near as one can be."""
+    return math.copysign(min(abs(number), 2.0**51) + 0.5, number)

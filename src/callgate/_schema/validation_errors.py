@@ -1,0 +1,224 @@
+"""Say what is wrong with a value so that a model can put it right: where, what was expected, what came, what would pass.
+
+Reads the validator's typed errors, never their texts: those may repeat a whole value. Every sentence is bounded. Pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from callgate._json.malformed_text import clip
+from callgate._schema.subschemas import Schema, mapping, pointer
+from callgate._schema.wording import SHOWN, TYPES, clear_path, forbidden, nearest, nearest_multiple, one_of, shown, wanted, without_repeats
+
+__all__ = ["ValidationProblem", "listed", "too_dear"]
+
+MAX_PROBLEMS = 20
+_SIZES: dict[str, tuple[str, str, Callable[[Any], int]]] = {
+    "MinLength": ("text of at least {} characters", "{} characters", len),
+    "MaxLength": ("text of at most {} characters", "{} characters", len),
+    "MinItems": ("a list of at least {} items", "{} items", len),
+    "MaxItems": ("a list of at most {} items", "{} items", len),
+    "MinProperties": ("an object with at least {} keys", "{} keys", len),
+    "MaxProperties": ("an object with at most {} keys", "{} keys", len),
+}
+
+
+class ValidationProblem(Struct, frozen=True, kw_only=True):
+    """One thing that is wrong with a value."""
+
+    path: str
+    """Where, as a JSON pointer; empty for the value as a whole."""
+    message: str
+    """One sentence for the model."""
+    expected: str = ""
+    got: str = ""
+    passes: object = None
+    """A value that would pass in this place, where one can be told."""
+    keyword: str = ""
+    """The schema keyword that is broken; `budget` where checking would take too long, `backtracking` where a pattern took too long."""
+
+
+def too_dear() -> ValidationProblem:
+    return ValidationProblem(
+        path="",
+        message="the arguments are too large or too deep to check against this tool's schema. Send less, or shorter text.",
+        expected="what can be checked in bounded time",
+        keyword="budget",
+    )
+
+
+def listed(errors: Iterable[Any], root: Schema) -> list[ValidationProblem]:
+    """The problems that `errors` of the validator stand for, without repetitions; None stands for an error too dear to look at."""
+    found: dict[tuple[str, str, str], ValidationProblem] = {}
+    for error in errors:
+        for problem in _unspecific() if error is None else _problems(error, root):
+            found.setdefault((problem.path, problem.keyword, problem.expected), problem)
+            if len(found) >= MAX_PROBLEMS:
+                return list(found.values())
+    return list(found.values())
+
+
+def _unspecific() -> list[ValidationProblem]:
+    return [ValidationProblem(path="", message="the arguments do not match the tool's schema.", expected="what the tool's schema says")]
+
+
+def _problems(error: Any, root: Schema) -> list[ValidationProblem]:
+    kind = type(error.kind).__name__
+    if kind == "Required":
+        return [_required(error, root)]
+    if kind in ("AdditionalProperties", "UnevaluatedProperties"):
+        return [_unknown(error, name, root) for name in error.kind.unexpected[:MAX_PROBLEMS]]
+    if kind == "PropertyNames":
+        inner = error.kind.error
+        return [_problem(error, f"keys that match: {_expectation(inner, root)[0]}", clip(str(inner.instance), SHOWN), None)]
+    if kind in ("AnyOf", "OneOfNotValid"):
+        return _alternatives(error, root)
+    expected, passes = _expectation(error, root)
+    return [_problem(error, expected, _got(error, kind), passes)]
+
+
+def _problem(error: Any, expected: str, got: str, passes: object, *, below: tuple[str, ...] = ()) -> ValidationProblem:
+    path = [*error.instance_path, *below]
+    ending = "" if passes is None else f"; {shown(passes)} would pass"
+    return ValidationProblem(
+        path=pointer(path)[:400],
+        message=f"{clear_path(path)}: expected {expected}, got {got}{ending}",
+        expected=expected,
+        got=got,
+        passes=passes,
+        keyword="backtracking" if type(error.kind).__name__ == "BacktrackLimitExceeded" else error.kind.name,
+    )
+
+
+def _required(error: Any, root: Schema) -> ValidationProblem:
+    name = error.kind.property
+    schema = _schema_at(error, root)
+    inner = mapping(schema, "properties").get(name) or mapping(root, "properties").get(name)
+    inner = inner if isinstance(inner, dict) else {}
+    passes = next((inner[word] for word in ("default", "const") if word in inner), None)
+    if passes is None and isinstance(inner.get("enum"), list) and inner["enum"]:
+        passes = inner["enum"][0]
+    condition = next((word for word in error.evaluation_path if word in ("then", "else", "dependentRequired", "dependencies")), None)
+    because = ", which the other arguments call for" if condition else ""
+    return _problem(error, f"{wanted(inner)}{because}", "nothing: it is missing", passes, below=(name[:200],))
+
+
+def _unknown(error: Any, name: str, root: Schema) -> ValidationProblem:
+    known = [
+        key for key in (_schema_at(error, root).get("properties") or {}) if isinstance(error.instance, dict) and key not in error.instance
+    ]
+    near = difflib.get_close_matches(name[:100], known[:200], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(sorted(known)[:20])}" if known else ""
+    path = [*error.instance_path, name]
+    return ValidationProblem(
+        path=pointer(path)[:400],
+        message=f"{clear_path(path)}: this key is unknown here{hint}"[:600],
+        expected="no such key",
+        got=clip(name),
+        keyword=error.kind.name,
+    )
+
+
+def _schema_at(error: Any, root: Schema) -> Schema:
+    """The schema that holds the broken keyword; empty where the path leads through a reference."""
+    found: Any = root
+    for step in error.schema_path[:-1]:
+        found = found.get(step) if isinstance(found, dict) else found[step] if isinstance(found, list) and isinstance(step, int) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _got(error: Any, kind: str) -> str:
+    if kind in _SIZES:
+        return _SIZES[kind][1].format(_SIZES[kind][2](error.instance))
+    return shown(error.instance)
+
+
+def _expectation(error: Any, root: Schema) -> tuple[str, object]:
+    """What one error's keyword expects, and a value that would pass."""
+    kind, name = error.kind, type(error.kind).__name__
+    if name in _SIZES:
+        return _SIZES[name][0].format(kind.limit), None
+    match name:
+        case "Required":
+            return f"an object with {clip(kind.property)}", None
+        case "AdditionalProperties" | "UnevaluatedProperties":
+            return f"an object without {', '.join(clip(key, 30) for key in kind.unexpected[:5])}", None
+        case "AnyOf" | "OneOfNotValid":
+            return "one of several alternatives", None
+        case "Type":
+            return " or ".join(TYPES.get(item, item) for item in kind.types), None
+        case "Enum":
+            return one_of(kind.options), nearest(error.instance, kind.options)
+        case "Constant":
+            return shown(kind.expected_value), kind.expected_value
+        case "Maximum" | "Minimum" | "ExclusiveMaximum" | "ExclusiveMinimum":
+            return _range(error, name, root)
+        case "MultipleOf":
+            return f"a multiple of {kind.multiple_of}", nearest_multiple(error.instance, kind.multiple_of)
+        case "Pattern":
+            return f"text that matches {clip(kind.pattern, 200)}", None
+        case "BacktrackLimitExceeded":
+            return "text that its pattern can be matched against in bounded time; send shorter text", None
+        case "Format":
+            return f"text in the format {kind.format}", None
+        case "Not":
+            return forbidden(kind.schema), None
+        case "OneOfMultipleValid":
+            return _exclusive(error, root), None
+        case "FalseSchema":
+            return "nothing in this place", None
+        case "UniqueItems":
+            return "a list without repeated items", without_repeats(error.instance)
+        case "Contains":
+            return "a list that contains the item the schema asks for", None
+        case "AdditionalItems":
+            return f"a list of at most {kind.limit} items", None
+        case _:
+            return f"what the schema's {kind.name} says", None
+
+
+def _range(error: Any, name: str, root: Schema) -> tuple[str, object]:
+    limit = error.kind.limit
+    whole = "an integer" in wanted(_schema_at(error, root))
+    word = {"Maximum": "at most", "Minimum": "at least", "ExclusiveMaximum": "less than", "ExclusiveMinimum": "more than"}[name]
+    passes: object = limit
+    if name.startswith("Exclusive"):
+        step = -1 if name == "ExclusiveMaximum" else 1
+        passes = (math.ceil(limit) - 1 if step < 0 else math.floor(limit) + 1) if whole else None
+    elif whole and isinstance(limit, float):
+        passes = math.floor(limit) if name == "Maximum" else math.ceil(limit)
+    return f"{'an integer' if whole else 'a number'} of {word} {limit}", passes
+
+
+def _exclusive(error: Any, root: Schema) -> str:
+    branches = _schema_at(error, root).get("oneOf")
+    asked = [branch.get("required") if isinstance(branch, dict) else None for branch in branches or []]
+    if isinstance(error.instance, dict) and asked and all(asked):
+        given = [" with ".join(names) for names in asked if names and all(name in error.instance for name in names)]
+        if len(given) > 1:
+            return f"only one of: {', '.join(given[:8])}; not together"
+    return "a value that matches exactly one of the alternatives; it matches several"
+
+
+def _alternatives(error: Any, root: Schema) -> list[ValidationProblem]:
+    """None of several alternatives matched: the one that came nearest is explained, or all are named in one line."""
+    branches = [branch for branch in error.kind.context if branch]
+    here = error.instance_path
+    if not branches:
+        return [_problem(error, "one of the alternatives of the schema", shown(error.instance), None)]
+    kinds = [[type(inner.kind).__name__ for inner in branch if inner.instance_path == here] for branch in branches]
+    if all("Required" in names for names in kinds):
+        missing = [" with ".join(i.kind.property for i in branch if type(i.kind).__name__ == "Required") for branch in branches]
+        return [_problem(error, f"one of these: {', '.join(missing[:8])}", shown(error.instance), None)]
+    near = [branch for branch, names in zip(branches, kinds, strict=True) if "Type" not in names and "Constant" not in names]
+    if len(near) == 1:
+        return [problem for inner in near[0][:MAX_PROBLEMS] for problem in _problems(inner, root)]
+    found = [_expectation(branch[0], root) for branch in branches[:8]]
+    expected = ", or ".join(dict.fromkeys(text for text, _ in found))
+    return [_problem(error, expected[:400], shown(error.instance), next((p for _, p in found if p is not None), None))]

@@ -1,0 +1,170 @@
+"""What is in a folder: listing, walking, and matching names against a glob.
+
+Never follows a link: a link is listed as a link, with nothing of its target. Every walk is bounded in what it visits and what it
+returns, and says when it stopped early.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from callgate._globs import glob_regex
+from callgate._workspace.path_text import UNUSABLE
+
+__all__ = ["MAX_FOLDER", "DirectoryEntry", "Glob", "Kind", "Listing", "entries", "kind_of", "stamp_of", "walk"]
+
+Kind = Literal["file", "directory", "link", "special"]
+MAX_FOLDER = 20_000
+"""Names read of one folder."""
+
+OpenFolder = Callable[[str], int]
+
+
+class DirectoryEntry(Struct, frozen=True, kw_only=True):
+    """One name in the workspace."""
+
+    path: str
+    """Below the root, `a/b`. Bytes that are no UTF-8 and control characters are escapes; such a name cannot be opened by it."""
+    kind: Kind
+    size: int | None = None
+    """In bytes; of files only."""
+    stamp: str = ""
+    """Of files only: another one where the file may have been written since. See `stamp_of`."""
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """What was found, in order of path."""
+
+    entries: tuple[DirectoryEntry, ...]
+    truncated: bool
+    """There is more than was visited or asked for."""
+
+
+def kind_of(found: os.stat_result) -> Kind:
+    if stat.S_ISREG(found.st_mode):
+        return "file"
+    if stat.S_ISDIR(found.st_mode):
+        return "directory"
+    return "link" if stat.S_ISLNK(found.st_mode) else "special"
+
+
+def stamp_of(found: os.stat_result) -> str:
+    """Which state of a file this is: no write leaves it as it was, but one within the same tick of the file system's clock."""
+    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def entries(folder: int, prefix: str) -> tuple[list[DirectoryEntry], bool]:
+    """The names in an open directory, sorted, and whether some were left out. `prefix` is its own path below the root."""
+    found: list[DirectoryEntry] = []
+    with os.scandir(folder) as names:
+        for item in names:
+            if len(found) == MAX_FOLDER:
+                return sorted(found, key=_path), True
+            try:
+                status = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            kind = kind_of(status)
+            path = f"{prefix}/{item.name}" if prefix else item.name
+            if kind == "file":
+                found.append(DirectoryEntry(path=_sayable(path), kind=kind, size=status.st_size, stamp=stamp_of(status)))
+            else:
+                found.append(DirectoryEntry(path=_sayable(path), kind=kind))
+    return sorted(found, key=_path), False
+
+
+def walk(
+    open_folder: OpenFolder,
+    start: str,
+    *,
+    depth: int,
+    passes_over: Callable[[DirectoryEntry], bool],
+    descends: Callable[[DirectoryEntry], bool] = lambda entry: True,
+    most: int,
+) -> Iterator[DirectoryEntry | None]:
+    """Every entry below the folder `start`, each folder before what it holds; a last None where there was more than `most`."""
+    pending = [(start, 0)]
+    visited = 0
+    while pending:
+        folder, level = pending.pop()
+        try:
+            fd = open_folder(folder or ".")
+        except OSError:
+            if folder == start:
+                raise
+            continue  # gone or locked since it was listed
+        try:
+            found, cut = entries(fd, folder)
+        finally:
+            os.close(fd)
+        below: list[tuple[str, int]] = []
+        for entry in found:
+            if passes_over(entry):
+                continue
+            visited += 1
+            if visited > most:
+                yield None
+                return
+            yield entry
+            if entry.kind == "directory" and level + 1 < depth and descends(entry):
+                below.append((entry.path, level + 1))
+        pending.extend(reversed(below))
+        if cut:
+            yield None
+            return
+
+
+class Glob:
+    """A glob over paths below the root: `*`, `?` and `[...]` stay within one name, `**` spans folders. Matching cannot run away."""
+
+    def __init__(self, pattern: str) -> None:
+        names = [name for name in pattern.split("/") if name not in ("", ".")]
+        self._parts = [None if name == "**" else re.compile(glob_regex(name)) for name in names]
+        fixed = 0
+        while fixed < len(names) - 1 and not re.search(r"[*?\[]", names[fixed]):
+            fixed += 1
+        self.start = "/".join(names[:fixed])
+        """The folder that holds everything the pattern can match."""
+
+    def matches(self, path: str) -> bool:
+        states = self._open({0})
+        for name in path.split("/"):
+            states = self._open({after for state in states for after in self._after(state, name)})
+            if not states:
+                return False
+        return len(self._parts) in states
+
+    def _after(self, state: int, name: str) -> tuple[int, ...]:
+        if state == len(self._parts):
+            return ()
+        part = self._parts[state]
+        if part is None:
+            return (state,)
+        return (state + 1,) if part.match(name) else ()
+
+    def _open(self, states: set[int]) -> set[int]:
+        """`**` may also span nothing."""
+        todo = list(states)
+        while todo:
+            state = todo.pop()
+            if state < len(self._parts) and self._parts[state] is None and state + 1 not in states:
+                states.add(state + 1)
+                todo.append(state + 1)
+        return states
+
+
+def _path(entry: DirectoryEntry) -> str:
+    return entry.path
+
+
+def _sayable(name: str) -> str:
+    if name.isprintable():
+        return name
+    return "".join(char.encode("unicode_escape").decode() if unicodedata.category(char) in UNUSABLE else char for char in name)

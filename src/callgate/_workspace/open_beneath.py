@@ -1,0 +1,188 @@
+"""Open a path so that it cannot leave a directory: the one place where a path meets the operating system.
+
+`open_by_kernel` asks Linux (`openat2` with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS): `..`, absolute paths, links and magic links that
+leave the root fail in one step, whatever else moves meanwhile. `open_by_walk` is for systems without it: one name at a time, never
+following a link it has not read itself, with every parent held open, so that `..` goes back the way it came. It cannot see a folder
+that is moved out of the root during the walk; that is the difference in `strength`. Both speak `OSError`; EXDEV means outside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Literal
+
+__all__ = ["DIRECTORY", "LOOK", "Opener", "best_opener", "open_by_kernel", "open_by_walk", "real_name", "rename_new", "strength"]
+
+Opener = Callable[[int, str, int, int], int]
+"""`(root_fd, relative path, flags, mode) -> fd`; the descriptor is never inherited."""
+
+LOOK: int = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK)
+"""Open only to look at what is there: nothing is read, no device is woken."""
+DIRECTORY: int = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
+
+_OPENAT2 = 437
+_RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_BENEATH = 0x08
+_RENAME_NOREPLACE = 1
+_TRIES = 16
+_MAX_LINKS = 40
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+@cache
+def _syscall() -> Callable[..., int]:
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    return call
+
+
+def open_by_kernel(root: int, path: str, flags: int, mode: int = 0) -> int:
+    """Open `path` beneath the directory `root`, checked by the kernel at every step."""
+    how = _OpenHow(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    if "\0" in path:  # C would end the name there
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    name = ctypes.c_char_p(os.fsencode(path))
+    code = errno.EAGAIN
+    for _ in range(_TRIES):  # EAGAIN: something moved while `..` was resolved, so the kernel could not be sure
+        opened = _syscall()(ctypes.c_long(_OPENAT2), ctypes.c_int(root), name, ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how)))
+        if opened >= 0:
+            return int(opened)
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):
+            break
+    raise OSError(code, os.strerror(code))
+
+
+def open_by_walk(root: int, path: str, flags: int, mode: int = 0) -> int:
+    """Open `path` beneath the directory `root`, one name at a time."""
+    with _StepwiseOpen(root) as walk:
+        name = walk.to_last(path, follow=not flags & os.O_NOFOLLOW and flags & (os.O_CREAT | os.O_EXCL) != os.O_CREAT | os.O_EXCL)
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=walk.here)
+
+
+def real_name(root: int, path: str) -> str:
+    """The path's one name below the root, every link resolved: `a/b`, empty for the root itself. What is missing keeps its text."""
+    with _StepwiseOpen(root) as walk:
+        try:
+            name = walk.to_last(path, follow=True)
+        except FileNotFoundError:
+            if ".." in walk.todo:
+                raise
+            name = "/".join(part for part in reversed(walk.todo) if part not in ("", "."))
+        return "/".join(part for part in (*walk.names, name) if part != ".")
+
+
+class _StepwiseOpen:
+    """A walk down from a root, with every directory on the way held open."""
+
+    def __init__(self, root: int) -> None:
+        self._held = [os.dup(root)]
+        self.names: list[str] = []
+        self.todo: list[str] = []
+        self._links = 0
+
+    def __enter__(self) -> _StepwiseOpen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for held in self._held:
+            os.close(held)
+
+    @property
+    def here(self) -> int:
+        return self._held[-1]
+
+    def to_last(self, path: str, *, follow: bool) -> str:
+        """Walk to the directory of the last name and return that name; `.` where the path ends at the directory itself."""
+        if path.startswith("/"):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        self.todo = path.split("/")[::-1]
+        while self.todo:
+            name = self.todo[-1]
+            if name in ("", ".", ".."):
+                self.todo.pop()
+                self._back(name)
+            elif (follow or len(self.todo) > 1) and self._is_link(name):
+                pass
+            elif len(self.todo) == 1:
+                return name
+            else:
+                self._down(name)
+        return "."
+
+    def _back(self, name: str) -> None:
+        if name != "..":
+            return
+        if not self.names:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        self.names.pop()
+        os.close(self._held.pop())
+
+    def _down(self, name: str) -> None:
+        self._held.append(os.open(name, LOOK | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.here))
+        self.names.append(name)
+        self.todo.pop()
+
+    def _is_link(self, name: str) -> bool:
+        """Put a link's target in the place of its name."""
+        try:
+            target = os.readlink(name, dir_fd=self.here)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return False
+            raise
+        self._links += 1
+        if self._links > _MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if target.startswith("/"):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        self.todo.pop()
+        self.todo.extend(reversed(target.split("/")))
+        return True
+
+
+@cache
+def strength() -> Literal["kernel", "walk"]:
+    """What keeps paths inside here: `kernel` (openat2, no race) or `walk` (name by name, a folder moved out meanwhile is not seen)."""
+    if not sys.platform.startswith("linux") or platform.machine() not in _RENAMEAT2:
+        return "walk"
+    with suppress(OSError):
+        here = os.open(".", LOOK | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.close(open_by_kernel(here, ".", LOOK | os.O_DIRECTORY))
+        finally:
+            os.close(here)
+        return "kernel"
+    return "walk"
+
+
+def best_opener() -> Opener:
+    return open_by_kernel if strength() == "kernel" else open_by_walk
+
+
+def rename_new(source_dir: int, source: str, target_dir: int, target: str) -> None:
+    """Rename, but never over something that exists: FileExistsError instead."""
+    number = _RENAMEAT2.get(platform.machine()) if sys.platform.startswith("linux") else None
+    if number is not None:
+        names = (ctypes.c_char_p(os.fsencode(source)), ctypes.c_char_p(os.fsencode(target)))
+        dirs = (ctypes.c_int(source_dir), ctypes.c_int(target_dir))
+        if _syscall()(ctypes.c_long(number), dirs[0], names[0], dirs[1], names[1], ctypes.c_uint(_RENAME_NOREPLACE)) == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.ENOSYS, errno.EINVAL):
+            raise OSError(code, os.strerror(code))
+    with suppress(FileNotFoundError):
+        os.stat(target, dir_fd=target_dir, follow_symlinks=False)
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+    os.rename(source, target, src_dir_fd=source_dir, dst_dir_fd=target_dir)

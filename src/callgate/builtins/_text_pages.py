@@ -1,0 +1,59 @@
+"""Text for a model: pages of it, cut at whole lines or characters, and what a file of bytes is as text. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+__all__ = ["PAGE_BYTES", "TextPage", "cut", "decoded", "is_binary", "page", "snippet"]
+
+PAGE_BYTES = 12_000
+"""What one call shows at most, so that a page fits the engine's default budget for one result without being cut again."""
+
+
+class TextPage(Struct, frozen=True, kw_only=True):
+    """Some whole lines of a text."""
+
+    text: str
+    lines: int
+    """How many lines the page holds."""
+    cut_line: int = 0
+    """The length in bytes of a single line that was too long to show whole; 0 for none."""
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether the beginning holds a NUL, which text does not."""
+    return b"\0" in data[:8192]
+
+
+def decoded(data: bytes) -> tuple[str, int]:
+    """UTF-8 as text, with how many places could not be decoded and read `�` instead."""
+    try:
+        return data.decode("utf-8"), 0
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+        return text, max(1, text.count("\ufffd"))
+
+
+def page(lines: list[str], most_lines: int) -> TextPage:
+    """The first of `lines` that fit a page."""
+    shown: list[str] = []
+    size = 0
+    for line in lines[:most_lines]:
+        size += len(line.encode("utf-8", "surrogatepass"))
+        if size > PAGE_BYTES:
+            break
+        shown.append(line)
+    if lines and not shown and most_lines > 0:
+        return TextPage(text=cut(lines[0], PAGE_BYTES), lines=1, cut_line=size)
+    return TextPage(text="".join(shown), lines=len(shown))
+
+
+def cut(text: str, most_bytes: int) -> str:
+    """The beginning of `text`, at most so many bytes of UTF-8, at a whole character."""
+    return text.encode("utf-8", "replace")[:most_bytes].decode("utf-8", "ignore")
+
+
+def snippet(text: str, start: int, end: int, around: int) -> str:
+    """What stands at `start` to `end`, with so many characters before and after it; `…` where something is left out."""
+    first, last = max(0, start - around), min(len(text), end + around)
+    return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")

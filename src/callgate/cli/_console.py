@@ -1,0 +1,107 @@
+"""The two screens: results on standard output, everything about them on standard error. Markup is never read from what is shown.
+
+Whatever is printed here goes through `printable`, and each field of a table through `field`: no text from outside reaches the terminal
+another way. A pipe or a file gets the text of a model or a tool as it is, because a program or a later reader wants the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from callgate._json import canonical
+from callgate._terminal_text import one_line, printable, printable_json
+
+__all__ = ["SIGNS", "STYLES", "DetailTable", "console", "field", "grid", "output", "print_json", "say", "status_text", "write_text"]
+
+_WIDE = 120
+_WIDEST = 2_000
+STYLES = {
+    "ok": "green",
+    "error": "red",
+    "unknown": "bold yellow",
+    "asked": "cyan",
+    "aborted": "magenta",
+    "restarted": "cyan",
+    "open": "yellow",
+    "command": "yellow",
+}
+"""By status; `command`: the call is `ok`, but its command did not end with exit code 0."""
+SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…", "command": "!"}
+
+
+class _PrintableConsole(Console):
+    """A console that shows what a terminal would obey as an escape, wherever it stands in what is printed."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class DetailTable(Table):
+    """A table whose fields are each printable text in one line."""
+
+    def add_row(self, *fields: RenderableType | None, **options: Any) -> None:
+        super().add_row(*(field(one) if isinstance(one, str) else one for one in fields), **options)
+
+
+def field(text: str, limit: int = _WIDEST) -> str:
+    """One field of a listing: printable, in one line, and bounded."""
+    return one_line(text, limit)
+
+
+def output() -> Console:
+    """Standard output."""
+    return _PrintableConsole(markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stdout))
+
+
+def console() -> Console:
+    """Standard error: progress, notes, questions, errors."""
+    return _PrintableConsole(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stderr))
+
+
+def _width(stream: TextIO) -> int | None:
+    """Where no terminal says how wide it is, wide enough for tables."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
+
+
+def say(line: str, style: str = "") -> None:
+    """One line about the work, on standard error."""
+    console().print(Text(printable(line), style=style))
+
+
+def write_text(text: str) -> None:
+    """Write a model's or a tool's text to standard output: printable at a terminal, unchanged elsewhere."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def status_text(status: str, command_end: str = "") -> Text:
+    return Text(one_line(status, 20), style=STYLES.get("command" if command_end else status, ""))
+
+
+def grid(*titles: str, right: tuple[str, ...] = ()) -> DetailTable:
+    """A table without lines, for aligned columns."""
+    table = DetailTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(titles))
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+    return table
+
+
+def print_json(value: Any) -> None:
+    """One line of strict JSON on standard output, with nothing in it that a terminal would obey."""
+    try:
+        line = canonical(value).decode()
+    except UnicodeEncodeError:  # half a surrogate pair in an old record or a file's name; JSON can say it as an escape
+        line = json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":"))
+    sys.stdout.write(printable_json(line) + "\n")
+    sys.stdout.flush()

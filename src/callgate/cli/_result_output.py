@@ -1,0 +1,79 @@
+"""What a person reads of one call's end: the text on standard output, everything about it on standard error."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from rich.text import Text
+
+from callgate._call_summary import CallSummary
+from callgate._terminal_text import one_line
+from callgate.calls import Aborted, Answered, Outcome, Suspended, ToolResult
+from callgate.cli import _exit_codes as _exits
+from callgate.cli._advice import at_terminal
+from callgate.cli._console import console, say, status_text, write_text
+
+__all__ = ["ShownWhere", "exit_code", "show_aborted", "show_result"]
+
+
+class ShownWhere(Struct, frozen=True):
+    """Where the record of what is shown is kept."""
+
+    where: str
+    more: str
+    """The command that shows more."""
+
+    def print(self) -> None:
+        say(f"  journal {self.where}\n  more    {self.more}" if self.where else f"  journal {self.more}", "dim")
+
+
+def exit_code(outcome: Outcome) -> int:
+    match outcome:
+        case Answered(result):
+            return {"ok": _exits.OK, "unknown": _exits.UNKNOWN}.get(result.status, _exits.FAILED)
+        case Suspended():
+            return _exits.NEEDS_HUMAN
+        case Aborted():
+            return _exits.FAILED
+    return _exits.OK
+
+
+def show_result(result: ToolResult, shown: ShownWhere) -> None:
+    end = one_line(result.metadata.command_end)
+    why = end or _failure(result)
+    shown_why = Text(f"  {why}" if why else "", style="yellow" if end else "red")
+    console().print(Text.assemble(status_text(result.status, end), f"  {one_line(result.name)}", shown_why))
+    write_text(f"{result.text if result.metadata.recorded else at_terminal(result.text)}\n")
+    for note in result.metadata.notes:
+        say(f"  note    {note.kind}: {one_line(note.text)}", "yellow")
+    say(f"  {_facts(result)}", "dim")
+    shown.print()
+
+
+def _failure(result: ToolResult) -> str:
+    return " · ".join(dict.fromkeys(word for word in (result.failure_class, result.code) if word))
+
+
+def _facts(result: ToolResult) -> str:
+    meta = result.metadata
+    facts = [f"{meta.duration_ms:,.0f} ms", f"{meta.bytes:,} bytes"]
+    if meta.attempts != 1:
+        facts.append(f"{meta.attempts} attempts")
+    if meta.cached or meta.replayed or meta.joined:
+        facts.append(f"from the {meta.cached} cache" if meta.cached else "replayed" if meta.replayed else "joined")
+    if meta.rule:
+        facts.append(f"rule {one_line(meta.rule)}")
+    return " · ".join(facts)
+
+
+def show_aborted(outcome: Aborted, summary: CallSummary | None, shown: ShownWhere) -> None:
+    """The message ended with this call: say what is known of it."""
+    say(f"{outcome.status}  {one_line(at_terminal(outcome.reason))}", "magenta")
+    if summary is not None and summary.starts:
+        say(f"  {summary.tool} had run for {summary.duration_ms:,.0f} ms and was ended; its effect class is '{summary.effect}'.")
+        if summary.effect != "none":
+            say("  It may have done part of its work. Check before you repeat it.", "yellow")
+    elif outcome.recorded:
+        say("  The tool was not started. Nothing happened.")
+    else:
+        say("  It is not on record whether the tool was started. Check before you repeat it.", "yellow")
+    shown.print()

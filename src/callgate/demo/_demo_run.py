@@ -1,0 +1,134 @@
+"""What every demonstration stands on: a fresh folder with journal and ledger, an engine over it, and a screen that watches the engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from rich.console import Console
+
+from callgate._blobs import DirectoryBlobs
+from callgate._call_summary import CallSummary, summarise
+from callgate._journal import SqliteJournal, open_reader
+from callgate.calls import Answered, RawCall, Scope, ToolResult
+from callgate.calls import Outcome as CallOutcome
+from callgate.demo._effect_log import EffectLog, watch_processes
+from callgate.demo._processes import Order
+from callgate.demo._screen import Screen
+from callgate.engine import Engine
+from callgate.events import Event, Progress
+from callgate.policy import Rules
+from callgate.protocols import WriteLog
+from callgate.queries import EventQuery
+from callgate.tools import Tool
+
+__all__ = ["DemoRun", "calls_in", "events_in", "killed_at", "overlap", "raw", "result_of"]
+
+
+class DemoRun:
+    """One demonstration's place. Everything is in `root`, which stays when it is over.
+
+    Args:
+        name: The demonstration's, and its run's.
+        console: Where it is shown; None: nowhere.
+        root: An earlier process's folder; None: a new one.
+    """
+
+    def __init__(self, name: str, console: Console | None, root: Path | None = None) -> None:
+        self.name = name
+        self.root = root or Path(tempfile.mkdtemp(prefix=f"callgate-demo-{name}-"))
+        self.journal = self.root / "journal.db"
+        self.ledger = EffectLog(self.root / "ledger.jsonl")
+        self.blobs = DirectoryBlobs(self.root / "blobs")
+        self.screen = Screen(console, self.root)
+
+    def engine(self, tools: Iterable[Tool], *, rules: str = "", repair: bool = False, undo: WriteLog | None = None) -> Engine:
+        """An engine that records here and is watched.
+
+        Args:
+            rules: The name of a rule file among the scripts; empty for none.
+            repair: As of `Engine`.
+            undo: As of `Engine`.
+        """
+        policies = (self._rules(rules),) if rules else ()
+        engine = Engine(
+            tools,
+            policies=policies,
+            journal=SqliteJournal(self.journal),
+            blobs=self.blobs,
+            repair=repair,
+            undo=undo,
+            run=self.name,
+            timeout_s=60,
+        )
+        watch_processes(engine.bus, self.ledger)
+        self.screen.watch(engine.bus)
+        return engine
+
+    def order(self, url: str, *, goes_on: bool = False) -> Order:
+        """What an engine in a process of its own is told."""
+        width = self.screen.width
+        return Order(root=str(self.root), url=url, demo=self.name, run=self.name, goes_on=goes_on, shown=width is not None, width=width)
+
+    def scope(self, *, iteration: int = 0, workspace: Path | None = None) -> Scope:
+        return Scope(
+            run=self.name,
+            conversation=self.name,
+            iteration=iteration,
+            workspace=str(workspace) if workspace is not None else "",
+            extra={"ledger": str(self.ledger.path)},
+        )
+
+    def _rules(self, name: str) -> Rules:
+        """The rule file, put into the folder so that what decisions name can be opened."""
+        text = files("callgate.demo").joinpath("_scripts", f"{name}.toml").read_text(encoding="utf-8")
+        text = text.replace('"{{python}}"', json.dumps(sys.executable))
+        (self.root / "policy.toml").write_text(text, encoding="utf-8")
+        return Rules.parse(text, where="policy.toml")
+
+
+@contextmanager
+def killed_at(engine: Engine, conversation: str, words: str) -> Iterator[None]:
+    """Be the user who kills the conversation as soon as a tool says these words."""
+
+    def heard(topic: str, item: object) -> None:
+        if isinstance(item, Progress) and item.text.startswith(words):
+            engine.control.kill(conversation, "killed by the user")
+
+    end = engine.bus.subscribe(heard, "call.progress")
+    try:
+        yield
+    finally:
+        end()
+
+
+def raw(name: str, /, *, id: str = "", **arguments: object) -> RawCall:
+    return RawCall(name=name, arguments=json.dumps(arguments), id=id, origin="demonstration")
+
+
+def result_of(outcome: CallOutcome) -> ToolResult | None:
+    return outcome.result if isinstance(outcome, Answered) else None
+
+
+def events_in(journal: Path) -> list[Event]:
+    """Every event of a journal, read from its file."""
+    reader = open_reader(journal)
+    try:
+        return list(reader.find(EventQuery()))
+    finally:
+        reader.close()
+
+
+def calls_in(journal: Path) -> list[CallSummary]:
+    return summarise(events_in(journal))
+
+
+def overlap(one: CallSummary, other: CallSummary) -> bool:
+    """Whether two calls' tools ran at the same time."""
+    spans: Sequence[tuple[float, float]] = [(call.starts[0], call.ended) for call in (one, other) if call.starts and call.ended is not None]
+    return len(spans) == 2 and max(span[0] for span in spans) < min(span[1] for span in spans)

@@ -1,0 +1,119 @@
+"""Witnesses outside of the engine: a file that tools write themselves, and the operating system's own list of processes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import psutil
+from msgspec import Struct
+
+from callgate.events import Bus, Event
+from callgate.tools import ToolContext
+from callgate.tools.function import FunctionTool
+
+__all__ = ["EffectEntry", "EffectLog", "note_effect", "note_process", "watch_processes", "witnessed"]
+
+
+class EffectEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a ledger."""
+
+    kind: str
+    """`effect`: a tool is about to change something. `process`: one that must be gone. `left`: one that was not."""
+    call: str
+    """The uid that the tool was given."""
+    tool: str
+    pid: int
+    created: float
+    """When that process began: a number is used again, number and time are not."""
+    what: str = ""
+
+
+class EffectLog:
+    """A file of lines, appended to by whoever does something."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def write(self, entry: EffectEntry) -> None:
+        line = json.dumps({field: getattr(entry, field) for field in entry.__struct_fields__}) + "\n"
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+    def entries(self, kind: str) -> list[EffectEntry]:
+        if not self.path.exists():
+            return []
+        entries = [EffectEntry(**json.loads(line)) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        return [entry for entry in entries if entry.kind == kind]
+
+    def running(self, call: str | None = None) -> list[EffectEntry]:
+        """The processes that were noted, of one call or of all, and still run."""
+        noted = [entry for entry in self.entries("process") if call in (None, entry.call)]
+        return [entry for entry in noted if _runs(entry)]
+
+
+def _runs(entry: EffectEntry) -> bool:
+    try:
+        process = psutil.Process(entry.pid)
+        return process.create_time() == entry.created and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _entry(context: ToolContext, kind: str, pid: int, what: str) -> None:
+    place = context.extra
+    assert isinstance(place, dict), "the demonstration's scope names the ledger"
+    with suppress(psutil.NoSuchProcess):
+        created = psutil.Process(pid).create_time()
+        EffectLog(str(place["ledger"])).write(
+            EffectEntry(kind=kind, call=context.uid, tool=context.tool, pid=pid, created=created, what=what)
+        )
+
+
+def note_effect(context: ToolContext, what: str) -> None:
+    """Write down, from the process that runs the tool, that an effect is about to happen."""
+    _entry(context, "effect", os.getpid(), what)
+
+
+def note_process(context: ToolContext, pid: int) -> None:
+    """Write down a process that must be gone when the call has ended."""
+    _entry(context, "process", pid, "")
+
+
+def witnessed(original: FunctionTool, module: str) -> FunctionTool:
+    """The same tool, writing a line into the ledger each time its code is entered.
+
+    Args:
+        original: A tool whose function takes its context by the name `context`.
+        module: Where the witnessed tool is bound to a name, so that a worker process finds it.
+    """
+    function: Callable[..., Any] = original.function
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        words = [f"{key}={value}" for key, value in kwargs.items() if key != "context"]
+        note_effect(kwargs["context"], " ".join(words)[:300])
+        return function(*args, **kwargs)
+
+    called.__module__ = module
+    settings = {"category": original.category, "effect": original.effect, "reads": original.reads, "writes": original.writes}
+    return FunctionTool(called, name=original.name, runner=original.runner, **settings)
+
+
+def watch_processes(bus: Bus, ledger: EffectLog) -> None:
+    """The moment a call has ended, write down which of its noted processes are still there."""
+
+    def ended(topic: str, item: object) -> None:
+        if isinstance(item, Event):
+            for entry in ledger.running(item.call):
+                ledger.write(EffectEntry(kind="left", call=entry.call, tool=entry.tool, pid=entry.pid, created=entry.created, what=topic))
+
+    bus.subscribe(ended, "call.completed", "call.aborted")

@@ -1,0 +1,82 @@
+"""Begin a run, kill its process where it says it is, let others go on; for each moment of `MOMENTS`."""
+
+from __future__ import annotations
+
+import json
+from textwrap import wrap
+from typing import Any
+
+from msgspec.structs import replace
+
+from callgate.demo._demo_run import DemoRun, calls_in
+from callgate.demo._model import scripted_server
+from callgate.demo._processes import killed, started
+from callgate.demo._verification import Finding
+from callgate.demo.crash._engine import HERE
+from callgate.demo.crash._kill_points import MOMENTS, ORDER, KillPoint
+from callgate.demo.crash._verify import verify_crash
+from callgate.testing import Call, ReceivedRequest
+from callgate.testing.server import Script
+
+__all__ = ["crash"]
+
+_LINE = 76
+_ARGUMENTS: dict[str, dict[str, object]] = {
+    "stock": {"item": "lamp"},
+    "set_price": {"item": "lamp", "cents": 900},
+    "charge": {"account": "C-17", "cents": 900},
+    "ship": {"parcel": "lamp for C-17"},
+}
+
+
+async def crash(stage: DemoRun) -> list[Finding]:
+    """Kill at every moment, and let the ledger say what happened."""
+    kills: dict[str, list[int]] = {}
+    async with scripted_server(_answer, stage.root / "requests.jsonl") as url:
+        for moment in MOMENTS:
+            stage.screen.note("")
+            kills[moment.name] = await _killed_and_resumed(stage, url, moment)
+    (stage.root / "kills.json").write_text(json.dumps(kills), encoding="utf-8")
+    _show_unknown(stage)
+    return verify_crash(stage.root)
+
+
+def _answer(received: ReceivedRequest) -> Script:
+    """A model that asks for everything in one message, and is done when it has the results."""
+    messages: Any = received.body_json.get("messages", [])
+    if any(message.get("role") == "tool" for message in messages):
+        return ["Sold."]
+    return ["I sell it. ", *(Call(tool, _ARGUMENTS[tool]) for tool in ORDER)]
+
+
+async def _killed_and_resumed(stage: DemoRun, url: str, moment: KillPoint) -> list[int]:
+    """How each process of the run ended: below 0, by that signal."""
+    ends = []
+    for number, at in enumerate((moment.at, *moment.again, "")):
+        order = replace(stage.order(url, goes_on=number > 0), run=moment.name, at=at)
+        async with started(order, told=True) as process:
+            assert process.stdout is not None
+            if (await process.stdout.readline()).decode().strip() == HERE:
+                await killed(process)
+        assert process.returncode is not None
+        ends.append(process.returncode)
+        stage.screen.note(
+            f"{moment.name:<13} {'goes on, ' if number else 'begun,   '} process {process.pid:<8} {_how(process.returncode, at)}"
+        )
+    return ends
+
+
+def _show_unknown(stage: DemoRun) -> None:
+    """What the model is told of a call whose outcome nobody knows."""
+    unknown = next((call for call in calls_in(stage.journal) if call.status == "unknown"), None)
+    if unknown is not None:
+        stage.screen.note("")
+        stage.screen.note(f"What the model was told of {unknown.uid}:")
+        for line in wrap(unknown.error, _LINE):
+            stage.screen.note(f"   {line}")
+
+
+def _how(code: int, at: str) -> str:
+    if code < 0:
+        return f"kill -9, {at.removesuffix(' -').replace('call.', '').replace('run.', '').replace('phase.', 'a pass ')}"
+    return "finished" if code == 0 else f"ended with {code}"

@@ -1,0 +1,68 @@
+"""A shop, from outside: four tools that write what they do into a ledger that the engine knows nothing of.
+
+The shop behaves as others' systems do: asked twice under one key, it sets a price once; asked twice for a charge, it would take the money
+twice. Each tool says where it is, so that its process can be killed there. None declares what it writes, so they run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from callgate.demo._effect_log import EffectLog, note_effect
+from callgate.demo.crash._kill_points import ORDER
+from callgate.tools import FunctionTool, ToolContext, Verified
+
+__all__ = ["shop_tools"]
+
+Reach = Callable[[str], None]
+"""Told where a tool is; may not come back."""
+
+
+def shop_tools(ledger: EffectLog, reach: Reach) -> list[FunctionTool]:
+    """The tools, in the order of `ORDER`."""
+
+    def stock(context: ToolContext, item: str) -> int:
+        """How many of an item there are."""
+        reach("inside stock")
+        return 7
+
+    def set_price(context: ToolContext, item: str, cents: int) -> str:
+        """Set the price of an item."""
+        if not _known(ledger, context.idempotency_key):
+            _note(context, "set_price", reach)
+        return f"{item} costs {cents} cents"
+
+    def charge(context: ToolContext, account: str, cents: int) -> str:
+        """Take money from an account."""
+        _note(context, "charge", reach)
+        return f"took {cents} cents from {account}"
+
+    def ship(context: ToolContext, parcel: str) -> str:
+        """Send a parcel."""
+        _note(context, "ship", reach)
+        return f"{parcel} has left"
+
+    def has_left(arguments: dict[str, Any], key: str) -> Verified:
+        """Look into the carrier's book."""
+        left = _known(ledger, key)
+        return Verified(happened=left, result=f"{arguments['parcel']} has left" if left else None)
+
+    made = [
+        FunctionTool(stock, effect="none"),
+        FunctionTool(set_price, effect="idempotent"),
+        FunctionTool(charge, effect="once"),
+        FunctionTool(ship, effect="once", verify=has_left),
+    ]
+    assert tuple(one.name for one in made) == ORDER
+    return made
+
+
+def _note(context: ToolContext, tool: str, reach: Reach) -> None:
+    reach(f"before {tool}")
+    note_effect(context, f"key {context.idempotency_key}")
+    reach(f"after {tool}")
+
+
+def _known(ledger: EffectLog, key: str) -> bool:
+    return any(entry.what == f"key {key}" for entry in ledger.entries("effect"))

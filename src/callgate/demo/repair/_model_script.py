@@ -1,0 +1,63 @@
+"""The script of the main demonstration as a model's turns: what each message says, calls, and where it is held or cut."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from callgate.demo._messages import Choice, filled
+from callgate.demo.repair._project import test_command
+from callgate.testing import Call, End, Item, Pause, ReceivedRequest
+from callgate.testing.server import Script
+
+__all__ = ["reading_pace", "turns"]
+
+_WORD_S = 0.03
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+
+
+def turns(choices: list[Choice], held: Pause) -> Callable[[ReceivedRequest], Script]:
+    """Each message by how many came before it in its prompt, whoever asks; the first is held after its first call."""
+    return lambda received: _turn(choices[_number(received)], held if _number(received) == 0 else None, received)
+
+
+def _number(received: ReceivedRequest) -> int:
+    messages: Any = received.body_json.get("messages", [])
+    return sum(message.get("role") == "assistant" for message in messages)
+
+
+def _turn(choice: Choice, held: Pause | None, received: ReceivedRequest) -> list[Item]:
+    """What the model sends. Like any model it copies from its prompt: the hash of an earlier result stands there and nowhere else."""
+    known = {"test_command": json.dumps(test_command()), **_hashes(received)}
+    items: list[Item] = [*_words(choice)]
+    for item in choice["message"]["tool_calls"]:
+        items.append(Call(item["function"]["name"], filled(item["function"]["arguments"], known), id=item["id"]))
+        if held is not None:
+            items.append(held)
+            held = None
+    return [*items, End("length")] if choice["finish_reason"] == "length" else items
+
+
+def _words(choice: Choice) -> list[str]:
+    return re.findall(r"\S+\s*", choice["message"]["content"])
+
+
+def _hashes(received: ReceivedRequest) -> dict[str, str]:
+    """By call, the hash that its result names in the prompt."""
+    messages: Any = received.body_json.get("messages", [])
+    results = [message for message in messages if message.get("role") == "tool"]
+    found = ((message["tool_call_id"], _DIGEST.search(str(message["content"]))) for message in results)
+    return {call: match[0] for call, match in found if match is not None}
+
+
+def reading_pace(choices: list[Choice]) -> Callable[[ReceivedRequest, int], Awaitable[None]]:
+    """As fast as one reads, for the words of each message; the calls come at once."""
+
+    async def pace(received: ReceivedRequest, piece: int) -> None:
+        if piece <= len(_words(choices[_number(received)])):
+            await asyncio.sleep(_WORD_S)
+
+    return pace

@@ -1,0 +1,113 @@
+"""Let an agent repair the repository, kill its engine on the way, and in the end take everything back.
+
+With a scripted model behind HTTP, an engine in a process of its own that is killed in the middle of a call, and another one that goes on;
+or with the reader's own model, where the environment names one, in this process and unharmed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from callgate.agent import Agent, RunResult
+from callgate.demo._demo_run import DemoRun, events_in
+from callgate.demo._file_facts import facts
+from callgate.demo._messages import script
+from callgate.demo._model import held_until, own_model, scripted_server
+from callgate.demo._processes import killed, started, until
+from callgate.demo._verification import Finding
+from callgate.demo.repair import _engine
+from callgate.demo.repair._model_script import reading_pace, turns
+from callgate.demo.repair._project import write_project
+from callgate.demo.repair._verify import verify_repair
+from callgate.demo.repair._verify_own import verify_own
+from callgate.demo.repair._verify_undo import verify_undo
+from callgate.errors import UsageError
+from callgate.models.http_model import HttpModel
+from callgate.undo import Shadow
+
+__all__ = ["repair"]
+
+_STUCK = "check_format"
+"""The call that the engine is killed in: its tool hangs in C, and has started a process."""
+
+
+async def repair(stage: DemoRun) -> list[Finding]:
+    """Repair the repository and take it back; returns what was proven, and what was not."""
+    theirs = own_model()
+    write_project(stage.root / "repository")
+    before = facts(stage.root / "repository")
+    (stage.root / "before.json").write_text(json.dumps(before), encoding="utf-8")
+    if theirs is None:
+        await _scripted(stage)
+        _take_back(stage)
+        return verify_repair(stage.root)
+    found = verify_own(stage.root, await _own(stage, theirs))
+    _take_back(stage)
+    return [*found, verify_undo(stage.root)]
+
+
+async def _scripted(stage: DemoRun) -> None:
+    choices = script("repair")
+    held = held_until(lambda: _recorded(stage, "call.started"))
+    pace = reading_pace(choices) if stage.screen.lively else None
+    async with scripted_server(turns(choices, held), stage.root / "requests.jsonl", pace=pace) as url:
+        stage.screen.note("The model is a script behind HTTP on this machine, in the format of OpenAI's chat completions.")
+        await _until_killed(stage, url)
+        async with started(stage.order(url, goes_on=True)):
+            pass
+
+
+async def _until_killed(stage: DemoRun, url: str) -> None:
+    """One engine, killed as soon as the tool hangs; what was true at that moment is written down."""
+    async with started(stage.order(url)) as process:
+        await until(lambda: _hangs(stage), process)
+        code = await killed(process)
+        effects = [entry.call for entry in stage.ledger.entries("effect")]
+        at = max((event.position for event in events_in(stage.journal)), default=0)
+        died = {"pid": process.pid, "code": code, "position": at, "effects": effects}
+        (stage.root / "killed.json").write_text(json.dumps(died), encoding="utf-8")
+    stage.screen.after_kill(f"kill -9 {process.pid}: the engine is gone. Another one goes on from the journal.")
+
+
+def _hangs(stage: DemoRun) -> bool:
+    """Whether the tool and what it has started run, and the record has its start and the end of its message.
+
+    All three, because the start of a call without an effect is on disk only some time after the tool has begun.
+    """
+    noted = [entry.call for entry in stage.ledger.entries("process") if entry.tool == _STUCK]
+    if len(noted) < 2:
+        return False
+    events = events_in(stage.journal)
+    began = any(event.kind == "call.started" and event.call == noted[0] for event in events)
+    return began and any(event.kind == "emission.sealed" and noted[0] in event.body.decode() for event in events)
+
+
+def _recorded(stage: DemoRun, kind: str) -> bool:
+    try:
+        return any(event.kind == kind for event in events_in(stage.journal))
+    except UsageError:
+        return False  # nobody has made the journal yet
+
+
+async def _own(stage: DemoRun, model: HttpModel) -> RunResult:
+    stage.screen.note(f"The model is {model.provider}:{model.name}, as the environment says. CALLGATE_MODEL=scripted plays the script.")
+    async with _engine.engine(stage) as engine:
+        try:
+            async with Agent(model, engine, settings=_engine.SETTINGS) as agent:
+                return await _engine.begun(stage, agent)
+        finally:
+            await model.close()
+
+
+def _take_back(stage: DemoRun) -> None:
+    """Keep what the agent made, to look at, and undo its whole run."""
+    repository = stage.root / "repository"
+    shutil.copytree(repository, stage.root / "repaired", symlinks=True)
+    shadow = Shadow(repository, place=stage.root / "kept")
+    if not any(change.call.run == stage.name for change in shadow.changes()):
+        return
+    stage.screen.note("")
+    stage.screen.note(f"callgate undo {stage.name}")
+    for path in shadow.undo(stage.name).paths:
+        stage.screen.note(f"   {path} is as it was")

@@ -1,0 +1,99 @@
+"""What a memory does behind its calls' backs: read marked files again, for the index and for the store, and refresh indexes.
+
+A file that cannot be taken in is tried a few times, then let go; every failure is logged, and none is anybody else's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from callgate._terminal_text import one_line
+from callgate.memory.database import Database
+from callgate.memory.file_passages import FilePassages
+from callgate.memory.index import WorkspaceIndex
+from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
+from callgate.memory.read_positions import ChangedFile, ReadPositions
+
+__all__ = ["BackgroundJobs"]
+
+log = logging.getLogger("callgate")
+
+
+class BackgroundJobs:
+    """The work that marks and searches leave.
+
+    Args:
+        stopped: Whether to leave the rest for another time.
+        wake: Called when a search has found something to do.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: ReadPositions,
+        files: FilePassages,
+        limits: MemoryLimits,
+        *,
+        stopped: Callable[[], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        self.index = WorkspaceIndex(
+            database, ledger, self._index_wanted, most_workspaces=limits.indexed_workspaces, secret=files.has_secret_name
+        )
+        self.failure = ""
+        self._ledger = ledger
+        self._files = files
+        self._limits = limits
+        self._stopped = stopped
+        self._wake = wake
+        self._wanted: dict[str, set[str] | None] = {}
+        self._wanting = threading.Lock()
+
+    def look_at_files(self) -> bool:
+        """Take in what is marked; whether there is nothing more to do now."""
+        marks, well = self._ledger.marks(redacting=self._files.redactor is not None), True
+        for mark in marks:
+            if self._stopped():
+                return True
+            well = self._look_at(mark) and well
+        return not (marks and well)
+
+    def _look_at(self, mark: ChangedFile) -> bool:
+        """Whether it went well."""
+        try:
+            if os.path.isdir(mark.workspace):
+                if self.index.has(mark.workspace):
+                    self.index.refresh(mark.workspace, [mark.path], self._stopped)
+                self._files.take_in(mark)
+        except Exception as error:
+            attempt = self._ledger.failed(mark)
+            what = f"{mark.path or 'what changed'} in {mark.workspace}"
+            self.failure = f"{what} could not be taken in (attempt {attempt}): {type(error).__name__}: {error}"
+            log.error("Memory: %s", one_line(self.failure, LOGGED_CHARS))
+            if attempt < self._limits.attempts:
+                return False
+        if not self._stopped():
+            self._ledger.settle(mark)
+        return True
+
+    def _index_wanted(self, root: str, paths: list[str] | None) -> None:
+        with self._wanting:
+            if root not in self._wanted and len(self._wanted) >= self._limits.waiting:
+                return
+            known = self._wanted.get(root, set())
+            self._wanted[root] = None if paths is None or known is None else known | set(paths)
+        self._wake()
+
+    def refresh_indexes(self) -> None:
+        """Look at what searches found outdated."""
+        with self._wanting:
+            wanted, self._wanted = self._wanted, {}
+        for root, paths in wanted.items():
+            try:
+                self.index.refresh(root, paths, self._stopped)
+            except Exception as error:
+                self.failure = f"the index of {root} could not be refreshed: {type(error).__name__}: {error}"
+                log.error("Memory: %s", one_line(self.failure, LOGGED_CHARS))

@@ -1,0 +1,112 @@
+"""One thread that does a memory's chores, one at a time, whenever it is woken: no call ever waits for it.
+
+What a chore raises is logged, once until one succeeds again, and ends nothing but that chore. The thread begins when there is something
+to do and ends in bounded time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from callgate._terminal_text import one_line
+from callgate.memory.limits import LOGGED_CHARS
+
+__all__ = ["BackgroundThread"]
+
+log = logging.getLogger("callgate")
+
+
+class BackgroundThread:
+    """The thread.
+
+    Args:
+        chore: Does what there is to do; asked again until it returns True. Looks at `stopping` between its steps.
+        failing: What did not happen where it fails, for the log.
+        interrupt: Ends what the chore waits for; called once it is to stop.
+    """
+
+    def __init__(self, chore: Callable[[], bool], *, failing: str, interrupt: Callable[[], None] = lambda: None) -> None:
+        self._chore = chore
+        self._failing = failing
+        self._interrupt = interrupt
+        self._thread: threading.Thread | None = None
+        self._guard = threading.Condition()
+        self._woken = 0
+        self._done = 0
+        self._stopping = False
+        self.failure = ""
+        """What went wrong last; empty while all is well."""
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def wake(self) -> None:
+        """There may be something to do. Never waits, and never raises: where no thread can be started, the next time tries again."""
+        with self._guard:
+            if self._stopping:
+                return
+            self._woken += 1
+            if self._thread is None:
+                self._begin()
+            self._guard.notify_all()
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._work, name="callgate-memory", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:
+            self._failed(error)
+        else:
+            self._thread = thread
+
+    def settled(self, timeout_s: float) -> bool:
+        """Wait until everything is done that there is to do now; False where the time was not enough."""
+        self.wake()
+        with self._guard:
+            asked = self._woken
+            if self._thread is None:
+                return self._done >= asked
+            return self._guard.wait_for(lambda: self._done >= asked, timeout_s)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Do what there still is to do, for this long at most; whether it was all. Idempotent."""
+        deadline = time.monotonic() + timeout_s
+        done = self.settled(timeout_s / 2) if self._thread is not None and not self._stopping else True
+        with self._guard:
+            self._stopping = True
+            self._guard.notify_all()
+        self._interrupt()
+        if self._thread is not None:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+            return done and not self._thread.is_alive()
+        return done
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                self._guard.wait_for(lambda: self._stopping or self._woken > self._done)
+                if self._stopping:
+                    return
+                asked = self._woken
+            self._tried()
+            with self._guard:
+                self._done = asked
+                self._guard.notify_all()
+
+    def _tried(self) -> None:
+        try:
+            while not self._stopping and not self._chore():
+                pass
+            self.failure = ""
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        why = f"{type(error).__name__}: {error}"
+        if not self.failure and not self._stopping:
+            log.error("Memory: %s; it is tried again after the next call: %s", self._failing, one_line(why, LOGGED_CHARS))
+        self.failure = why

@@ -1,0 +1,176 @@
+"""What calls wrote to files becomes passages: read, freed of secrets, cut into pieces, kept.
+
+Secrets leave the whole text before it is cut, so that none is missed because a cut went through it. Only text files in the call's
+workspace, within limits; none that a search passes over, and none whose name says that it holds secrets. What is gone or is no longer such
+a file is forgotten. Knows nothing of journals.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from callgate._redact import Redactor
+from callgate._workspace import DirectoryEntry, PathRefused, Workspace, stamp_of
+from callgate.builtins._text_pages import decoded, is_binary
+from callgate.errors import UsageError
+from callgate.memory.chunks import chunks
+from callgate.memory.limits import MemoryLimits
+from callgate.memory.passages import Passage, PassageStore
+from callgate.memory.read_positions import ChangeCause, ChangedFile
+
+__all__ = ["FilePassages", "file_origin", "marks_again", "without_secrets"]
+
+log = logging.getLogger("callgate")
+_TICK_NS = 50_000_000
+_COARSE_TICK_NS = 2_000_000_000
+"""How far a file system's clock may be behind ours: one that knows whole seconds only."""
+_text = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def file_origin(workspace: str, path: str) -> str:
+    return f"file:{workspace}\n{path}"
+
+
+def without_secrets(redactor: Redactor | None, text: str) -> str:
+    """The text as it may be kept."""
+    if redactor is None:
+        return text
+    return _text(redactor.redact(msgspec.json.encode({"text": text})))["text"]
+
+
+class FilePassages:
+    """Takes in what a mark stands for."""
+
+    def __init__(self, store: PassageStore, limits: MemoryLimits, redactor: Redactor | None = None) -> None:
+        self._store = store
+        self._limits = limits
+        self.redactor = redactor
+
+    def take_in(self, mark: ChangedFile) -> None:
+        """Bring what is kept of these files up to date.
+
+        Raises:
+            UsageError: The workspace is gone.
+        """
+        with Workspace(mark.workspace, sync=False) as workspace:
+            kind = workspace.kind(mark.path or ".")
+            if kind == "file":
+                self._keep(workspace, mark.path, mark)
+            else:
+                self._take_in_below(workspace, mark, there=kind == "directory")
+        if self._store.count("file", mark.cause.principal) > self._limits.pieces:
+            self._store.trim("file", mark.cause.principal, self._limits.pieces)
+
+    def _take_in_below(self, workspace: Workspace, mark: ChangedFile, *, there: bool) -> None:
+        """A folder, or what is gone."""
+        held = self._store.files(mark.workspace)
+        for path in self._changed(workspace, mark, held) if there else ():
+            self._keep(workspace, path, mark)
+        gone = [path for path in held if _within(path, mark.path) and workspace.kind(path) != "file"]
+        if gone:
+            self._store.keep({file_origin(mark.workspace, path): () for path in gone})
+
+    def _keep(self, workspace: Workspace, path: str, mark: ChangedFile) -> None:
+        self._store.keep({file_origin(mark.workspace, path): self._passages(workspace, path, mark)})
+
+    def _changed(self, workspace: Workspace, mark: ChangedFile, held: dict[str, str]) -> Iterator[str]:
+        """The files below a folder that the call may have written, up to a limit."""
+        found = 0
+        moved = set(held.values())
+        for entry in workspace.walk(mark.path or "."):
+            if entry is None or entry.kind != "file" or held.get(entry.path) == entry.stamp:
+                continue
+            if entry.stamp not in moved and not _is_new(entry, mark):
+                continue
+            found += 1
+            if found > self._limits.files_per_call:
+                log.warning(
+                    "Memory: %s changed more than %d files; the rest is not remembered.", mark.cause.tool, self._limits.files_per_call
+                )
+                return
+            yield entry.path
+
+    def _passages(self, workspace: Workspace, path: str, mark: ChangedFile) -> list[Passage]:
+        text, stamp = self._readable(workspace, path)
+        if not text:
+            return []
+        cause = mark.cause
+        origin = file_origin(mark.workspace, path)
+        return [
+            Passage(
+                origin=origin,
+                kind="file",
+                text=chunk.text,
+                at_ns=mark.since_ns,
+                principal=cause.principal,
+                actor=cause.actor,
+                conversation=cause.conversation,
+                run=cause.run,
+                call=cause.call,
+                tool=cause.tool,
+                workspace=mark.workspace,
+                path=path,
+                line=chunk.line,
+                stamp=stamp,
+                redacted=self.redactor is not None,
+            )
+            for chunk in chunks(without_secrets(self.redactor, text))
+        ]
+
+    def _readable(self, workspace: Workspace, path: str) -> tuple[str, str]:
+        """The text and its stamp; empty where the file is none that is remembered."""
+        if workspace.protected(path) or workspace.ignored(path) or self.has_secret_name(path):
+            return "", ""
+        try:
+            stamp = stamp_of(workspace.stat(path))
+            data = workspace.read_bytes(path, limit=self._limits.file_bytes)
+        except PathRefused:
+            return "", ""
+        return ("", "") if is_binary(data) else (decoded(data)[0], stamp)
+
+    def has_secret_name(self, path: str) -> bool:
+        """Whether the redactor would take something out of the path."""
+        return without_secrets(self.redactor, path) != path
+
+    def is_current(self, passage: Passage) -> bool:
+        """Whether the file is still in the state that the passage is of."""
+        try:
+            with Workspace(passage.workspace, sync=False) as workspace:
+                return stamp_of(workspace.stat(passage.path)) == passage.stamp
+        except (PathRefused, UsageError):
+            return False
+
+
+def marks_again(passages: Iterable[Passage]) -> list[ChangedFile]:
+    """Somebody else changed these files: what is there now still counts as the work of the call that wrote them last."""
+    files = {(one.workspace, one.path): one for one in passages}
+    return [
+        ChangedFile(
+            workspace=one.workspace,
+            path=one.path,
+            since_ns=one.at_ns,
+            cause=ChangeCause(
+                call=one.call,
+                run=one.run,
+                tool=one.tool,
+                principal=one.principal,
+                actor=one.actor,
+                conversation=one.conversation,
+                redacted=one.redacted,
+            ),
+        )
+        for one in files.values()
+    ]
+
+
+def _is_new(entry: DirectoryEntry, mark: ChangedFile) -> bool:
+    """Whether the file was touched since the call came: by the time of its last change, which no program sets."""
+    changed_ns = int(entry.stamp.rpartition(":")[2] or 0)
+    return changed_ns >= mark.since_ns - (_TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS)
+
+
+def _within(path: str, folder: str) -> bool:
+    return not folder or path == folder or path.startswith(f"{folder}/")

@@ -1,0 +1,138 @@
+"""An embedder behind HTTP: `POST /embeddings` as OpenAI's API has it, and many servers that run on one's own machine.
+
+Bounded in time and size, follows no redirect, and tries nothing again: a memory does. Keys are shown nowhere. httpx2 speaks HTTP; it is
+imported with the first request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+from msgspec import Struct
+
+from callgate.errors import UsageError
+from callgate.memory.embedding import EmbedderFailed
+from callgate.models._clients import made
+from callgate.models._refusals import Hidden, secrets_in_url, shown_url
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["EmbeddingsEndpoint"]
+
+_BODY_BYTES = 67_108_864
+_SAID_CHARS = 300
+
+
+class _EmbeddingItem(Struct):
+    index: int
+    embedding: list[float]
+
+
+class _EmbeddingsBody(Struct):
+    data: list[_EmbeddingItem]
+
+
+_decode = msgspec.json.Decoder(_EmbeddingsBody).decode
+
+
+class EmbeddingsEndpoint:
+    """An `Embedder` that asks a server. Close it when its memory is closed.
+
+    Args:
+        base_url: Up to and without `/embeddings`, as `http://127.0.0.1:8080/v1`.
+        model: Its name there; also this embedder's name.
+        dimension: How many numbers its vectors have.
+        api_key: Sent as a bearer token.
+        headers: Sent as well.
+        shorten: Ask for vectors of this dimension, where the model can make shorter ones.
+        timeout_s: The longest wait for anything within one request.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        dimension: int,
+        *,
+        api_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        shorten: bool = False,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.name = model
+        self.dimension = dimension
+        self._url = f"{base_url.rstrip('/')}/embeddings"
+        self._headers = {**({"authorization": f"Bearer {api_key}"} if api_key else {}), **(headers or {})}
+        self._shown = shown_url(self._url)
+        self._hidden = Hidden.of_headers(self._headers, (api_key, *secrets_in_url(base_url)))
+        self._shorten = shorten
+        self._timeout_s = timeout_s
+        self._client: httpx2.Client | None = None
+
+    def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
+        """One vector for each text.
+
+        Raises:
+            EmbedderFailed: There was no answer, or it has no such vectors.
+        """
+        asked = {"model": self.name, "input": list(texts), "encoding_format": "float"}
+        answer = self._posted(msgspec.json.encode(asked | ({"dimensions": self.dimension} if self._shorten else {})))
+        try:
+            found = {item.index: item.embedding for item in _decode(answer).data}
+        except msgspec.DecodeError as error:
+            raise EmbedderFailed(f"{self._shown} answered something else than embeddings: {error}.") from error
+        if sorted(found) != list(range(len(texts))):
+            raise EmbedderFailed(f"{self._shown} gave {len(found)} vectors for {len(texts)} texts.")
+        return [found[index] for index in range(len(texts))]
+
+    def close(self) -> None:
+        """Close its connections. Idempotent."""
+        if self._client is not None:
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _posted(self, body: bytes) -> bytes:
+        httpx = _httpx()
+        if self._client is None:
+            self._client = made(lambda: httpx.Client(timeout=self._timeout_s, follow_redirects=False))
+        headers = {"content-type": "application/json", **self._headers}
+        try:
+            with self._client.stream("POST", self._url, content=body, headers=headers) as response:
+                answer = _read(response)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said = self._hidden.redact(str(error) or type(error).__name__)
+            raise EmbedderFailed(f"{self._shown} could not be asked: {said}. Check the address and whether it is up.") from None
+        if not response.is_success:
+            said = self._hidden.cut(answer.decode("utf-8", "replace"), _SAID_CHARS)
+            raise EmbedderFailed(f"{self._shown} refused with status {response.status_code}: {said}")
+        return answer
+
+
+def _read(response: httpx2.Response) -> bytes:
+    """The body, up to a bound."""
+    pieces, size = [], 0
+    for piece in response.iter_bytes():
+        size += len(piece)
+        if size > _BODY_BYTES:
+            raise EmbedderFailed(
+                f"{shown_url(str(response.url))} answered with more than {_BODY_BYTES:,} bytes. Ask for fewer texts at once."
+            )
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _httpx() -> Any:
+    try:
+        import httpx2
+    except ImportError as error:
+        raise UsageError("An embeddings endpoint needs httpx2, which is not installed. Run: pip install 'callgate[models]'.") from error
+    return httpx2

@@ -1,0 +1,165 @@
+"""Follow a journal: what ended since the last look is remembered, and the files that it may have written are marked.
+
+The journal is the queue: nothing waits in this process but one page of events, and a memory that was not there reads on where it
+stopped. Only what is durable counts, so that no memory outlives its event. Every step may be done twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+
+from msgspec.structs import replace
+
+from callgate._workspace import Workspace
+from callgate.errors import CallgateError
+from callgate.events import TERMINAL, Event
+from callgate.memory.ended_calls import changes_of, ended_calls, marks_of
+from callgate.memory.limits import MemoryLimits
+from callgate.memory.passages import Passage, PassageStore
+from callgate.memory.read_positions import ChangedFile, ReadPositions
+from callgate.protocols import Journal
+from callgate.queries import EventQuery
+from callgate.tools import ToolRegistry
+
+__all__ = ["Find", "JournalFollower", "Progress", "finder"]
+
+_PAGE = 500
+_MOST_OPEN = 10_000
+
+
+Find = Callable[[EventQuery], Iterable[Event]]
+"""Events by their call, or after a position, up to a limit."""
+
+Progress = Literal["all", "some", "early"]
+"""Whether everything was read, there is more, or what there is is not durable yet."""
+
+
+class JournalFollower:
+    """One journal's way into a memory. Safe to use from several threads.
+
+    Args:
+        keep: Puts into the store what calls say.
+        tools: Say what their calls write; a call of another tool may have written anything.
+        redacted: Whether whoever writes the journal takes secrets out.
+        files: Whether to mark what calls may have written.
+        lasting: Whether the journal outlives this process, so that its position is worth keeping.
+    """
+
+    def __init__(
+        self,
+        find: Find,
+        ledger: ReadPositions,
+        store: PassageStore,
+        limits: MemoryLimits,
+        *,
+        keep: Callable[[Mapping[str, Sequence[Passage]]], None],
+        tools: ToolRegistry | None = None,
+        lasting: bool = True,
+        redacted: bool = False,
+        files: bool = True,
+    ) -> None:
+        self._find = find
+        self._ledger = ledger
+        self._store = store
+        self._limits = limits
+        self._keep_changes = keep
+        self._tools = tools
+        self._lasting = lasting
+        self._redacted = redacted
+        self._files = files
+        self._guard = threading.Lock()
+        self._name = ""
+        self._position = 0
+        self._open: OrderedDict[str, list[Event]] = OrderedDict()
+
+    def take_in(self, most: int, durable: Callable[[], int] | None = None) -> Progress:
+        """Read on, `most` events at most.
+
+        Args:
+            durable: Tells the position beyond which events do not count yet; None: all do.
+        """
+        with self._guard:
+            while most > 0 and self._identified():
+                found = list(self._find(EventQuery(after=self._position, limit=min(_PAGE, most))))
+                upto = durable() if durable is not None else None
+                page = [event for event in found if upto is None or event.position <= upto]
+                if not page:
+                    return "early" if found else "all"
+                self._keep(page)
+                most -= len(page)
+            return "some" if most <= 0 else "all"
+
+    def from_the_first(self) -> None:
+        """Read everything again."""
+        with self._guard:
+            if self._identified():
+                self._position = 0
+
+    def _identified(self) -> bool:
+        """Know which journal this is: by its first event, which never changes."""
+        if not self._name:
+            first = next(iter(self._find(EventQuery(limit=1))), None)
+            if first is None:
+                return False
+            said = f"{first.run}\0{first.at_ns}\0{first.hash}"
+            self._name = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
+            self._position = self._ledger.position(self._name) if self._lasting else 0
+        return True
+
+    def _keep(self, page: list[Event]) -> None:
+        calls = ended_calls(self._complete(page))
+        changes: dict[str, list[Passage]] = {}
+        for call in calls:
+            changes |= changes_of(call, self._name)
+        if self._files:
+            self._ledger.mark([placed for call in calls for mark in marks_of(call, self._tools) for placed in self._placed(mark)])
+        if changes:
+            self._keep_changes(changes)
+        for principal in {call.word("principal") for call in calls}:
+            if self._store.count("call", principal) > self._limits.calls:
+                self._store.trim("call", principal, self._limits.calls)
+        self._position = page[-1].position
+        if self._lasting:
+            self._ledger.move(self._name, self._position)
+
+    def _placed(self, mark: ChangedFile) -> Iterator[ChangedFile]:
+        """The mark by the one name that its path has; none where that is not in the workspace, or the workspace is gone."""
+        with suppress(CallgateError), Workspace(mark.workspace, sync=False) as workspace:
+            path = workspace.normalise(mark.path) if mark.path else ""
+            cause = replace(mark.cause, redacted=self._redacted)
+            yield replace(mark, workspace=os.path.realpath(mark.workspace), path=path, cause=cause)
+
+    def _complete(self, page: list[Event]) -> list[Event]:
+        """All events of the calls that end on this page; of others, keep what is here for later."""
+        done: list[Event] = []
+        for event in page:
+            if event.kind == "call.received":
+                self._open[event.call] = [event]
+            elif event.call in self._open:
+                self._open[event.call].append(event)
+            if event.kind in TERMINAL:
+                mine = self._open.pop(event.call, [])
+                done += mine or self._find(EventQuery(call=event.call))
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
+        return done
+
+
+def finder(journal: Journal) -> Find:
+    """The journal, one page at a time."""
+
+    def find(query: EventQuery) -> list[Event]:
+        for _ in range(2):
+            try:
+                return list(journal.read(run=query.run, call=query.call, after=query.after, limit=query.limit))
+            except IndexError:  # one in memory forgot its oldest events meanwhile
+                continue
+        return []
+
+    return find

@@ -1,0 +1,127 @@
+"""How far a memory has read each journal, and which files it has still to look at.
+
+Both are on disk, so that an end in the middle loses nothing: what was marked is looked at by whoever opens the memory next. A mark stands
+for a file, for everything below a folder, or for the whole workspace; there are at most so many of one workspace, then one mark stands for
+all of it. Knows nothing of what is done with a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from callgate.memory.database import Database
+
+if TYPE_CHECKING:
+    import apsw
+
+__all__ = ["MOST_MARKS", "ChangeCause", "ChangedFile", "ReadPositions"]
+
+MOST_MARKS: Final = 10_000
+"""Of one workspace."""
+_EVERYTHING: Final = ""
+
+
+class ChangeCause(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The call that may have changed files."""
+
+    call: str
+    run: str = ""
+    tool: str = ""
+    principal: str = ""
+    actor: str = ""
+    conversation: str = ""
+    redacted: bool = False
+    """Whether the call's engine takes secrets out; then only who does so too may keep what is in the files."""
+
+
+class ChangedFile(Struct, frozen=True, kw_only=True):
+    """Something in a workspace that may have changed."""
+
+    workspace: str
+    path: str
+    """Below the workspace's folder; empty for all of it."""
+    since_ns: int
+    """When the call came that may have changed it: what is older is as it was."""
+    cause: ChangeCause
+    number: int = 0
+    failures: int = 0
+
+
+_cause = msgspec.json.Decoder(ChangeCause).decode
+
+
+class ReadPositions:
+    """The two lists."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def position(self, journal: str) -> int:
+        """Everything up to here is taken in."""
+        with self._database.reading() as connection:
+            return int(connection.execute("SELECT coalesce(max(position), 0) FROM cursors WHERE journal = ?", (journal,)).get)
+
+    def move(self, journal: str, position: int) -> None:
+        with self._database.writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (journal, position))
+
+    def mark(self, marks: Sequence[ChangedFile]) -> None:
+        """Note what may have changed, once for each path."""
+        if marks:
+            with self._database.writing() as connection:
+                for mark in marks:
+                    _add(connection, mark)
+                for workspace in {mark.workspace for mark in marks}:
+                    _narrow(connection, workspace)
+
+    def marks(self, *, redacting: bool, limit: int = 1_000) -> list[ChangedFile]:
+        """The oldest of those that may be taken in by somebody who takes secrets out, or does not."""
+        sql = """SELECT number, workspace, path, since_ns, cause, failures FROM marks
+            WHERE ? OR json_extract(cause, '$.redacted') IS NULL ORDER BY number LIMIT ?"""
+        with self._database.reading() as connection:
+            return [_mark(*row) for row in connection.execute(sql, (redacting, limit))]
+
+    def marked(self, workspace: str) -> set[str]:
+        """What may have changed in a workspace."""
+        with self._database.reading() as connection:
+            return {str(path) for (path,) in connection.execute("SELECT path FROM marks WHERE workspace = ?", (workspace,))}
+
+    def count(self) -> int:
+        with self._database.reading() as connection:
+            return int(connection.execute("SELECT count(*) FROM marks").get)
+
+    def settle(self, mark: ChangedFile) -> None:
+        """It was looked at. One that was made again meanwhile stays."""
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM marks WHERE number = ?", (mark.number,))
+
+    def failed(self, mark: ChangedFile) -> int:
+        """Looking at it failed; returns how often by now."""
+        with self._database.writing() as connection:
+            connection.execute("UPDATE marks SET failures = failures + 1 WHERE number = ?", (mark.number,))
+        return mark.failures + 1
+
+
+def _add(connection: apsw.Connection, mark: ChangedFile) -> None:
+    """A new number each time, and never a later beginning."""
+    connection.execute(
+        """INSERT OR REPLACE INTO marks (workspace, path, since_ns, cause, failures) VALUES (?1, ?2, min(?3,
+            coalesce((SELECT since_ns FROM marks WHERE workspace = ?1 AND path = ?2), ?3)), ?4, 0)""",
+        (mark.workspace, mark.path, mark.since_ns, msgspec.json.encode(mark.cause).decode()),
+    )
+
+
+def _narrow(connection: apsw.Connection, workspace: str) -> None:
+    """Too many to note each: one that stands for the whole workspace."""
+    if int(connection.execute("SELECT count(*) FROM marks WHERE workspace = ?", (workspace,)).get) > MOST_MARKS:
+        since, cause = next(connection.execute("SELECT min(since_ns), cause FROM marks WHERE workspace = ?", (workspace,)))
+        connection.execute("DELETE FROM marks WHERE workspace = ?", (workspace,))
+        _add(connection, ChangedFile(workspace=workspace, path=_EVERYTHING, since_ns=int(since), cause=_cause(str(cause))))
+
+
+def _mark(number: int, workspace: str, path: str, since_ns: int, cause: str, failures: int) -> ChangedFile:
+    return ChangedFile(workspace=workspace, path=path, since_ns=since_ns, cause=_cause(cause), number=number, failures=failures)

@@ -1,0 +1,170 @@
+"""Questions answered by words and by meaning, and the vectors that this takes, made behind everybody's back.
+
+Texts are kept before anything is embedded, and what has no vector yet is found by words: so an embedder that fails or hangs costs nothing
+but its own findings. Secrets leave passages and questions before an embedder sees them. A text that it cannot embed while it can embed
+others is tried a few times and then left to words.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from callgate._terminal_text import one_line
+from callgate.errors import CallgateError
+from callgate.memory.background_thread import BackgroundThread
+from callgate.memory.database import Database
+from callgate.memory.embedder_calls import EmbedderCalls
+from callgate.memory.embedding import Embedder, EmbedderFailed
+from callgate.memory.limits import LOGGED_CHARS, MemoryLimits
+from callgate.memory.passage_table import TablePassages
+from callgate.memory.passages import FoundPassage, PassageQuery
+from callgate.memory.rank_fusion import fused
+from callgate.memory.vectors import PendingVector, Vectors
+
+__all__ = ["SemanticSearch"]
+
+log = logging.getLogger("callgate")
+_DEPTH: Final = 100
+"""Places of each ranking that count."""
+_PROBE: Final = "What does this text mean?"
+"""Tells an embedder that fails from a text that it cannot embed."""
+
+Made = list[tuple[PendingVector, bytes]]
+
+
+class SemanticSearch:
+    """Both ways of finding, as one.
+
+    Args:
+        hide: Takes secrets out of a text.
+        anew: Drop vectors of another embedder.
+
+    Raises:
+        UsageError: The file has vectors of another embedder.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        table: TablePassages,
+        embedder: Embedder,
+        limits: MemoryLimits,
+        hide: Callable[[str], str],
+        *,
+        anew: bool = False,
+    ) -> None:
+        self._table = table
+        self._limits = limits
+        self._hide = hide
+        self._vectors = Vectors(database, embedder, anew=anew)
+        self._calling = EmbedderCalls(embedder)
+        self._background = BackgroundThread(
+            self._catch_up, failing="what was remembered could not be embedded, and is found by words", interrupt=self._calling.close
+        )
+        self.wake = self._background.wake
+        self.settled = self._background.settled
+        self.stop = self._background.stop
+        self._unanswered = ""
+        self._after = 0
+        self._one_at_a_time = False
+
+    @property
+    def failure(self) -> str:
+        """What went wrong last; empty while all is well."""
+        return self._background.failure or self._unanswered
+
+    # Questions
+
+    def search(self, query: PassageQuery) -> list[FoundPassage]:
+        """What `PassageStore.search` finds and what is nearest in meaning, as one ranking; words alone where the embedder fails."""
+        deep = replace(query, limit=_DEPTH)
+        by_words = self._table.ranked(deep)
+        try:
+            by_meaning = self._nearest(deep)
+            self._unanswered = ""
+        except Exception as error:
+            why = str(error) if isinstance(error, CallgateError) else f"{type(error).__name__}: {error}"
+            if not self._unanswered:
+                log.error("Memory: a question is answered by words alone: %s", one_line(why, LOGGED_CHARS))
+            self._unanswered = why
+            return list(by_words.values())[: query.limit]
+        return fused([by_words, by_meaning], query.limit)
+
+    def _nearest(self, query: PassageQuery) -> dict[int, FoundPassage]:
+        text = self._hide(query.text)
+        if not text.strip():
+            return {}
+        (vector,) = self._calling.vectors([text], self._limits.embed_question_s)
+        return self._vectors.nearest(query, vector, within=self._limits.farthest) if vector else {}
+
+    # Catching up
+
+    def complete(self, timeout_s: float) -> None:
+        """Wait until all is embedded that can be, what was left to words included.
+
+        Raises:
+            EmbedderFailed: The embedder failed, or the time was not enough.
+        """
+        self._vectors.try_again()
+        done = self.settled(timeout_s)
+        if self._background.failure or not done:
+            late = f"Not everything is embedded after {timeout_s:g} s. It goes on in the background."
+            raise EmbedderFailed(self._background.failure or late, late=not done)
+
+    def _catch_up(self) -> bool:
+        """Embed what has no vector: on from where it failed last, and then all around."""
+        size = 1 if self._one_at_a_time else self._limits.embed_at_once
+        for start in dict.fromkeys((self._after, 0)):
+            self._after = start
+            while not self._background.stopping and (batch := self._vectors.pending(self._after, size, self._limits.attempts)):
+                self._after = batch[-1].number
+                self._vectors.keep(self._embedded(batch))
+        self._after, self._one_at_a_time = 0, False
+        return True
+
+    def _embedded(self, batch: Sequence[PendingVector]) -> Made:
+        """The batch with its vectors; empty for what the embedder cannot embed.
+
+        Raises:
+            EmbedderFailed: It can embed nothing.
+        """
+        made, failure = self._tried(batch)
+        if not any(vector for _, vector in made):
+            self._probe()
+        if failure is not None:
+            log.warning("Memory: a text could not be embedded, and is found by words: %s", one_line(str(failure), LOGGED_CHARS))
+        return made
+
+    def _tried(self, batch: Sequence[PendingVector]) -> tuple[Made, EmbedderFailed | None]:
+        try:
+            return self._asked(batch), None
+        except EmbedderFailed as failure:
+            if failure.late and len(batch) > 1:
+                self._one_at_a_time = True
+                raise
+            return self._one_by_one(batch) if len(batch) > 1 else [(batch[0], b"")], failure
+
+    def _probe(self) -> None:
+        ((_, vector),) = self._asked([PendingVector(0, _PROBE, "[]")])
+        if not vector:
+            raise EmbedderFailed("The embedder gives vectors that have no direction: all zeros, or not finite. See what it computes.")
+
+    def _one_by_one(self, batch: Sequence[PendingVector]) -> Made:
+        made: Made = []
+        for one in batch:
+            try:
+                made += self._asked([one])
+            except EmbedderFailed as failure:
+                if failure.late:
+                    self._one_at_a_time = True
+                    raise
+                made.append((one, b""))
+        return made
+
+    def _asked(self, batch: Sequence[PendingVector]) -> Made:
+        vectors = self._calling.vectors([self._hide(one.text) for one in batch], self._limits.embed_s)
+        return list(zip(batch, vectors, strict=True))

@@ -1,0 +1,90 @@
+"""Whether a project ignores the file that a path leads to: `.gitignore` files, `.git/info/exclude`, `node_modules` and the like.
+
+The project is the workspace: ignore files above its root, and those of the user's own configuration, are not read. The matching is the
+one that searches use. Where the answer cannot be established it is None, and the rules' own logic makes that a deny or no allow. Reads the
+file system, changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+from callgate._limits import RULE_IGNORE_FOLDERS
+from callgate._workspace.ignored_files import IgnoredFiles
+from callgate._workspace.workspace import Workspace
+
+__all__ = ["ProjectIgnores"]
+
+_MAX_LINKS = 40
+
+
+class ProjectIgnores:
+    """One workspace, as its ignore files are when they are first needed; each is read once.
+
+    Args:
+        root: The workspace's root folder.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.realpath(root)
+
+    def ignores(self, path: str) -> bool | None:
+        """Whether `path`, as a tool names it, is ignored; None where that cannot be established.
+
+        A link is an entry of the project as well as what it leads to: where one of the two is ignored and the other is not, nobody can
+        say which was meant.
+        """
+        if "\0" in path:
+            return None
+        *links, target = _stations(os.path.join(self._root, path))
+        if not self._is_inside(target):
+            return None
+        found = {self._state(link, directory=False) for link in links if self._is_inside(link)}
+        if os.path.lexists(target):
+            found.add(self._state(target, directory=os.path.isdir(target)))
+        else:
+            found |= {self._state(target, directory=directory) for directory in (True, False)}
+        return found.pop() if len(found) == 1 else None
+
+    def ignores_file(self, path: str) -> bool | None:
+        """The same for a file that a walk came across, by its real path relative to the root."""
+        return self._state(os.path.join(self._root, path), directory=False)
+
+    def _state(self, path: str, *, directory: bool) -> bool | None:
+        if path == self._root:
+            return False
+        below = os.path.relpath(path, self._root)
+        return None if below.count("/") > RULE_IGNORE_FOLDERS else self._ignore.state(below, directory=directory)
+
+    def _is_inside(self, path: str) -> bool:
+        return path == self._root or path.startswith(self._root.rstrip("/") + "/")
+
+    @cached_property
+    def _ignore(self) -> IgnoredFiles:
+        return Workspace(self._root).ignore()
+
+
+def _stations(path: str) -> list[str]:
+    """The real path of every link that an absolute path goes through, in order, and last of what it leads to.
+
+    Raises:
+        ValueError: The links have no end.
+    """
+    found: list[str] = []
+    at, names = "/", path.split("/")[::-1]
+    while names:
+        name = names.pop()
+        if name in ("", "."):
+            continue
+        here = os.path.dirname(at) if name == ".." else os.path.join(at, name)
+        if name != ".." and os.path.islink(here):
+            found.append(here)
+            if len(found) > _MAX_LINKS:
+                raise ValueError("more links than a file system follows")
+            target = os.readlink(here)
+            at = "/" if target.startswith("/") else at
+            names.extend(target.split("/")[::-1])
+        else:
+            at = here
+    return [*found, at]

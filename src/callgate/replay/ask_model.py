@@ -1,0 +1,166 @@
+"""Another model in the place of the recorded one: asked at each pass with the conversation as it was then, and its calls compared.
+
+A recorded result stands for a call only if that is the same tool with the same arguments. So the comparison goes on while the other model
+asks for what the recorded one asked for, and ends where it does not, because what would have come then is on no record. Nothing of what it
+asks for is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from callgate._abort_signals import Control
+from callgate._json import canonical, strict_object
+from callgate._limits import Limits
+from callgate.agent.text_calls import TextCalls
+from callgate.errors import CallFailed, CallgateError, UsageError
+from callgate.messages import AssistantMessage, ToolCall
+from callgate.models.model import Model, StreamingContext
+from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.replay.recorded_tools import tools_of
+from callgate.replay.replay import RecordedPass, Replay
+from callgate.stream import StreamLimits, StreamResult, stream_once
+from callgate.tools import Tool
+
+__all__ = ["ModelAnswer", "ModelComparison", "ask_again"]
+
+_WHOLE = frozenset({"completed", "function_call"})
+_LIMITS = Limits()
+
+
+class ModelAnswer(Struct, frozen=True, kw_only=True):
+    """One pass, answered by the other model."""
+
+    iteration: int
+    position: int
+    """Of the recorded pass."""
+    recorded: tuple[ToolCall, ...] = ()
+    """What the recorded model asked for."""
+    calls: tuple[ToolCall, ...] = ()
+    """What the other one asks for."""
+    text: str = ""
+    """What it says."""
+    recorded_text: str = ""
+    same: bool = False
+    """Whether both ask for the same calls; words are not compared."""
+
+
+class ModelComparison(Struct, frozen=True, kw_only=True):
+    """A run's passes, asked again."""
+
+    run: str
+    model: str
+    """As `provider:model`."""
+    recorded_model: str
+    answers: tuple[ModelAnswer, ...]
+    ended: str = ""
+    """Why the comparison ended before the record did; empty where it did not."""
+    failed: bool = False
+    """Whether it ended because the model could not be asked."""
+
+    @property
+    def differs(self) -> bool:
+        return any(not one.same for one in self.answers)
+
+
+async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limits: StreamLimits | None = None) -> ModelComparison:
+    """Ask another model what the recorded one was asked. Starts no tool.
+
+    Args:
+        model: Answers each pass; what it asks for is compared and dropped.
+        tools: What it is told that there is; those that the run did not have are left out.
+        limits: On the model's silence; None: the defaults.
+
+    Raises:
+        UsageError: The run had no model, or a tool that it called is not among `tools`.
+    """
+    if replay.began is None:
+        raise UsageError(f"Run '{replay.run[:80]}' is no agent's: no model was asked in it. Compare rules or tools instead.")
+    specs = _specs(replay, tools)
+    asked = model if model.native_tools else TextCalls(model)
+    answers: list[ModelAnswer] = []
+    ended, failed = "", False
+    for one in replay.passes:
+        if one.status not in _WHOLE:
+            continue
+        try:
+            given = await _answer(asked, one, specs, limits or StreamLimits())
+        except CallgateError as error:
+            ended, failed = f"The model could not be asked in pass {one.iteration + 1}: {error}", True
+            break
+        if given.status not in _WHOLE:
+            ended, failed = f"The model's answer in pass {one.iteration + 1} broke off: {given.reason or given.status}.", True
+            break
+        answers.append(_compared(one, given))
+        if not answers[-1].same:
+            ended = _why(answers[-1])
+            break
+    return ModelComparison(
+        run=replay.run,
+        model=f"{model.provider}:{model.name}",
+        recorded_model=replay.began.model,
+        answers=tuple(answers),
+        ended=ended,
+        failed=failed,
+    )
+
+
+def _specs(replay: Replay, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
+    """The tools that the run's turn offered, and its exit tools."""
+    began = replay.began
+    assert began is not None
+    offered = began.exposed.allowed if began.exposed is not None else None
+    specs = (
+        ToolSpec(name=tool.name, description=tool.description, schema=tool.schema.source)
+        for tool in tools_of(replay, tools)
+        if offered is None or tool.name in offered
+    )
+    return (*specs, *began.exits)
+
+
+async def _answer(model: Model, one: RecordedPass, specs: tuple[ToolSpec, ...], limits: StreamLimits) -> StreamResult:
+    request = ModelRequest(model=model.name, messages=one.messages, tools=specs)
+    return await stream_once(model, request, StreamingContext(), control=Control(), limits=limits)
+
+
+def _compared(one: RecordedPass, given: StreamResult) -> ModelAnswer:
+    then = one.answer or AssistantMessage()
+    return ModelAnswer(
+        iteration=one.iteration,
+        position=one.position,
+        recorded=then.calls,
+        calls=given.calls,
+        text=given.text,
+        recorded_text=then.text,
+        same=_asked_for(then.calls) == _asked_for(given.calls),
+    )
+
+
+def _asked_for(calls: Sequence[ToolCall]) -> list[tuple[str, bytes]]:
+    """What calls ask for, whatever their ids and however their JSON is written."""
+    return [(call.name, _arguments(call)) for call in calls]
+
+
+def _arguments(call: ToolCall) -> bytes:
+    try:
+        return canonical(strict_object(call.arguments, _LIMITS))
+    except CallFailed:
+        return call.arguments.encode("utf-8", "backslashreplace")
+
+
+def _why(one: ModelAnswer) -> str:
+    which = f"In pass {one.iteration + 1}"
+    if not one.calls:
+        return f"{which} it answers instead of calling {_named(one.recorded)}, so the run would have ended here."
+    if not one.recorded:
+        return f"{which} it calls {_named(one.calls)} where the recorded model answered. There is no result of that on record."
+    return (
+        f"{which} it calls {_named(one.calls)} where the recorded model called {_named(one.recorded)}, or with other arguments. What these"
+        " would have given is on no record, so the comparison ends here."
+    )
+
+
+def _named(calls: Sequence[ToolCall]) -> str:
+    return ", ".join(call.name[:64] for call in calls[:8]) + (f" and {len(calls) - 8} more" if len(calls) > 8 else "")

@@ -1,0 +1,273 @@
+"""The calls of a recorded run, judged again: by other rules, or against tools that have changed since.
+
+Each recorded call goes through the engine's own parse, resolve, validate and gate, in that order and not a copy of them. There the route
+ends: what the gate approves is compared with what was decided then, and thrown away, because nothing in this room takes an approved call.
+A human's yes counts again for exactly the call that it was given for. What a limit or the loop decided then is not judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from callgate._json import canonical
+from callgate._limits import Limits
+from callgate._options import check
+from callgate._pipeline.approvals import Question
+from callgate._pipeline.desk import judges
+from callgate._pipeline.gate import gate
+from callgate._pipeline.hooks import HookChain
+from callgate._pipeline.host_code import HostCode
+from callgate._pipeline.judgment import Judges
+from callgate._pipeline.options import check_policies
+from callgate._pipeline.parse import parse
+from callgate._pipeline.record import MOST_CHARS, clean
+from callgate._pipeline.resolve import resolve
+from callgate._pipeline.validate import Modified, validate
+from callgate.errors import ApprovalNeeded, CallAborted, CallDenied, CallFailed, DangerousLimitReached
+from callgate.hooks import Hook
+from callgate.protocols import CallJudge, Judgment, Policy
+from callgate.replay.calls import Decision, ReplayedCall
+from callgate.replay.recorded_tools import changed_tools, tools_of
+from callgate.replay.replay import Replay
+from callgate.route import ValidatedCall
+from callgate.tools import Tool, ToolRegistry
+
+__all__ = ["Change", "ComparedVerdict", "JudgedRun", "change_between", "judge_again"]
+
+Change = Literal["", "verdict", "arguments", "words", "rule"]
+_DIFFERS = frozenset({"verdict", "arguments"})
+
+
+class ComparedVerdict(Struct, frozen=True, kw_only=True):
+    """One call, then and now."""
+
+    call: ReplayedCall
+    now: Decision | None = None
+    """None where the call was not judged: `unjudged` says why."""
+    unjudged: str = ""
+    change: Change = ""
+    """What is not as it was, the gravest: `verdict`, final `arguments`, `words` of a refusal or a question, or only which `rule`."""
+    beyond: bool = False
+    """Whether a call of an earlier message differs, so that the model might never have made this one."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether something else would have happened."""
+        return self.change in _DIFFERS
+
+
+class JudgedRun(Struct, frozen=True, kw_only=True):
+    """A run's calls, judged again."""
+
+    run: str
+    calls: tuple[ComparedVerdict, ...]
+    changed: tuple[str, ...] = ()
+    """Tools that are not what they were when the run was recorded."""
+    has_model: bool = False
+
+    @property
+    def differences(self) -> tuple[ComparedVerdict, ...]:
+        return tuple(one for one in self.calls if one.differs)
+
+    @property
+    def follows(self) -> str:
+        """What follows from the first difference, as far as a record can tell; empty where there is none."""
+        first = next(iter(self.differences), None)
+        if first is None:
+            return ""
+        told = f"Call {first.call.short}: {_what_follows(first)}"
+        if not self.has_model:
+            return f"{told} What the host's own loop would have done then is not on record."
+        return f"{told} From here on the run would have gone another way: what the model said after that was an answer to something else."
+
+
+async def judge_again(
+    replay: Replay,
+    tools: Iterable[Tool],
+    policies: Sequence[Policy | CallJudge] | None = None,
+    *,
+    hooks: Iterable[Hook] = (),
+    limits: Limits | None = None,
+    coerce: bool = True,
+) -> JudgedRun:
+    """Judge a recorded run's calls again. Starts no tool.
+
+    Args:
+        tools: As they are now. Those that the run did not have are left out.
+        policies: In the place of the run's own; None: every verdict stays as it was recorded, and only the tools are new.
+        hooks: Those before calls count; the record does not have the run's own.
+        limits: Of arguments, rounds and waits; None: the defaults.
+        coerce: As of the engine that the run was made on.
+
+    Raises:
+        UsageError: A tool that the run called is not among `tools`, a rule names what none of them has, or `limits` are none.
+    """
+    check("judge_again", "limits", limits, Limits | None)
+    tools = tuple(tools)
+    registry = tools_of(replay, tools)
+    check_policies(policies or (), tuple(ToolRegistry(tools)))
+    bench = _JudgingContext(replay, registry, policies, tuple(hooks), limits or Limits(), coerce)
+    compared: list[ComparedVerdict] = []
+    first: ReplayedCall | None = None
+    for call in replay.calls:
+        one = await bench.compared(call)
+        beyond = first is not None and bool(replay.passes) and call.scope.iteration > first.scope.iteration
+        compared.append(ComparedVerdict(call=call, now=one.now, unjudged=one.unjudged, change=one.change, beyond=beyond))
+        first = first or (call if one.differs else None)
+    return JudgedRun(run=replay.run, calls=tuple(compared), changed=changed_tools(replay, registry), has_model=bool(replay.passes))
+
+
+class _NoJudge(Exception):
+    """A rule wants a call judged, and there is no judge."""
+
+
+class _Judges(Judges):
+    """The judges that were given; without one, what a rule wants judged stays unjudged instead of being denied."""
+
+    async def judgments(self, call: ValidatedCall, required_by: str | None) -> tuple[Judgment, ...]:
+        found = await super().judgments(call, required_by)
+        if not found:
+            raise _NoJudge
+        return found
+
+
+class _JudgingContext:
+    """Judges the calls of one run; what the gate needs from an engine, without one."""
+
+    def __init__(
+        self,
+        replay: Replay,
+        registry: ToolRegistry,
+        policies: Sequence[Policy | CallJudge] | None,
+        hooks: tuple[Hook, ...],
+        limits: Limits,
+        coerce: bool,
+    ) -> None:
+        given = policies or ()
+        self.policies, self.waits = judges(one for one in given if not isinstance(one, CallJudge))
+        self.policy_timeout_s = limits.policy_timeout_s
+        self.rounds = limits.policy_rounds
+        self.hook_timeout_s = limits.hook_timeout_s
+        self._registry = registry
+        self._only_tools = policies is None
+        self._hooks = hooks
+        self._limits = limits
+        self._coerce = coerce
+        self._repair = any(call.repairs for call in replay.calls)
+        self._bindings: Mapping[str, str] = {call.approval: call.binding for call in replay.calls if call.ended == "asked"}
+        self._by = {approval: by for approval, allowed, by in replay.answers if allowed}
+        self._call: ReplayedCall | None = None
+        host_code = HostCode(limits.grace_s)
+        self.ask = host_code.ask
+        self.judges: Judges = _Judges([one for one in given if isinstance(one, CallJudge)], host_code, None, self.cut)
+
+    @property
+    def redactor(self) -> None:
+        """None: what the record has was redacted when it was written."""
+
+    def cut(self, text: object, chars: int = MOST_CHARS) -> str:
+        """The first characters of a text; what the record has was redacted when it was written."""
+        return clean(text, None, chars)
+
+    async def compared(self, call: ReplayedCall) -> ComparedVerdict:
+        if call.lost:
+            return ComparedVerdict(call=call, unjudged=f"the record does not have it as it came: {call.lost}")
+        if call.decision is None:
+            return ComparedVerdict(call=call, unjudged=call.undecided)
+        if not self._hooks and not self._only_tools and _by_a_hook(call.decision):
+            return ComparedVerdict(
+                call=call, unjudged="code of the host's decided about it then, and the record has no code: give the hooks"
+            )
+        self._call = call
+        try:
+            now = await self._decided(call, call.decision)
+        except _NoJudge:
+            return ComparedVerdict(call=call, unjudged="a rule wants it judged, and no judge was given")
+        return ComparedVerdict(call=call, now=now, change=change_between(call.decision, now))
+
+    async def _decided(self, call: ReplayedCall, then: Decision) -> Decision:
+        try:
+            parsed = parse(call.raw, call.uid, self._limits, repair=self._repair)
+            valid = validate(resolve(parsed, self._registry, call.scope), call.scope, coerce=self._coerce)
+            return self._as_then(valid, then) if self._only_tools else await self._judged(valid)
+        except ApprovalNeeded as question:
+            return Decision(word="ask", rule=question.rule, said=str(question))
+        except CallDenied as error:
+            return Decision(word="deny", rule=str((error.details or {}).get("rule", "")), said=str(error), code=error.code)
+        except (CallFailed, CallAborted) as error:
+            return Decision(word="refused", said=str(error), code=error.code)
+
+    async def _judged(self, valid: ValidatedCall) -> Decision:
+        before = HookChain.of(self._hooks, valid.tool).before
+        answer = gate(valid, before, self, "", self)
+        approved = await answer if isinstance(answer, Coroutine) else answer
+        return Decision(word="allow", rule=approved.rule, arguments=approved.encoded, notes=approved.call.notes)
+
+    def _as_then(self, valid: ValidatedCall, then: Decision) -> Decision:
+        """The recorded verdict, over what validation makes of the call now."""
+        if then.word == "refused":
+            return Decision(word="allow", said="its arguments are accepted now", arguments=canonical(valid.arguments), notes=valid.notes)
+        if then.word != "allow" or any(note.kind == "modified" for note in then.notes):
+            return then
+        return Decision(word="allow", rule=then.rule, arguments=canonical(valid.arguments), notes=valid.notes)
+
+    # What the gate asks
+
+    def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
+        """An observer's failure changes nothing."""
+
+    def modified(self, change: Modified) -> None:
+        """What counts is the verdict on what the arguments are in the end."""
+
+    def check_limits(self, call: ValidatedCall) -> None:
+        """A limit's refusal stays: how many calls a tick may have is no rule, and the limit is not on record."""
+        then = self._call.decision if self._call is not None else None
+        if then is not None and then.code == DangerousLimitReached.code:
+            raise DangerousLimitReached(then.said)
+
+    def spend_approval(self, binding: str) -> Question | None:
+        """The yes that this very call got, if it is the same call now."""
+        approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""
+        if not approval or self._bindings.get(approval) != binding or approval not in self._by:
+            return None
+        return Question(approval_id=approval, run="", binding=binding, expires_at=0, allowed=True, by=self._by[approval])
+
+
+def _by_a_hook(then: Decision) -> bool:
+    """Whether a hook refused the call, or a hook or a policy in code gave it other arguments."""
+    return then.code in ("hook_denied", "hook_failed") or any(note.kind == "modified" for note in then.notes)
+
+
+def change_between(then: Decision, now: Decision) -> Change:
+    """What is not the same about two decisions on one call, the gravest."""
+    if then.word != now.word or (then.word == "refused" and then.code != now.code):
+        return "verdict"
+    if then.word == "allow" and then.arguments != now.arguments:
+        return "arguments"
+    if then.word != "allow" and _words(then) != _words(now):
+        return "words"
+    return "rule" if then.rule_id != now.rule_id else ""
+
+
+def _words(decision: Decision) -> str:
+    """What was said, without the place of the rule that said it: a rule that only moved says the same."""
+    return decision.said.replace(decision.rule, decision.rule_id) if decision.rule else decision.said
+
+
+def _what_follows(one: ComparedVerdict) -> str:
+    assert one.now is not None
+    assert one.call.decision is not None
+    match one.now.word:
+        case "allow" if one.change == "arguments":
+            return "it would have run with other arguments, so its recorded result says nothing of what it would have given."
+        case "allow":
+            return "it would have run; what it would have given nobody knows, since a replay starts no tool."
+        case "ask":
+            return "the run would have waited for a human here."
+        case _ if one.call.decision.word == "allow":
+            return "it would not have run, and the model would have read why instead of its result."
+        case _:
+            return "it would have been refused in another way, and the model would have read that."

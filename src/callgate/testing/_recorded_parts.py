@@ -1,0 +1,221 @@
+"""What stands in for the outside world when a recorded run is played again: a model's answers, tools' results, a clock that never waits.
+
+Everything between them is real: the loop, the route, the rules. A tool's own code is never entered: its stand-in has everything of it but
+that, and runs on a runner that hands out what the record has for the same tool with the same arguments.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from callgate._abort_signals import Control
+from callgate._clock import SystemClock
+from callgate._json import decode
+from callgate._pipeline.check import check
+from callgate._pipeline.run import Ran
+from callgate.agent.record import Blobs
+from callgate.calls import Text, ToolResult
+from callgate.errors import CallFailed, UsageError
+from callgate.messages import AssistantMessage
+from callgate.models.events import CallOpened, CallSealed, Fault, Finished, ModelEvent, TextDelta
+from callgate.models.model import StreamingContext
+from callgate.models.wire.request import ModelRequest
+from callgate.protocols import Execution, RunRequest
+from callgate.replay import RecordedPass, Replay, ReplayedCall
+from callgate.tools import BoundTool, Tool
+
+__all__ = ["RECORDED", "NoWaitClock", "RecordedModel", "RecordedResults", "restarts", "stand_in"]
+
+RECORDED: Final = "recorded"
+"""The name of the runner that hands out recorded results."""
+_STATUS: Final = {
+    "tool_raised": "raised",
+    "not_done": "raised",
+    "timeout": "timed_out",
+    "killed": "killed",
+    "tool_crashed": "crashed",
+    "not_started": "not_started",
+}
+"""What the runner had said, by the code of the result."""
+_PLAYED = frozenset({"completed", "function_call", "empty_response", "error"})
+_HERE = "\x00"
+_RESTART = "context_restart_recorded"
+_FRAME = frozenset({"status", "error", "code"})
+"""What the route writes around the facts of a failure."""
+
+
+class NoWaitClock(SystemClock):
+    """A clock on which every wait is over at once."""
+
+    async def sleep(self, seconds: float) -> None:
+        return
+
+
+def stand_in(tool: Tool) -> Tool:
+    """The tool without its code: same name, schema, checks and effects, so the same identity."""
+    made: Any = copy.copy(tool)
+    made.runner = RECORDED
+    made.execute = _never
+    stood: Tool = made
+    return stood
+
+
+async def _never(*_: object, **__: object) -> dict[str, Any]:
+    raise AssertionError("a stand-in has no code")
+
+
+class RecordedModel:
+    """Says what the recorded model said, pass by pass.
+
+    Args:
+        passes: Of the recorded run.
+        name: As the recorded model was called, `provider:model`.
+        on_end: Called with the reason where the record has something that nobody can play: a stop, a silence, its end.
+    """
+
+    native_tools = True
+
+    def __init__(self, passes: tuple[RecordedPass, ...], name: str, on_end: Callable[[str], None]) -> None:
+        self.provider, _, self.name = name.partition(":")
+        self.asked = 0
+        self._passes = passes
+        self._on_end = on_end
+
+    async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
+        number, self.asked = self.asked, self.asked + 1
+        if number >= len(self._passes):
+            raise UsageError(f"The record has {len(self._passes)} answers of the model, and it was asked for one more.")
+        one = self._passes[number]
+        message = one.answer or AssistantMessage()
+        if one.status not in _PLAYED:
+            self._on_end(one.reason or "the record of the model's answers ends here")
+        if message.text:
+            yield TextDelta(message.text)
+        for position, call in enumerate(message.calls):
+            closed: Any = one.closed[position] if position < len(one.closed) else "sealed"
+            yield CallOpened(position, call.id, call.name)
+            yield CallSealed(position, call, closed)
+        yield _finished(one, message)
+
+
+def _finished(one: RecordedPass, message: AssistantMessage) -> Finished:
+    if one.status == "error":
+        return Finished(reason="error", message=message, fault=Fault(code=RECORDED, message=one.reason))
+    reason: Any = one.finish or ("tool_calls" if message.calls else "stop")
+    return Finished(reason=reason if one.status in _PLAYED else "cut", message=message)
+
+
+class RecordedResults:
+    """A runner that hands out what the record has.
+
+    Args:
+        replay: The recorded run.
+        blobs: Where whole results are.
+        control: Told to kill the conversation where a recorded call was ended by its user.
+    """
+
+    def __init__(self, replay: Replay, blobs: Blobs, control: Callable[[], Control]) -> None:
+        self._blobs = blobs
+        self._control = control
+        self._waiting: dict[tuple[str, bytes], deque[ReplayedCall]] = defaultdict(deque)
+        self._taken: dict[str, ReplayedCall] = {}
+        self.missing: list[str] = []
+        """The uids of calls that the record has no result of."""
+        for call in replay.calls:
+            if call.decision is not None and call.decision.word == "allow" and not call.parent:
+                self._waiting[call.tool, call.decision.arguments].append(call)
+
+    async def run(self, request: RunRequest) -> Execution:
+        """The recorded end of this call."""
+        approved, uid = request.approved, request.context.uid
+        waiting = self._waiting[approved.call.tool.name, approved.encoded]
+        call = self._taken.get(uid) or (waiting.popleft() if waiting else None)
+        if call is None:
+            self.missing.append(uid)
+            return Execution(status="raised", error="the record has no result of this call", evidence="not_done")
+        self._taken[uid] = call
+        if call.ended == "restarted":
+            return Execution(status="returned", value={"type": _RESTART, "success": True})
+        if call.result is None:
+            reason = call.reason or f"the recorded call {call.ended}"
+            self._control().kill(request.context.scope.conversation, reason)
+            return Execution(status="killed", error=reason)
+        return _execution(approved.call.tool, call.result, request.attempt, self._blobs)
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: Blobs) -> Execution:
+    """What the tool's runner must have given back, for the route to make this result of it."""
+    if result.status == "ok":
+        return Execution(status="returned", value=_value(result, blobs))
+    told = _told(result)
+    if result.code == "tool_declared":
+        return Execution(status="returned", value=told.get("result", result.structured))
+    status: Any = _STATUS.get(result.code or "")
+    if status is None:
+        raise _as_recorded(result)
+    last = attempt >= result.metadata.attempts
+    details = {key: value for key, value in told.items() if key not in _FRAME} or None
+    unheard = Execution(status=status, error=_HERE, details=details, **_proof(tool, result, status, details or {}))
+    said = check(tool, Ran(unheard, max(1, result.metadata.attempts)), 0.0, None).error or ""
+    before, _, behind = said.partition(_HERE)
+    words = result.error or ""
+    if not (words.startswith(before) and words.endswith(behind)):
+        before, behind = "", ""
+    error = words[len(before) : len(words) - len(behind)]
+    return replace(unheard, error=error, retryable=not last)
+
+
+def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
+    """What the tool's exception must have been, for the result to be in doubt, or not."""
+    if status != "raised" or tool.effect == "none":
+        return {}
+    if result.status == "error" and tool.effect == "once" and result.code != "not_done":
+        raise _as_recorded(result)
+    evidence = "not_done" if result.code == "not_done" else "reply_lost" if result.status == "unknown" else ""
+    return {"evidence": evidence, "error_type": str(details.pop("exception", ""))}
+
+
+def _value(result: ToolResult, blobs: Blobs) -> object:
+    """The value that the tool returned, from the bytes that were made of it: there its keys are in the tool's own order."""
+    if result.metadata.content_key:
+        if result.structured is None:
+            raise _as_recorded(result)
+        return result.structured
+    whole = blobs.get(result.metadata.blob) if result.metadata.blob is not None else _shown(result).encode()
+    if whole is None:
+        raise _as_recorded(result)
+    return whole.decode() if result.metadata.mime == "text/plain" else decode(whole)
+
+
+def _told(result: ToolResult) -> dict[str, Any]:
+    """What the model was told of a failure, as data; empty where it saw a part of it only."""
+    try:
+        told = decode(_shown(result))
+    except ValueError:
+        return result.structured if isinstance(result.structured, dict) else {}
+    return told if isinstance(told, dict) else {}
+
+
+def _shown(result: ToolResult) -> str:
+    first = result.content[0] if result.content else None
+    return first.text if isinstance(first, Text) else ""
+
+
+async def restarts(data: object) -> bool:
+    """Takes the results that stand for those which enriched the context: what they brought is kept nowhere."""
+    return isinstance(data, dict) and data.get("type") == _RESTART
+
+
+def _as_recorded(result: ToolResult) -> CallFailed:
+    """A result that only its own words can tell again, as the error that becomes it."""
+    kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class})
+    failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code)
+    return failure
