@@ -1,6 +1,8 @@
-"""JSON Schema: compiled once per tool, explained to models, and made from a function's signature.
+"""JSON Schema: compile a tool's schema once, explain validation errors to models, derive schemas from function signatures.
 
-Knows values and schemas, nothing of tools, calls on their way, or policies. The validator and the docstring parser load with first use.
+Read `compile` first, then `validation_errors`, `coercion` and `integral_floats` (what happens to arguments), `signature` and `annotations`
+(schemas from Python functions), `validation_cost` and `patterns` (bounds). Knows values and schemas, nothing of tools, calls or policies.
+The validator and the docstring parser are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Types as JSON Schema, and JSON values as those types.
+"""Convert type annotations to JSON Schema, and validated JSON values to those types.
 
-msgspec does it for the standard types; pydantic does it for annotations that use pydantic, and is imported only then. A type that is JSON
-already is not converted at all. Knows annotations, not functions.
+msgspec handles the standard types; pydantic handles annotations that use pydantic, and is imported only then. A value of a JSON type is
+not converted at all. Knows annotations, not functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 def is_plain(kind: Any) -> bool:
-    """Whether a value that matches the type's schema is already a value of the type."""
+    """Return whether a value that matches the type's schema is already an instance of the type."""
     origin = get_origin(kind)
     if origin is None:
         return kind in _PLAIN if not typing.is_typeddict(kind) else False
@@ -45,7 +45,7 @@ def is_plain(kind: Any) -> bool:
 
 
 def uses_pydantic(kind: Any) -> bool:
-    """Whether the annotation, or a field of a dataclass or TypedDict in it, says something that only pydantic understands."""
+    """Return whether the annotation, or a field of a dataclass or TypedDict in it, needs pydantic."""
     stack, seen = [kind], set()
     while stack:
         one = stack.pop()
@@ -66,20 +66,20 @@ def uses_pydantic(kind: Any) -> bool:
 
 
 def _fields_of(kind: Any) -> list[Any]:
-    """The types of a dataclass's or TypedDict's fields, as far as they can be told."""
+    """Return the field types of a dataclass or TypedDict; empty if they cannot be resolved."""
     if not (dataclasses.is_dataclass(kind) or hasattr(kind, "__total__")):  # a TypedDict, be it of typing or of its extensions
         return []
     try:
         return list(typing.get_type_hints(kind, include_extras=True).values())
-    except (NameError, TypeError):  # whoever makes the schema says what is wrong with them
+    except (NameError, TypeError):  # reported when the schema is made
         return []
 
 
 def schemas_of(kinds: Mapping[str, Any], where: str, *, output: bool = False) -> tuple[dict[str, Schema], Schema]:
-    """A schema for each type, and the `$defs` they share.
+    """Return a schema for each type, and the `$defs` that they share.
 
     Raises:
-        UsageError: A type has no schema; names the parameter.
+        UsageError: A type has no schema; the message names the parameter.
     """
     with_pydantic = {name: kind for name, kind in kinds.items() if uses_pydantic(kind)}
     made, defs = _by_msgspec({name: kind for name, kind in kinds.items() if name not in with_pydantic}, where)
@@ -131,7 +131,7 @@ def _pydantic(where: str) -> Any:
 
 
 def converter(kind: Any, where: str) -> Convert | None:
-    """What makes a typed value of a valid JSON value; None where nothing is to be done."""
+    """Return a function that converts a valid JSON value to the type, or None if no conversion is needed."""
     if is_plain(kind) or kind is object:
         return None
     if uses_pydantic(kind):
@@ -141,14 +141,14 @@ def converter(kind: Any, where: str) -> Convert | None:
 
 
 def schema_hook(kind: type) -> Schema:
-    """Describe what msgspec does not know."""
+    """Return the schema of a type that msgspec does not support."""
     if isinstance(kind, type) and issubclass(kind, pathlib.PurePath):
         return {"type": "string", "format": "path"}
     raise NotImplementedError
 
 
 def from_text(kind: type, value: object) -> object:
-    """Make what msgspec does not know."""
+    """Make a value of a type that msgspec does not support."""
     if isinstance(kind, type) and issubclass(kind, pathlib.PurePath) and isinstance(value, str):
         return kind(value)
     raise NotImplementedError(f"{kind} cannot be made of {type(value).__name__}")
@@ -159,7 +159,7 @@ def _shown(kind: Any) -> str:
 
 
 def namespace_of(function: Any) -> dict[str, Any]:
-    """The names that a function's annotations may use besides its module's: its closure, and the functions it is being defined in."""
+    """Return the names that a function's annotations may use besides its module's: those of its closure and of enclosing functions."""
     if not inspect.isfunction(function):
         return {}
     parts = function.__qualname__.split(".<locals>.")
@@ -174,7 +174,7 @@ def namespace_of(function: Any) -> dict[str, Any]:
 
 
 def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
-    """What the function holds of the functions around it; a variable that has no value yet is left out."""
+    """Return the function's closure variables by name, without those that have no value yet."""
     held: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):

@@ -1,8 +1,8 @@
-"""Undo what models do to values and what the schema alone can undo without loss.
+"""Convert values that a model wrote as text to the type that the schema asks for, where no information is lost.
 
-Numbers, booleans, null, lists and objects written as text become what they say. Driven by the errors of a failed validation: a value
-that the schema takes as it is stays as it is, and so does text wherever text is an allowed type. The caller validates again; what does not
-help is not kept. Pure.
+Text that holds a number, boolean, null, list or object becomes that value. Driven by the errors of a failed validation: a value that the
+schema accepts is not changed, and neither is text where text is an allowed type. The caller validates again and drops a
+conversion that does not help. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 __all__ = ["coerced"]
 
 _ROUNDS = 4
-"""How often text may turn out to hold text that has to be undone in turn."""
+"""Maximum number of conversion rounds: converted text may contain further text to convert."""
 _MAX_NOTES = 50
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?")
@@ -34,7 +34,7 @@ _LIMITS = Limits()
 
 
 class _NoValue:
-    """No value, where None is one."""
+    """Sentinel for "no value" where None is a value."""
 
 
 _NOTHING = _NoValue()
@@ -42,7 +42,7 @@ _Place = tuple[str | int, ...]
 
 
 def coerced(value: dict[str, object], schema: CompiledSchema) -> tuple[dict[str, object], tuple[Note, ...]]:
-    """`value` with everything undone that can be, and a note for each change. It may still be invalid; `value` itself is not touched."""
+    """Return a copy of `value` with every possible conversion applied, and a note for each. The copy may still be invalid."""
     notes: dict[_Place, Note] = {}
     current = value
     for _ in range(_ROUNDS):
@@ -78,7 +78,7 @@ def _changes(errors: list[Any]) -> Iterator[tuple[_Place, object]]:
 
 
 def _of_alternatives(error: Any) -> Iterator[tuple[_Place, object]]:
-    """Text is undone only if no alternative takes text; places further inside, only if one alternative alone got that far."""
+    """Yield conversions for alternatives: of text only if none accepts text, of inner values only if one alternative alone got that far."""
     here = error.instance_path
     branches = [branch for branch in error.kind.context if branch]
     at_top = [[inner for inner in branch if inner.instance_path == here] for branch in branches]
@@ -95,7 +95,7 @@ def _of_alternatives(error: Any) -> Iterator[tuple[_Place, object]]:
 
 
 def _wanted(error: Any) -> frozenset[Any] | None:
-    """What would be taken instead: types by name, options of an enum as `("is", type, value)`; None where it is something else."""
+    """Return what the schema accepts instead: types by name, enum options as `("is", type, value)`; None for other errors."""
     name = type(error.kind).__name__
     if name == "Type":
         return frozenset(error.kind.types)

@@ -1,8 +1,8 @@
-"""Compile a JSON Schema once, when its tool is registered, or refuse it with the reason.
+"""Compile a JSON Schema once, when its tool is registered, or refuse it with a reason.
 
-Everything that could hurt later is found here: a schema too deep for the validator, references that leave the document or never end,
-patterns that no bounded engine can run, branches that multiply. What is left is checked without another thought; only where a schema
-can be dear for some values is the work counted first (`validation_cost`). Must not know of tools or calls.
+Finds here what would fail during a call: a schema too deep for the validator, references that leave the document or never end,
+patterns that no bounded engine can run, branches that multiply. Values are then validated directly; the cost is estimated first only
+for schemas that are expensive for some values (`validation_cost`). Must not know of tools or calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from callgate.errors import ArgumentsMalformed, ArgumentsTruncated
 __all__ = ["CompiledSchema", "compile_schema"]
 
 MAX_DEPTH = 100
-"""Levels of JSON in a schema; the validator itself crashes far above that."""
+"""Maximum nesting depth of a schema, far below the depth at which the validator crashes."""
 MAX_BYTES = 1_048_576
 _LIMITS = Limits(arguments_bytes=MAX_BYTES, arguments_depth=MAX_DEPTH, arguments_keys=30_000)
 _FACTS = {
@@ -38,7 +38,7 @@ _FACTS = {
     "too_deep": f"it nests deeper than {MAX_DEPTH} levels, which is the limit",
     "too_large": f"it is larger than {MAX_BYTES} bytes or {_LIMITS.arguments_keys} keys, which is the limit",
 }
-_CHECK_BUDGET = 20_000_000  # units of effort, 0.2 s
+_CHECK_BUDGET = 20_000_000  # cost units, 0.2 s
 _EXPLAIN_BUDGET = 5_000  # an error costs about 3,000 times what a check costs
 _EXPLAIN_BYTES = 65_536
 _INTEGER = b'"integer"'
@@ -46,16 +46,16 @@ _REFERENCES = (b'"$ref"', b'"$dynamicRef"', b'"$recursiveRef"')
 
 
 class CompiledSchema:
-    """A schema that values can be checked against.
+    """A compiled schema, to validate values against.
 
     Attributes:
-        source: The schema as models see it: as given, with slips mended.
-        notes: What was mended.
-        is_valid: Whether a value matches. False also where finding out would take too long; then `validation_errors` says so.
-        properties: Every property that the schema names at the top level.
-        closed: The schema takes no other properties.
-        silent: The schema says nothing about other properties.
-        integers: The top-level properties that it may ask to be integers; None where it may ask for them in other places, too.
+        source: The schema as models see it: as given, with repairs applied.
+        notes: The repairs, a sentence each.
+        is_valid: Return whether a value matches; also False if validation would take too long, which `problems` then reports.
+        properties: The property names that the schema mentions at the top level.
+        closed: Whether the schema allows no other properties.
+        silent: Whether the schema says nothing about other properties.
+        integers: The top-level properties that may have to be integers; None if integers may be required elsewhere, too.
     """
 
     __slots__ = ("_effort", "_validator", "closed", "integers", "is_valid", "notes", "properties", "silent", "source")
@@ -88,13 +88,13 @@ class CompiledSchema:
         return self._effort.of(value) > _CHECK_BUDGET
 
     def problems(self, value: object) -> list[ValidationProblem]:
-        """Everything that is wrong with `value`, at most 20 problems; empty if it is valid."""
+        """Return what is wrong with `value`, at most 20 problems; empty if it is valid."""
         if self._too_dear(value):
             return [too_dear()]
         return listed(self.errors(value), self.source)
 
     def errors(self, value: object) -> list[Any]:
-        """The validator's own errors: all of them where that is cheap, the first one where it is not."""
+        """Return the validator's own errors: all if that is cheap, otherwise only the first."""
         errors = self.all_errors(value)
         if errors is not None:
             return errors
@@ -105,7 +105,7 @@ class CompiledSchema:
         return [_first(self._validator, value)]
 
     def all_errors(self, value: object) -> list[Any] | None:
-        """All of the validator's own errors; None where that is not cheap."""
+        """Return all of the validator's own errors, or None if that is not cheap."""
         size = len(canonical(value))
         if size <= _EXPLAIN_BYTES and (self._effort.bound(size) <= _EXPLAIN_BUDGET or self._effort.of(value) <= _EXPLAIN_BUDGET):
             return list(self._validator.iter_errors(value))
@@ -132,13 +132,13 @@ def compile_schema(
 
     Args:
         source: The schema, or its JSON text. Copied.
-        where: What it belongs to, for messages.
-        any_root: Whether it may describe anything, not only an object.
-        dialect: The draft where the schema names none.
+        where: What the schema belongs to, for error messages.
+        any_root: Whether the schema may describe any value, not only an object.
+        dialect: The draft to use if the schema names none.
         resources: Documents that references may name, by URI. Nothing is ever fetched.
 
     Raises:
-        UsageError: It cannot be used; `code` is `schema_refused`, `remote_ref`, or says what is wrong with the text.
+        UsageError: The schema cannot be used; `code` is `schema_refused`, `remote_ref`, or an error code of the JSON text.
     """
     root = _read(source, where)
     dialect = urldefrag(str(root.get("$schema", dialect))).url
@@ -189,7 +189,7 @@ def _validator(root: Schema, schemas: Schemas, where: str, dialect: str, resourc
 
     shown = root if "$schema" in root else {"$schema": dialect, **root}
     registry = jsonschema_rs.Registry(list(resources.items())) if resources else None
-    with suppress(Exception):  # nearly all can be run by it, and then nothing else has to be asked
+    with suppress(Exception):  # the linear engine compiles nearly all patterns
         return jsonschema_rs.validator_for(shown, offline=True, pattern_options=linear_engine(), registry=registry)
     engine, bad = engine_of(schemas)
     if bad is not None:

@@ -1,8 +1,8 @@
-"""Give a tool integers where its schema asks for integers and the model wrote integral floats: `5.0`, `1e3`.
+"""Convert integral floats (`5.0`, `1e3`) to integers where the tool's schema asks for integers.
 
-JSON Schema takes these for integers; a tool that counts with them would not. Beside `coercion`, because here the value is valid and no
-error
-says where to look. Lossless: where a float does not tell which integer was written, the text does, or the model is asked again. Pure.
+JSON Schema accepts these as integers, but Python code such as `range` does not. Separate from `coercion`, because here the value is valid
+and no error names the place. Lossless: if a float does not determine the integer that was written, the JSON text does, or the model is
+asked again. Pure.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["exact_integer", "whole_numbers"]
 
 _MAX_NOTES = 50
 _MAX_FLOATS = 1_000
-"""Above that, places are told apart by list, not one by one."""
+"""With more floats than this, places are distinguished per list instead of one by one."""
 _MAX_TOLD_APART = 20_000
-"""Above that, not at all."""
+"""With more floats than this, places are not distinguished at all."""
 _MAX_LISTS = 8
 _EXACT = 2**53
-"""From here on, one float stands for several integers."""
+"""From here on, one float represents several integers."""
 _Place = tuple[str | int, ...]
 
 

@@ -1,6 +1,7 @@
-"""Regular expressions in schemas: which engine may run one, and how much work one character may cost it.
+"""Regular expressions in schemas: choose the engine that runs them, and estimate the cost per character.
 
-The linear engine runs everything it can compile. Look-around and back-references need the backtracking one, which stops after a fixed
+The linear engine runs everything that it can compile. Look-around and back-references need the backtracking engine, which stops after a
+fixed
 number of steps. What neither can compile is refused when the tool is registered, not when it is called.
 """
 
@@ -23,21 +24,21 @@ _MOST = 1_000_000
 
 
 def patterns(schema: Schema) -> list[str]:
-    """Every pattern of this one schema: `pattern` and the keys of `patternProperties`."""
+    """Return the patterns of this one schema: `pattern` and the keys of `patternProperties`."""
     found = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
     named = schema.get("patternProperties")
     return found + list(named) if isinstance(named, dict) else found
 
 
 def linear_engine() -> Any:
-    """The options for the engine whose time grows with the text alone."""
+    """Return the options of the engine whose run time is linear in the text's length."""
     import jsonschema_rs
 
     return jsonschema_rs.RegexOptions(size_limit=_SIZE_LIMIT)
 
 
 def engine_of(schemas: Schemas) -> tuple[Any, str | None]:
-    """The options for the engine that can run all patterns of a document; or, as the second value, a pattern that none can."""
+    """Return the options of the engine that can run all patterns of a document and None, or a pattern that neither can run."""
     import jsonschema_rs
 
     linear = linear_engine()
@@ -63,14 +64,14 @@ def _compiles(pattern: str, options: Any) -> bool:
 
 
 def cost(pattern: str) -> int:
-    """What one character of text may cost at most, in steps of about 10 ns: the states of the pattern, counted repeats written out."""
+    """Return the maximum cost of one character of text, in units of about 10 ns: the pattern's states, with counted repeats expanded."""
     backtracks = re.search(r"\(\?(?:[=!]|<[=!])|\\[1-9]|\\k<", pattern) is not None
     return min(_MOST, _states(pattern) * (_FANCY if backtracks else 1))
 
 
 def _states(pattern: str) -> int:
     groups = [0]
-    last = 0  # the size of what a quantifier would repeat
+    last = 0  # size of the atom that a quantifier would repeat
     index = 0
     while index < len(pattern):
         mark = pattern[index]

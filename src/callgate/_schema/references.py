@@ -1,7 +1,7 @@
-"""Follow references inside one schema document, and nowhere else.
+"""Resolve references inside one schema document.
 
-Nothing is ever fetched. A reference that leaves the document, and is neither a known metaschema nor a document handed in with it, is not
-found here, and so the schema is refused.
+Nothing is fetched. A reference to another document is resolved only if it names a known metaschema or a document that was passed in;
+otherwise the schema is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DRAFTS: Mapping[str, int] = {
     "https://json-schema.org/draft/2020-12/schema": 2020,
 }
 METASCHEMA: Schema = {}
-"""Stands for a metaschema as the target of a reference. It is ordinary in depth and breadth and needs no looking into."""
+"""Placeholder for a metaschema as the target of a reference. Its depth and breadth are ordinary; it is not inspected."""
 
 _METASCHEMAS = (*DRAFTS, "https://json-schema.org/draft/2019-09/meta/", "https://json-schema.org/draft/2020-12/meta/")
 
@@ -49,7 +49,7 @@ class References:
             stack += [(inner, base) for _, _, inner in subschemas(schema)]
 
     def _named(self, schema: Schema, base: str) -> str:
-        """Enter the schema's own names; returns the base of what is inside it."""
+        """Register the schema's identifiers; return the base URI of its subschemas."""
         for keyword in ("$id", "id"):
             name = schema.get(keyword)
             if isinstance(name, str) and not (keyword == "id" and "$id" in schema):
@@ -67,11 +67,11 @@ class References:
         return base
 
     def resource(self, schema: Schema) -> Any:
-        """The root of the (embedded) document that `schema` stands in."""
+        """Return the root of the (embedded) document that contains `schema`."""
         return self._by_uri.get(self._base.get(id(schema), ""))
 
     def target(self, reference: str, schema: Schema) -> Any | None:
-        """What `reference`, said in `schema`, names: a schema, a boolean, `METASCHEMA`, or None if it is not in the document."""
+        """Resolve `reference` as used in `schema`: a schema, a boolean, `METASCHEMA`, or None if it is not in the document."""
         uri = _join(self._base.get(id(schema), ""), reference)
         document, fragment = urldefrag(uri)
         if uri in self._by_uri:
@@ -99,7 +99,7 @@ class References:
 
 
 def _join(base: str, reference: str) -> str:
-    """RFC 3986, and for bases such as `urn:` that `urljoin` leaves alone."""
+    """Join URIs as RFC 3986 says, also for bases such as `urn:` that `urljoin` does not handle."""
     if reference.startswith("#"):
         return urldefrag(base).url + reference if reference != "#" else urldefrag(base).url
     return urljoin(base, reference)

@@ -1,6 +1,6 @@
-"""Put right what tool schemas in the wild get wrong and what has only one meaning; refuse what cannot be worked with.
+"""Repair common mistakes in tool schemas that have only one possible meaning; refuse schemas that cannot be used.
 
-What is mended is said, and what models are shown afterwards is valid JSON Schema. Pure. Knows no validator.
+Each repair is reported, and the repaired schema is valid JSON Schema. Pure. Knows no validator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["mended", "object_of_parameters", "refuse", "refuse_unusable"]
 MAX_ENUM = 10_000
 MAX_REFERENCES = 5_000
 MAX_PATTERNS = 50_000
-"""Characters of all patterns together."""
+"""Maximum number of characters of all patterns together."""
 _NUMERIC = frozenset(
     {"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "maxLength", "minLength", "maxItems", "minItems"}
     | {"maxProperties", "minProperties"}
@@ -28,7 +28,7 @@ _HOLDS_SCHEMAS = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas", "dependentRequired", "propertyNames"}
     | {"additionalProperties", "unevaluatedProperties", "items", "contains", "if", "then", "else", "not"}
 )
-"""Words of a schema whose values are objects."""
+"""Keywords whose values are objects."""
 _QUOTED = _NUMERIC | _BOOLEAN
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}")
 _HEADER_TYPES = ("string", "integer", "boolean")
@@ -39,7 +39,7 @@ def refuse(where: str, fact: str, *, code: str = "schema_refused") -> UsageError
 
 
 def object_of_parameters(root: Schema, notes: list[str]) -> Schema:
-    """The schema of an object, where the root is a plain map from each parameter to its schema."""
+    """Return an object schema if the root is a plain map from parameter names to schemas; otherwise the root."""
     if not root or not all(isinstance(inner, dict) for inner in root.values()):
         return root
     if root.keys() & _HOLDS_SCHEMAS and not any(isinstance(inner.get("required"), bool) for inner in root.values()):
@@ -49,7 +49,7 @@ def object_of_parameters(root: Schema, notes: list[str]) -> Schema:
 
 
 def mended(schemas: Schemas, draft: int) -> list[str]:
-    """Mend a document's schemas in place; returns a sentence for each change. None comes to it, and none goes."""
+    """Repair a document's schemas in place; return a sentence for each change. No schema is added or removed."""
     notes: list[str] = []
     for path, schema in schemas:
         _move_required_flags(path, schema, notes)
@@ -97,7 +97,7 @@ def _modern_bounds(path: str, schema: Schema, notes: list[str]) -> None:
 
 
 def refuse_unusable(schemas: Schemas, where: str) -> None:
-    """Raise for what is too large to check against, or dangerous to pass on."""
+    """Raise `UsageError` if the schemas are too large to validate against or unsafe to show to a model."""
     options = references = letters = 0
     headers: set[str] = set()
     for path, schema in schemas:

@@ -1,7 +1,7 @@
-"""A function's signature and docstring as a tool's schema.
+"""Derive a tool's schema from a function's signature and docstring.
 
-Worked out once, when the function becomes a tool. A signature that a JSON object cannot be called with is refused there. Knows functions
-and types; the type that marks the context parameter is handed in.
+Done once, when the function becomes a tool. A signature that cannot be called with a JSON object is refused then. Knows functions
+and types; the type that marks the context parameter is passed in.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _REFUSED = {
 
 
 class FunctionSchema:
-    """What a function takes and gives.
+    """A function's parameters and result as schemas.
 
     Attributes:
         parameters: JSON Schema of its arguments.
         description: The docstring, without the parts about parameters and results.
-        output: JSON Schema of what it returns, where the annotation describes a structure; else None.
+        output: JSON Schema of the result if the annotation describes a structure; otherwise None.
         context: The name of the parameter that receives the context, or None.
-        plain: Whether arguments need no conversion at all.
+        plain: Whether no argument needs conversion.
     """
 
     __slots__ = ("_converters", "context", "description", "output", "parameters", "plain")
@@ -55,12 +55,12 @@ class FunctionSchema:
         self._converters = converters
 
     def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Valid arguments as the values that the function's annotations ask for.
+        """Convert valid arguments to the types of the function's annotations.
 
         The dict is new; plain values in it are the same objects.
 
         Raises:
-            ValueError: A value matches its schema and still is none of its type, such as a date in text that is no date.
+            ValueError: A value matches its schema but not its type, such as a text that is not a date.
         """
         values = dict(arguments)
         for name, convert in self._converters.items():
@@ -69,7 +69,7 @@ class FunctionSchema:
         return values
 
     def refusal(self, arguments: Mapping[str, Any]) -> str | None:
-        """Why `convert` would fail for these arguments, for the model; None if it would not."""
+        """Return why `convert` would fail for these arguments, worded for the model; None if it would succeed."""
         for name, convert in self._converters.items():
             if name in arguments:
                 try:
@@ -90,7 +90,7 @@ def _converted(convert: Convert, value: object) -> object:
 
 
 def _integers(value: object) -> object:
-    """`value` with integers for integral floats: JSON Schema does not tell them apart, Python types do."""
+    """Return `value` with integral floats converted to integers: JSON Schema does not distinguish them, Python types do."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):
@@ -158,7 +158,7 @@ def _hints(function: Callable[..., Any], where: str, context_type: type) -> dict
 
 
 def _underlying(function: Any) -> Any:
-    """The function that carries the annotations."""
+    """Return the function that has the annotations."""
     if isinstance(function, partial):
         return _underlying(function.func)
     function = inspect.unwrap(function)
@@ -193,7 +193,7 @@ def _is_context(kind: Any, context_type: type) -> bool:
 
 
 def _implied(kind: Any, default: object) -> Any:
-    """The type, with None where None is the default."""
+    """Return the type, made optional if the default is None."""
     return kind | None if default is None and kind is not _EMPTY and kind is not Any and type(None) not in get_args(kind) else kind
 
 
@@ -210,7 +210,7 @@ def _describe(schema: Schema, default: object, about: str | None) -> None:
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What the docstring says about the function, and about each parameter."""
+    """Return the docstring's description of the function, and of each parameter."""
     text = inspect.getdoc(function) or ""
     if "\n" not in text:
         return text, {}
@@ -226,7 +226,7 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _output(kind: Any, where: str) -> Schema | None:
-    """A schema where the annotation promises a structure. Where it has none, nothing is promised and nothing checked."""
+    """Return a schema if the annotation describes a structure; otherwise None, and results are not checked."""
     if kind in (_EMPTY, None, type(None), Any) or str(getattr(kind, "__module__", "")).startswith("callgate"):
         return None
     try:

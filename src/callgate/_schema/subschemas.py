@@ -1,6 +1,6 @@
-"""Where schemas stand inside a schema. One table, read by everything that walks one.
+"""Find the subschemas of a schema. One table of keywords, used by everything that walks a schema.
 
-Knows the keywords of all drafts from 4 to 2020-12 together: a keyword that a draft does not know is harmless to look into.
+Contains the keywords of all drafts from 4 to 2020-12: following a keyword that the schema's draft does not define does no harm.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ __all__ = ["IN_PLACE", "Schema", "Schemas", "everywhere", "mapping", "pointer", 
 
 Schema = dict[str, Any]
 Schemas = Sequence[tuple[str, Schema]]
-"""Every schema of a document with its JSON pointer."""
+"""The schemas of a document, each with its JSON pointer."""
 
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
-"""Keywords whose schemas are applied to the very value their own schema is applied to."""
+"""Keywords whose subschemas apply to the same value as the schema that contains them."""
 
 _ONE = ("not", "if", "then", "else", "additionalProperties", "unevaluatedProperties", "propertyNames", "contains")
 _ONE_OR_LIST = ("items", "additionalItems", "unevaluatedItems", "allOf", "anyOf", "oneOf", "prefixItems")
@@ -24,7 +24,7 @@ _ORDER = {keyword: number for number, keyword in enumerate((*_ONE, *_ONE_OR_LIST
 
 
 def subschemas(schema: Schema) -> Iterator[tuple[str, str | int | None, Schema]]:
-    """Each object schema directly inside `schema`: its keyword, its key or index there, and itself."""
+    """Yield each object schema directly inside `schema`: keyword, key or index, schema."""
     if _ORDER.keys().isdisjoint(schema):
         return
     present = _ORDER.keys() & schema.keys()
@@ -41,13 +41,13 @@ def subschemas(schema: Schema) -> Iterator[tuple[str, str | int | None, Schema]]
 
 
 def mapping(schema: Schema, keyword: str) -> Schema:
-    """What `keyword` maps; empty where it is absent, or something else in a draft that does not know it."""
+    """Return the object under `keyword`; empty if it is absent or no object."""
     found = schema.get(keyword)
     return found if isinstance(found, dict) else {}
 
 
 def everywhere(root: Schema) -> Schemas:
-    """`root` and every schema inside, each with its JSON pointer."""
+    """Return `root` and every schema inside it, each with its JSON pointer."""
     found = list[tuple[str, Schema]]()
     stack = [("", root)]
     while stack:
@@ -59,5 +59,5 @@ def everywhere(root: Schema) -> Schemas:
 
 
 def pointer(path: list[str | int]) -> str:
-    """A JSON pointer of these steps."""
+    """Return the JSON pointer for these keys and indexes."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -1,9 +1,9 @@
-"""How much work validating a value may be, known before it is done.
+"""Estimate the cost of validating a value before doing it.
 
-A validation cannot be interrupted, and a few lines of schema can ask for more of it than there is time: references that branch and
-branch again, recursion that tries each level of the data twice, a long pattern over a long text. So the schema's shape is worked out
-once. Most schemas turn out cheap for every value that the limits let in, and then this module is never asked again. For the others the
-work is counted per value, from above, without doing it. One unit is about 10 ns. Knows no validator.
+A validation cannot be interrupted, and a few lines of schema can make it run for years: references that branch and
+branch again, recursion that tries each level of the data twice, a long pattern over a long text. So the schema is analysed
+once. Most schemas are cheap for every value within the limits, and need no further checks. For the others,
+an upper bound is computed for each value. One unit is about 10 ns. Knows no validator.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _NAMING = frozenset({"required", "dependentRequired", "dependencies", "dependent
 _ITEMS = frozenset({"items", "additionalItems", "unevaluatedItems", "contains"})
 
 State = dict[int, int]
-"""Which schemas apply at one place of a value, and how often each."""
+"""The numbers of the schemas that apply at one place of a value, and how often each applies."""
 
 
 class EndlessSchema(Exception):
-    """The schema applies itself to the same value for ever, or too many times. The message says which, for the schema's author."""
+    """The schema applies itself to the same value endlessly or too many times. The message tells the schema's author which."""
 
 
 class _SchemaNode(Struct):
-    """One schema, as far as the amount of work goes. Other schemas by number."""
+    """The cost of one schema. Refers to other schemas by number."""
 
     here: int = 1
     text: int = 0
-    """Per character of a string."""
+    """Cost per character of a string."""
     keys: int = 0
-    """Per character of an object's keys."""
+    """Cost per character of an object's keys."""
     in_place: list[int] = field(default_factory=list)
     named: dict[str, int] = field(default_factory=dict)
     every_key: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _SchemaNode(Struct):
     prefix: list[int] = field(default_factory=list)
     items: list[int] = field(default_factory=list)
     says_other: bool = False
-    """Whether it says anything about properties that it does not name."""
+    """Whether the schema says anything about properties that it does not name."""
 
     @property
     def has_members(self) -> bool:
@@ -63,11 +63,11 @@ class _SchemaNode(Struct):
 
 
 class ValidationCost:
-    """The amount of work of one schema.
+    """The cost of validating values against one schema.
 
     Raises:
         EndlessSchema: No value could be validated in bounded time.
-        LookupError: A reference names nothing in the document; its argument is the reference.
+        LookupError: A reference cannot be resolved; its argument is the reference.
     """
 
     def __init__(self, root: Schema, references: References, draft: int) -> None:
@@ -84,16 +84,16 @@ class ValidationCost:
         self.per_value, self.per_character = self._bounds()
 
     def properties(self) -> tuple[frozenset[str], bool]:
-        """The top-level properties named anywhere in the schema, and whether it is silent about all others."""
+        """Return the top-level properties named anywhere in the schema, and whether it says nothing about others."""
         nodes = [self._nodes[number] for number in self._root]
         return frozenset(name for node in nodes for name in node.named), not any(node.says_other for node in nodes)
 
     def bound(self, size: int) -> int:
-        """The most work that any value of `size` bytes can be."""
+        """Return an upper bound of the cost for any value of `size` bytes."""
         return ENDLESS if self.per_value == ENDLESS else size * (self.per_value + self.per_character)
 
     def of(self, value: object) -> int:
-        """The most work that validating `value` can be; `ENDLESS` where counting it is already too much."""
+        """Return an upper bound of the cost for `value`; `ENDLESS` if counting alone would exceed the limit."""
         total, looks = 0, 0
         stack: list[tuple[object, State]] = [(value, self._root)]
         while stack:
@@ -113,7 +113,7 @@ class ValidationCost:
             yield from ((inner, self._at_index(state, index)) for index, inner in enumerate(item))
 
     def _at(self, item: object, state: State) -> int:
-        """The work at one place, without what is inside."""
+        """Return the cost at one place, without nested values."""
         units = 0
         letters = len(item) if isinstance(item, str) else 0
         keys, key_letters = (len(item), sum(map(len, item))) if isinstance(item, dict) else (0, 0)
@@ -123,7 +123,7 @@ class ValidationCost:
         return units
 
     def _number(self, schema: Schema) -> int:
-        """The number of a schema's node; builds what is reachable from it, without recursion."""
+        """Return the number of a schema's node; build the nodes reachable from it, without recursion."""
         if id(schema) in self._numbers:
             return self._numbers[id(schema)]
         waiting = [schema]
@@ -158,7 +158,7 @@ class ValidationCost:
         return self._siblings_count or not isinstance(schema.get("$ref"), str)
 
     def _reached(self, schema: Schema, node: _SchemaNode) -> Iterable[tuple[Schema, list[int]]]:
-        """Each schema that `schema` applies, but `properties`, and the list it belongs to."""
+        """Yield each schema that `schema` applies, except those in `properties`, with the list that it belongs to."""
         yield from ((target, node.in_place) for target in self._referenced(schema))
         if not self._looks_inside(schema):
             return
@@ -179,7 +179,7 @@ class ValidationCost:
         self._name_mentioned(schema, node)
 
     def _name_mentioned(self, schema: Schema, node: _SchemaNode) -> None:
-        """Properties that are boolean schemas, or only required, are named too; looking into them costs nothing."""
+        """Add properties with boolean schemas and properties that are only required; they cost nothing."""
         if _NAMING.isdisjoint(schema):
             return
         free = self._free()
@@ -214,7 +214,7 @@ class ValidationCost:
                 yield target
 
     def _close(self, number: int) -> State:
-        """Everything applied to the same value as node `number`, itself included."""
+        """Return all schemas that apply to the same value as node `number`, including itself."""
         done = self._closed
         path: set[int] = set()
         stack = [(number, False)]
@@ -251,7 +251,7 @@ class ValidationCost:
         return state
 
     def _at_key(self, state: State, key: str | None) -> State:
-        """What applies to the value of `key`; None stands for a key that no schema names."""
+        """Return the schemas that apply to the value of `key`; None stands for a key that no schema names."""
         found: list[tuple[int, int]] = []
         for number, times in state.items():
             node = self._nodes[number]
@@ -272,7 +272,7 @@ class ValidationCost:
         return self._together(found)
 
     def _bounds(self) -> tuple[int, int]:
-        """The most units per value and per character at any place, or `ENDLESS` where they grow with the value's depth."""
+        """Return the maximum cost per value and per character at any place, or `ENDLESS` if it grows with the value's depth."""
         worst, dearest, looks = 0, 0, 0
         seen: dict[frozenset[int], int] = {}
         stack: list[tuple[State, dict[frozenset[int], int]]] = [(self._root, {})]

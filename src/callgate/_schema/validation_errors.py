@@ -1,6 +1,6 @@
-"""Say what is wrong with a value so that a model can put it right: where, what was expected, what came, what would pass.
+"""Describe validation errors so that a model can correct them: the place, what was expected, what it got, what would be valid.
 
-Reads the validator's typed errors, never their texts: those may repeat a whole value. Every sentence is bounded. Pure.
+Uses the validator's typed errors, never their texts, which may repeat a whole value. Every sentence has a maximum length. Pure.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class ValidationProblem(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a value."""
 
     path: str
-    """Where, as a JSON pointer; empty for the value as a whole."""
+    """The place as a JSON pointer; empty for the whole value."""
     message: str
     """One sentence for the model."""
     expected: str = ""
     got: str = ""
     passes: object = None
-    """A value that would pass in this place, where one can be told."""
+    """A value that would be valid in this place, if one is known."""
     keyword: str = ""
-    """The schema keyword that is broken; `budget` where checking would take too long, `backtracking` where a pattern took too long."""
+    """The violated schema keyword; `budget` if validation would take too long, `backtracking` if a pattern took too long."""
 
 
 def too_dear() -> ValidationProblem:
@@ -54,7 +54,7 @@ def too_dear() -> ValidationProblem:
 
 
 def listed(errors: Iterable[Any], root: Schema) -> list[ValidationProblem]:
-    """The problems that `errors` of the validator stand for, without repetitions; None stands for an error too dear to look at."""
+    """Return the problems for the validator's `errors`, without duplicates; None stands for an error that is too expensive to explain."""
     found: dict[tuple[str, str, str], ValidationProblem] = {}
     for error in errors:
         for problem in _unspecific() if error is None else _problems(error, root):
@@ -126,7 +126,7 @@ def _unknown(error: Any, name: str, root: Schema) -> ValidationProblem:
 
 
 def _schema_at(error: Any, root: Schema) -> Schema:
-    """The schema that holds the broken keyword; empty where the path leads through a reference."""
+    """Return the schema that contains the violated keyword; empty if the path leads through a reference."""
     found: Any = root
     for step in error.schema_path[:-1]:
         found = found.get(step) if isinstance(found, dict) else found[step] if isinstance(found, list) and isinstance(step, int) else None
@@ -140,7 +140,7 @@ def _got(error: Any, kind: str) -> str:
 
 
 def _expectation(error: Any, root: Schema) -> tuple[str, object]:
-    """What one error's keyword expects, and a value that would pass."""
+    """Return what the error's keyword expects, and a value that would be valid."""
     kind, name = error.kind, type(error.kind).__name__
     if name in _SIZES:
         return _SIZES[name][0].format(kind.limit), None
@@ -207,7 +207,7 @@ def _exclusive(error: Any, root: Schema) -> str:
 
 
 def _alternatives(error: Any, root: Schema) -> list[ValidationProblem]:
-    """None of several alternatives matched: the one that came nearest is explained, or all are named in one line."""
+    """Explain why no alternative matched: describe the closest one, or name all in one line."""
     branches = [branch for branch in error.kind.context if branch]
     here = error.instance_path
     if not branches:

@@ -1,4 +1,4 @@
-"""Words for values and for what schemas ask for: short, bounded, in a model's language. Pure."""
+"""Describe values and schemas in a few words, for error messages to models. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES = {
 
 
 def clear_path(path: list[str | int]) -> str:
-    """A path as a person writes it: `filters[0].limit`."""
+    """Return a path as a person writes it: `filters[0].limit`."""
     text = ""
     for step in path[:12]:
         text += f"[{step}]" if isinstance(step, int) else f".{step[:60]}" if text else step[:60]
@@ -32,7 +32,7 @@ def clear_path(path: list[str | int]) -> str:
 
 
 def wanted(schema: Schema) -> str:
-    """What a schema asks for, in a few words."""
+    """Describe in a few words what a schema asks for."""
     if isinstance(schema.get("enum"), list):
         return one_of(schema["enum"])
     kinds = schema.get("type")
@@ -41,7 +41,7 @@ def wanted(schema: Schema) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in few words: a scalar as JSON, a container by its size."""
+    """Describe a value in a few words: a scalar as JSON, a container by its size."""
     if isinstance(value, str):
         return json.dumps(value if len(value) <= SHOWN else value[:SHOWN] + "…", ensure_ascii=not value.isprintable())
     if isinstance(value, list):
