@@ -1,7 +1,7 @@
-"""Stop, kill and abort: how something outside ends what runs inside.
+"""Abort signals, and stop, kill and follow-up requests of conversations.
 
-An `AbortSignal` is handed to tools and runners; its controller fires it once. `Control` keeps, per conversation, whether a stop was
-asked for and the abort signal of the turn in progress. Knows nothing of calls, tools or runners.
+Tools and runners receive an `AbortSignal`; its controller fires it once. `Control` stores, per conversation, whether a stop was
+requested, and the abort signal of the current turn. Knows nothing of calls, tools or runners.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Final, Literal
 __all__ = ["FAILURES", "AbortController", "AbortSignal", "Control", "Interruption", "is_own_failure", "settled"]
 
 FAILURES: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""What code of others that is called, and not awaited, may raise without ending more than itself: nothing can be cancelled or closed while
-it runs. Only an interrupt is somebody else's."""
+"""Exceptions of foreign synchronous code that are its own failure: no task can be cancelled and no generator closed while it runs. An
+interrupt of the program is not its own."""
 log = logging.getLogger("callgate")
 
 Interruption = Literal["stop", "kill", "follow_up", "time"]
-"""How somebody outside ends a pass of the model."""
+"""What interrupts the model while it answers."""
 
 
 class AbortSignal:
-    """Fires at most once, with a reason. Hand it on to whatever should stop when the call is killed.
+    """A signal that fires at most once, with a reason. Pass it to code that must stop when the call is killed.
 
     Args:
-        parent: This signal fires when `parent` does, for as long as anybody has it, and may be fired alone. `parent` knows of it only
-            while somebody listens.
+        parent: This signal also fires when `parent` fires. `parent` references it only
+            while it has listeners.
     """
 
     __slots__ = ("_listeners", "_parent", "_reason")
@@ -36,12 +36,12 @@ class AbortSignal:
     def __init__(self, parent: AbortSignal | None = None) -> None:
         self._parent = parent
         self._listeners: dict[object, tuple[Callable[[], None], Callable[[], object] | None]] = {}
-        """Each with what takes it off the parent."""
+        """Each listener with the function that removes it from the parent."""
         self._reason: str | None = None
 
     @property
     def reason(self) -> str | None:
-        """Why it has fired; None: it has not."""
+        """The reason with which it fired, or None."""
         if self._reason is None and self._parent is not None:
             return self._parent.reason
         return self._reason
@@ -51,7 +51,7 @@ class AbortSignal:
         return self.reason is not None
 
     def on_abort(self, listener: Callable[[], None]) -> Callable[[], object]:
-        """Call `listener` when the signal fires, at once if it has. Returns a function that takes it off again."""
+        """Call `listener` when the signal fires, or now if it has fired. Return a function that removes the listener."""
         if self.reason is not None:
             listener()
             return lambda: None
@@ -71,7 +71,7 @@ class AbortSignal:
         return self.reason or ""
 
     def fire(self, reason: str) -> None:
-        """Fire, unless it has. For the engine and the controller."""
+        """Fire, unless it has fired already. For the engine and the controller."""
         if self.reason is not None:
             return
         self._reason = reason.encode("utf-8", "backslashreplace").decode()
@@ -84,7 +84,7 @@ class AbortSignal:
             return
         try:
             listener()
-        except BaseException as error:  # a listener of a tool's own, or one whose event loop is gone: the others hear all the same
+        except BaseException as error:  # a failing listener, or one whose event loop is closed, must not keep others from being called
             if isinstance(error, KeyboardInterrupt):
                 raise
             log.error("A listener of an abort signal failed: %s: %s", type(error).__name__, error)
@@ -97,7 +97,7 @@ class AbortSignal:
 
 
 class AbortController:
-    """The side that may fire a signal. Must be used on the event loop's thread."""
+    """Fires an `AbortSignal`. Must be used on the event loop's thread."""
 
     __slots__ = ("signal",)
 
@@ -109,18 +109,18 @@ class AbortController:
 
 
 def is_own_failure(error: BaseException) -> bool:
-    """Whether code that was called has failed by itself: no cancel that this task was asked for, and no interrupt of the program."""
+    """Return whether `error` is the called code's own failure: not a cancellation of this task, not an interrupt of the program."""
     if isinstance(error, asyncio.CancelledError):
         try:
             task = asyncio.current_task()
-        except RuntimeError:  # in a thread
+        except RuntimeError:  # no running event loop: in a thread
             return True
         return task is None or not task.cancelling()
     return not isinstance(error, KeyboardInterrupt)
 
 
 async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: float) -> bool:
-    """Wait for `future` until it is done, the signal fires or the time is over; tells whether it is done. Never cancels it."""
+    """Wait until `future` is done, the signal fires or the time is over; return whether it is done. Never cancels `future`."""
     woken = asyncio.Event()
 
     def wake(*_: object) -> None:
@@ -139,23 +139,23 @@ async def settled(future: asyncio.Future[Any], kill: AbortSignal, timeout_s: flo
 
 
 class Control:
-    """Stop, kill and follow-up, per conversation: three different things.
+    """Stop, kill and follow-up requests, per conversation.
 
-    *stop* lets what runs finish being told: no further call and no second attempt starts, and a call that is running ends its message as
+    *stop*: no further call and no second attempt starts; a running call finishes and ends its message as
     `stopped_by_user`.
-    *kill* is stop, aborts the turn's signal, so that running tools end now, and ends whatever waits for the turn. A *follow-up* is a
-    message that came in between: it ends a pass of the model, and never a chain of tools. Failures in a row are counted, so that a loop
-    can end a turn that gets nowhere.
-    `end_turn` forgets them all; a host with many conversations calls it for each.
+    *kill*: a stop that also fires the turn's abort signal, so that running tools end now, and ends every wait for the turn. *follow-up*: a
+    new message arrived; it interrupts the model's answer, but never running tools. Consecutive failures are counted, so that a loop
+    can end a turn that makes no progress.
+    `end_turn` clears the state of one conversation.
 
     Args:
-        on_kill: Told the conversation and the reason first, to end what waits for its turn.
+        on_kill: Called first, with the conversation and the reason, to end what waits for its turn.
     """
 
     def __init__(self, on_kill: Callable[[str, str], None] | None = None) -> None:
         self._on_kill = on_kill
         self.stops: dict[str, str] = {}
-        """Why each conversation that should stop should."""
+        """The reason of each stop request, by conversation."""
         self._turns: dict[str, AbortController] = {}
         self._stopping: dict[str, AbortController] = {}
         self._errors: dict[str, int] = {}
@@ -163,14 +163,14 @@ class Control:
         self._passes: dict[str, Callable[[Interruption, str], None]] = {}
 
     def signal(self, conversation: str) -> AbortSignal:
-        """The abort signal of the conversation's present turn; the same object until `end_turn`."""
+        """Return the abort signal of the conversation's current turn; the same object until `end_turn`."""
         controller = self._turns.get(conversation)
         if controller is None:
             controller = self._turns[conversation] = AbortController()
         return controller.signal
 
     def stopping(self, conversation: str) -> AbortSignal:
-        """Fires when the conversation is stopped or killed; has fired where it is. For waits after which something would start."""
+        """Return a signal that fires when the conversation is stopped or killed. For waits that precede a start."""
         controller = self._stopping.get(conversation)
         if controller is None:
             controller = self._stopping[conversation] = AbortController()
@@ -191,27 +191,27 @@ class Control:
         self._turns[conversation].abort(reason)
 
     def time_is_up(self, conversation: str, reason: str) -> None:
-        """The turn has used up its time: end its pass and its running calls now, as a kill does, but nobody asked for a stop."""
+        """End the turn's model answer and running calls because its time is over, without a stop request."""
         self._interrupt(conversation, "time", reason)
         self.signal(conversation)
         self._turns[conversation].abort(reason)
 
     def follow_up(self, conversation: str, reason: str = "another message came in") -> None:
-        """Ask the turn to yield. A pass of the model ends now; a chain of tools goes on, and the turn yields before its next pass."""
+        """Ask the turn to yield: the model's answer is interrupted; running tools finish, and the turn yields before the next request."""
         self._follow_ups.setdefault(conversation, reason)
         if conversation not in self.stops:
             self._interrupt(conversation, "follow_up", reason)
 
     def pending(self, conversation: str) -> str | None:
-        """Why the conversation should stop, or None."""
+        """Return the reason of a pending stop request, or None."""
         return self.stops.get(conversation)
 
     def pending_follow_up(self, conversation: str) -> str | None:
-        """Why the conversation should yield to another message, or None."""
+        """Return the reason of a pending follow-up, or None."""
         return self._follow_ups.get(conversation) if self._follow_ups else None
 
     def enter_pass(self, conversation: str, interrupt: Callable[[Interruption, str], None]) -> None:
-        """A pass of the model begins; `interrupt` ends it from outside. One at a time."""
+        """Register `interrupt`, which ends the model answer that begins now. One at a time."""
         self._passes[conversation] = interrupt
 
     def leave_pass(self, conversation: str) -> None:

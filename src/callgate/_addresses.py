@@ -1,7 +1,8 @@
-"""Hosts as URLs name them, and which addresses count as public. Pure: no name is resolved here.
+"""Parse the host of a URL, and classify addresses as public or not. Pure: resolves no names.
 
-Here because what fetches a page and what judges a URL must read one host alike. A host is a plain ASCII name or a plain address; whatever
-two programs could read differently (odd numbers, other digits, user parts, backslashes, control characters) is refused, not guessed.
+Shared, because the code that fetches a page and the code that judges its URL must read the host in the same way. A host is a plain ASCII
+name or address; anything that two programs could read differently (odd numbers, other digits, user parts, backslashes, control characters)
+is refused.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _CLOSED_6 = tuple(ipaddress.IPv6Network(text) for text in ("2001::/23", "2001:db
 
 
 class NotPlain(ValueError):
-    """What two programs could read differently; the text says what it has, for a sentence that begins with the URL."""
+    """The URL or host can be read in different ways. The message completes a sentence that begins with the URL."""
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one on the public internet, by itself: tunnels and mappings of other addresses are not."""
+    """Return whether an address is on the public internet; tunnel and mapped addresses are not."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return is_public(address.ipv4_mapped)
@@ -45,15 +46,15 @@ def is_public(address: Address) -> bool:
 
 
 def is_local_name(name: str) -> bool:
-    """Whether a name from `read_host` is by its form one of the machine or its own network: a reserved ending, or no dot at all."""
+    """Return whether a name from `read_host` is local by its form: it has a reserved suffix or no dot."""
     return "." not in name or name.endswith(_LOCAL)
 
 
 def read_host(text: str) -> tuple[str, Address | None]:
-    """A host as a URL has it, IPv6 in brackets: lower case, without brackets or a trailing dot; and the address, where it is one.
+    """Parse a URL's host: return it in lower case without brackets and trailing dot, and the address if it is one.
 
     Raises:
-        NotPlain: It is neither a plain name nor a plain address.
+        NotPlain: `text` is neither a plain name nor a plain address.
     """
     if not text.isascii():
         raise NotPlain("has a host with other than ASCII characters. Write it in its 'xn--' form")
@@ -69,10 +70,10 @@ def read_host(text: str) -> tuple[str, Address | None]:
 
 
 def scheme_and_host(url: str) -> tuple[str, str, Address | None]:
-    """A URL's scheme in lower case, and its host as `read_host` gives it.
+    """Return a URL's scheme in lower case, and its host as `read_host` returns it.
 
     Raises:
-        NotPlain: It does not plainly name one host.
+        NotPlain: The URL does not unambiguously name one host.
     """
     match = _URL.match(url)
     if match is None:

@@ -1,7 +1,7 @@
-"""Each call as its events tell it: one summary per call, in the order in which the calls came.
+"""Summarise calls from their events: one summary per call, in the order of arrival.
 
-What `callgate log` and the demonstrations show. Pure, and tolerant: an unknown kind of event is passed over, and of a body that another
-version or another hand wrote, what is missing, null or of another kind counts as not there. Must not know where events are kept.
+Used by `callgate log` and the demonstrations. Pure and tolerant: unknown event kinds are skipped, and fields that are missing, null or of
+another type count as absent. Must not know where events are stored.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _ENDED = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspen
 
 
 class CallSummary(Struct, kw_only=True):
-    """One call, from the first event to the last that is known."""
+    """One call, from its first event to the last known one."""
 
     uid: str
     run: str
     position: int
-    """Of its first event."""
+    """Position of its first event."""
     at_ns: int
     began: float
     """Monotonic seconds of the process that wrote it, like `starts` and `ended`."""
     tool: str = ""
     name: str = ""
-    """As it came; `tool` is the one that it was for."""
+    """The name as the model wrote it; `tool` is the resolved tool."""
     origin: str = ""
     id: str = ""
-    """The model's, or the host's."""
+    """The call id that the model or the host gave."""
     arguments: str = ""
-    """As they came."""
+    """The arguments as received."""
     status: str = "open"
     """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` while no end is recorded."""
     failure_class: str = ""
@@ -47,7 +47,7 @@ class CallSummary(Struct, kw_only=True):
     runner: str = ""
     rule: str = ""
     timeout_s: float = 0.0
-    """Of the last attempt."""
+    """Timeout of the last attempt."""
     attempts: int = 0
     starts: list[float] = field(default_factory=list)
     ended: float | None = None
@@ -57,7 +57,7 @@ class CallSummary(Struct, kw_only=True):
     cached: str = ""
     replayed: bool = False
     command_end: str = ""
-    """How the command of an `ok` call ended, if not with exit code 0."""
+    """How the command of an `ok` call ended, unless with exit code 0."""
     notes: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
@@ -65,22 +65,22 @@ class CallSummary(Struct, kw_only=True):
 
     @property
     def duration_ms(self) -> float:
-        """From the call's arrival to its end; 0 while it has none."""
+        """Milliseconds from the call's arrival to its end; 0 while it has not ended."""
         return max(0.0, self.ended - self.began) * 1000 if self.ended is not None else 0.0
 
     @property
     def overdue_s(self) -> float:
-        """How long after its last attempt's deadline it ended; negative before it."""
+        """Seconds between the last attempt's deadline and the call's end; negative if it ended before."""
         return self.ended - self.starts[-1] - self.timeout_s if self.ended is not None and self.starts else 0.0
 
     @property
     def short(self) -> str:
-        """The end of its uid: iteration and number in its run."""
+        """The last part of its uid: iteration and number within the run."""
         return "/".join(self.uid.rsplit("/", 2)[1:])
 
 
 def body_of(event: Event) -> dict[str, Any]:
-    """The event's body; empty where it is no JSON object."""
+    """Return the event's body; empty if it is not a JSON object."""
     try:
         body = json.loads(event.body, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ def body_of(event: Event) -> dict[str, Any]:
 
 
 def summarise(events: Iterable[Event]) -> list[CallSummary]:
-    """The calls of these events, in the order of their first ones."""
+    """Return a summary of each call, in the order of their first events."""
     calls: dict[str, CallSummary] = {}
     for event in events:
         if not event.call or not event.kind.startswith("call."):
@@ -143,7 +143,7 @@ def _notes(body: Mapping[str, Any]) -> list[str]:
 
 
 def _text(body: Mapping[str, Any], key: str, other: str = "") -> str:
-    """The text under this key, or `other` where there is none."""
+    """Return the text under this key, or `other`."""
     value = body.get(key)
     if value is None or value == "":
         return other
@@ -151,7 +151,7 @@ def _text(body: Mapping[str, Any], key: str, other: str = "") -> str:
 
 
 def _number(body: Mapping[str, Any], key: str) -> float:
-    """The finite number under this key, or 0."""
+    """Return the finite number under this key, or 0."""
     value = body.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _HUGE:
         return 0.0

@@ -1,8 +1,8 @@
-"""Files of databases: made so that nobody else reads them, and never of somebody's file that SQLite would write over without asking.
+"""Create database files readable by the owner only, and refuse existing files that SQLite would overwrite silently.
 
-A file too small for a database is an empty one to SQLite, whoever's it is.
+SQLite treats a file that is too small for a database as an empty database, whatever it contains.
 
-Below everything that keeps a database. Opens nothing: to close a second opening of a database would let go of its locks.
+Opens nothing: closing a second file descriptor of a database would release its locks.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 __all__ = ["OWN_FOLDER", "make_folder", "make_private", "refuse_scrap", "refused_by_system", "space_error"]
 
 OWN_FOLDER: Final = ".callgate"
-"""The folder in which the command line keeps what is its own; no file tool reaches into a folder of this name."""
+"""The folder for the command line's own files; file tools have no access to a folder of this name."""
 
 _SMALLEST: Final = 512
-"""Bytes of the smallest database."""
+"""Size in bytes of the smallest database."""
 _INDEX_BYTES: Final = 65_536
-"""Free bytes below which the index of a database's log may not fit."""
+"""With fewer free bytes than this, the shared-memory index of a write-ahead log may not fit."""
 
 
 def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
     """Refuse a file that is not empty and cannot be a database, and a device, a pipe or a socket.
 
     Args:
-        kind: What it should be.
-        then: What to do instead, as a sentence.
+        kind: What the file should be, for the message.
+        then: The next step, as a sentence.
 
     Raises:
-        UsageError: It is one.
+        UsageError: The file is not usable.
     """
     try:
         found = os.stat(path)
@@ -56,10 +56,10 @@ def refuse_scrap(path: str | os.PathLike[str], kind: str, then: str) -> None:
 
 
 def refused_by_system(path: Path, *, to_read: bool = False) -> UsageError | None:
-    """Why SQLite could not open or write a journal's file, which it does not say itself; None where the system has nothing against it.
+    """Return why the system does not let SQLite open or write a journal's file, which SQLite itself does not report; None if it does.
 
     Args:
-        to_read: Nothing is to be written.
+        to_read: The file is only read.
     """
     if path.is_dir():
         return path_error(path, "a journal", IsADirectoryError(errno.EISDIR, "", str(path)))
@@ -87,25 +87,25 @@ def space_error(path: Path, error: apsw.Error) -> OSError | None:
 
 
 def make_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the folder of a database where it is missing; one that is callgate's own is left out of version control.
+    """Create the folder of a database if it is missing; a `.callgate` folder is excluded from version control.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     path = Path(folder)
     own = path.name == OWN_FOLDER
     path.mkdir(mode=0o700 if own else 0o777, parents=True, exist_ok=True)
     if own:
-        with suppress(OSError):  # it is there, or whoever else's folder this is keeps it as it likes
+        with suppress(OSError):  # it exists already
             fd = os.open(path / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with open(fd, "wb") as file:
                 file.write(b"*\n")
 
 
 def make_private(path: str | os.PathLike[str]) -> None:
-    """Make an empty file where there is none, for its owner alone; what SQLite puts beside it has the same mode.
+    """Create an empty file for its owner only, if there is none; SQLite creates its other files with the same mode.
 
-    One that is there is not opened: its locks would be let go of.
+    An existing file is not opened: that would release its locks.
     """
     if os.fspath(path) == ":memory:":
         return

@@ -1,7 +1,7 @@
-"""Globs as regular expressions, in time that grows with the glob's length and no faster.
+"""Translate globs to regular expressions in linear time.
 
-`fnmatch.translate` looks from every `[` to the end of the glob for the `]` that closes it, which takes minutes for a glob of a hundred
-thousand. Here a `[` that nothing closes is written as `[[]` first, which means the same and is found at once. Must not know what is
+`fnmatch.translate` searches from every `[` to the end of the glob for the closing `]`, which takes minutes for a glob of a hundred
+thousand characters. Here an unclosed `[` is first written as `[[]`, which has the same meaning and is found at once. Must not know what is
 matched.
 """
 
@@ -13,7 +13,7 @@ __all__ = ["glob_regex"]
 
 
 def glob_regex(glob: str) -> str:
-    """A regular expression that matches what `fnmatch.fnmatchcase` matches."""
+    """Return a regular expression that matches what `fnmatch.fnmatchcase` matches."""
     parts: list[str] = []
     last, pos = glob.rfind("]"), 0
     while (start := glob.find("[", pos)) >= 0:

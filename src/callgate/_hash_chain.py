@@ -1,7 +1,7 @@
-"""What an event is chained by: a hash over its content and over the hash of the event before it.
+"""The hash chain of events: each hash covers the event's content and the hash of the previous event.
 
-Below the journals, which chain what they write, and the replay, which may not know them and looks whether what it reads is what was
-written.
+Used by the journals, which chain the events that they write, and by the replay, which verifies the events that it reads without
+knowing journals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["hash_of", "is_as_written"]
 
 
 def hash_of(event: Event, previous: str, epoch: int, position: int, seq: int, parents: tuple[int, ...]) -> str:
-    """The hash of an event in the place that it is given."""
+    """Return the hash of an event at the given position."""
     head = (position, event.run, seq, event.kind, event.call, event.attempt, parents, event.at_ns)
     digest = hashlib.sha256(previous.encode())
     digest.update(canonical((*head, repr(event.mono), epoch, event.version, len(event.body))))
@@ -24,5 +24,5 @@ def hash_of(event: Event, previous: str, epoch: int, position: int, seq: int, pa
 
 
 def is_as_written(event: Event) -> bool:
-    """Whether an event's content has the hash that it was written with; True where it has none, as in a file of a recorded run."""
+    """Return whether an event's content matches its recorded hash; True if it has none, as in a run file."""
     return not event.hash or event.hash == hash_of(event, event.previous, event.epoch, event.position, event.seq, event.parents)

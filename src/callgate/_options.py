@@ -1,7 +1,7 @@
-"""Options: what users set, refused where it is written if its name is none or its value is not of its kind.
+"""Options that users set: check names and value types when they are set.
 
-At the bottom, because most rooms have options. A class of options declares each with its kind, and its bounds are part of the kind. Knows
-nothing of what is right for a task.
+A low layer, because most packages have options. A class of options declares each with its type; bounds are part of the type. Knows
+nothing of which values suit a task.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST = sys.float_info.max
-"""What makes the kind of a number refuse those without end."""
+"""Upper bound that excludes infinity."""
 Whole = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[float, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=MOST)]
-"""What may take no time at all would never happen."""
+"""A positive duration in seconds."""
 Pause = Annotated[float, Meta(ge=0, le=MOST)]
-"""Seconds where 0 will do."""
+"""A duration in seconds that may be 0."""
 
 _CONVERTED = (bool, int, float, str)
 
@@ -46,10 +46,10 @@ class _ByName(StructMeta):
 
 
 class Options(Struct, frozen=True, kw_only=True, metaclass=_ByName):
-    """Options in one value.
+    """Base class of option sets.
 
     Raises:
-        UsageError: A name is no option's, or a value is not of its option's kind.
+        UsageError: A name is unknown, or a value has the wrong type.
     """
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Options(Struct, frozen=True, kw_only=True, metaclass=_ByName):
 
 
 def by_name(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function, or a class by its `__init__`, refuse options that it does not have in words that name those it has."""
+    """Decorate a function or class so that an unknown keyword raises a `UsageError` that lists the known ones."""
 
     owner = function.__qualname__.removesuffix(".__init__")
 
@@ -82,10 +82,10 @@ def by_name(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names that are none, with the nearest and all that there are.
+    """Raise for unknown names; the message gives the closest match and all known names.
 
     Raises:
-        UsageError: There is one.
+        UsageError: A name is unknown.
     """
     known = list(known)
     for name in given:
@@ -98,14 +98,14 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> No
 
 
 def check(owner: str, name: str, value: object, kind: Any) -> None:
-    """Refuse a value that is not of its kind.
+    """Raise if a value has the wrong type.
 
     Args:
-        owner: Whose option it is, as its user writes it.
-        kind: A type, or a union of types; bounds of a number as its annotation.
+        owner: What has the option, as the user writes it.
+        kind: A type or a union; bounds of a number are annotations.
 
     Raises:
-        UsageError: It is of another kind, or out of bounds.
+        UsageError: The value has another type or is out of bounds.
     """
     if not any(_fits(value, one) for one in _choices(kind)):
         raise refused(owner, name, value, " or ".join(_words(msgspec.inspect.type_info(one), name) for one in _choices(kind)))
@@ -116,7 +116,7 @@ def refused(owner: str, name: str, value: object, wanted: str) -> UsageError:
 
 
 def shown(value: object) -> str:
-    """What was given, as long as anybody wants to read."""
+    """Return the value's repr, shortened."""
     try:
         return f"{value!r:.80}"
     except Exception:
@@ -155,11 +155,11 @@ def _fits(value: object, kind: Any) -> bool:
         made = msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return False
-    return isinstance(value, (int, float)) or not isinstance(made, float)  # a Decimal converts, and cannot be added to a time
+    return isinstance(value, (int, float)) or not isinstance(made, float)  # a Decimal converts to float, but cannot be added to a time
 
 
 def _words(info: Any, name: str = "") -> str:
-    """A kind, as a sentence names it."""
+    """Return the type in words."""
     known = msgspec.inspect
     match info:
         case known.NoneType():

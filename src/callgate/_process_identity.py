@@ -1,7 +1,7 @@
 """Identify a process of this machine so that another one can tell later whether it has ended.
 
-A process id alone is used again; with the time at which the process started, the boot of the machine and the namespace that the id is in,
-it names one process for ever. Knows nothing of engines and workers.
+Process ids are reused; together with the process's start time, the machine's boot id and the id's namespace, one identifies a process
+permanently. Knows nothing of engines and workers.
 
 Source: proc(5), `/proc/PID/stat` (field 3: state, field 22: start time in clock ticks), `/proc/sys/kernel/random/boot_id`.
 """
@@ -21,16 +21,16 @@ _DEAD = frozenset({"Z", "X", "x"})
 
 
 def process_identity(pid: int | None = None) -> str:
-    """Name a running process of this machine, by default this one; empty where it is not running or the system does not tell."""
+    """Return the identity of a process of this machine, by default this one; empty if it is not running or cannot be identified."""
     pid = os.getpid() if pid is None else pid
     started = _started(pid)
     return f"{_host()}:{_boot()}:{_namespace()}:{pid}:{started}" if started and _boot() else ""
 
 
 def has_ended(identity: str) -> bool:
-    """Whether the process that `process_identity` named has certainly ended.
+    """Return whether the process that `process_identity` named has certainly ended.
 
-    False where it runs, where it ran on another machine or in another namespace of process ids, and where `identity` is none.
+    False if it runs, if it ran on another machine or in another process id namespace, and if `identity` is not valid.
     """
     parts = identity.split(":")
     if len(parts) != 5 or not parts[3].isdigit() or parts[0] != _host() or not _boot():
@@ -41,7 +41,7 @@ def has_ended(identity: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in clock ticks since the boot; empty for one that has ended."""
+    """Return a process's start time in clock ticks since boot; empty if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
-"""What many calls come to: how long they took, how they ended, what the cache and an early start saved.
+"""Statistics over calls: durations, outcomes, time saved by the cache and by early starts.
 
-Pure, over summaries of calls. A saving is an estimate, and a careful one: a cached result saves what a run of its tool takes at the median;
-an early start saves the time that a call had run before its message was complete.
+Pure. Savings are conservative estimates: a cached result saves its tool's median duration; an early start saves the time that the call ran
+before its message was complete.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ __all__ = ["Statistics", "ToolStatistics", "percentile", "plain", "sealed_at", "
 
 
 class ToolStatistics(Struct, frozen=True, kw_only=True):
-    """The calls of one tool."""
+    """Statistics of one tool's calls."""
 
     tool: str
     calls: int
     statuses: dict[str, int]
     p50_ms: float
-    """Of the calls that ran, from arrival to end; like the other two."""
+    """Durations from arrival to end, only of calls that ran; also for the other percentiles."""
     p95_ms: float
     longest_ms: float
     times_ms: tuple[float, ...]
-    """Sorted."""
+    """Sorted durations."""
 
 
 class Statistics(Struct, frozen=True, kw_only=True):
-    """All of them."""
+    """Statistics of all calls."""
 
     calls: int
     runs: int
     first_ns: int
     last_ns: int
-    """When the last call came."""
+    """When the last call arrived."""
     tools: tuple[ToolStatistics, ...]
-    """The most called one first."""
+    """Sorted by number of calls, most first."""
     failures: dict[str, int]
-    """Failure class to calls, the most frequent first."""
+    """Number of calls by failure class, most frequent first."""
     retried: int
     replayed: int
     cached: int
@@ -55,7 +55,7 @@ class Statistics(Struct, frozen=True, kw_only=True):
 
 
 def sealed_at(events: Iterable[Event]) -> dict[str, float]:
-    """When each call's message was complete: monotonic seconds of the process that wrote it."""
+    """Return when each call's message was complete, in monotonic seconds of the writing process."""
     sealed: dict[str, float] = {}
     for event in events:
         if event.kind == "emission.sealed":
@@ -66,7 +66,7 @@ def sealed_at(events: Iterable[Event]) -> dict[str, float]:
 
 
 def statistics(calls: Sequence[CallSummary], sealed: Mapping[str, float]) -> Statistics:
-    """What these calls come to; `sealed` as `sealed_at` gives it. A call that asked and was handed in again is one call."""
+    """Compute statistics; `sealed` is the result of `sealed_at`. A call that waited for approval and its repetition count as one."""
     calls = _without_handed_in_again(calls)
     by_tool: defaultdict[str, list[CallSummary]] = defaultdict(list)
     for call in calls:
@@ -92,7 +92,7 @@ def statistics(calls: Sequence[CallSummary], sealed: Mapping[str, float]) -> Sta
 
 
 def _without_handed_in_again(calls: Sequence[CallSummary]) -> list[CallSummary]:
-    """The calls but for those that waited for a human and of which a later one is the same, handed in again."""
+    """Drop calls that waited for a human if a later call repeats them."""
     kept: list[CallSummary] = []
     again: set[tuple[str, ...]] = set()
     for call in reversed(calls):
@@ -104,7 +104,7 @@ def _without_handed_in_again(calls: Sequence[CallSummary]) -> list[CallSummary]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share of them does not exceed; 0 where there are none."""
+    """Return the smallest value that at least this share of the values does not exceed; 0 if there are none."""
     if not ordered:
         return 0.0
     return ordered[max(0, -(-len(ordered) * round(share * 100) // 100) - 1)]
@@ -132,14 +132,14 @@ def _run_ms(call: CallSummary) -> float:
 
 
 def _head_start_ms(call: CallSummary, sealed: float | None) -> float:
-    """How long the call had run when its message was complete."""
+    """Return how long the call had run when its message was complete."""
     if sealed is None or not call.starts:
         return 0.0
     return (min(sealed, call.ended if call.ended is not None else sealed) - call.starts[0]) * 1000
 
 
 def plain(found: Statistics) -> dict[str, Any]:
-    """As JSON for programs: without the single times."""
+    """Return the statistics as JSON data, without individual durations."""
     fields: dict[str, Any] = {name: getattr(found, name) for name in found.__struct_fields__ if name != "tools"}
     tools = [{name: getattr(one, name) for name in one.__struct_fields__ if name != "times_ms"} for one in found.tools]
     return fields | {"tools": tools}

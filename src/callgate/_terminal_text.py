@@ -1,6 +1,6 @@
-"""Untrusted text made safe for a terminal: nothing in it can move the cursor, hide itself or reorder what is read.
+"""Make untrusted text safe for a terminal: escape characters that move the cursor, are invisible or reorder text.
 
-Here because everything that is shown to a person comes from a model, a tool or a stranger's server. Pure. Must not know of any terminal.
+Everything that is shown to a person may come from a model, a tool or an untrusted server. Pure. Knows nothing of terminals.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _TAGS = range(0xE0000, 0xE1000)
 
 
 def printable(text: str) -> str:
-    """`text` with every character that is not plainly visible shown as an escape; line ends and tabs stay."""
+    """Return `text` with every invisible or control character escaped, except line ends and tabs."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(char if char in "\n\t" or _is_plain(char) else _escape(char) for char in text.replace("\r\n", "\n"))
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """`text` made printable in one line, at most `limit` characters of it."""
+    """Return at most `limit` characters of `text`, printable and in one line."""
     flat = printable(" ".join(text[: 4 * limit].split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def printable_json(line: str) -> str:
-    """A line of JSON that says the same, with every character that is not plainly visible as an escape of JSON."""
+    """Return equivalent JSON with every invisible or control character as a JSON escape."""
     if line.isascii() and line.isprintable():
         return line
     return "".join(char if _is_plain(char) else _json_escape(char) for char in line)

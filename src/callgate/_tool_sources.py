@@ -1,7 +1,7 @@
-"""Where tools come from: `builtin`, `module:attribute`, `path/to/file.py` or `path/to/file.py:attribute`.
+"""Load tools from `builtin`, `module:attribute`, `path/to/file.py` or `path/to/file.py:attribute`.
 
-A file is loaded as the module of its own name, with its folder on the import path, so that a worker process finds it there too. Whatever
-goes wrong in the user's code is told by file and line, without a stack trace.
+A file is loaded as a module of its own name, with its folder on the import path, so that a worker process finds it too. Errors
+in the user's code are reported with file and line, without a stack trace.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FORMS = "builtin, module:attribute, path/to/file.py or path/to/file.py:attribute
 
 
 def load_tools(specs: Iterable[str], blobs: BlobStore, memory: Memory | None = None) -> list[Tool]:
-    """The tools that these specs name, each once.
+    """Load the tools that these specs name, each once.
 
     Args:
-        memory: Whose tools belong to `builtin`, and whose index its searches use.
+        memory: Its tools are part of `builtin`, and its index serves their searches.
 
     Raises:
-        UsageError: One cannot be loaded, or names no tool.
+        UsageError: A spec cannot be loaded, or names no tool.
     """
     tools: list[Tool] = []
     for spec in specs:
@@ -132,7 +132,7 @@ def _run(module: ModuleType, spec: str) -> ModuleType:
 
 
 def _look_in(folder: str) -> None:
-    """Last, so that nothing in the folder takes the place of an installed module."""
+    """Append the folder to the import path, so that installed modules take precedence."""
     if folder not in sys.path:
         sys.path.append(folder)
 

@@ -1,8 +1,7 @@
-"""JSON, strictly: what comes in is one object or refused, what goes out is RFC 8259 in valid UTF-8.
+"""Strict JSON: parse untrusted text as one object or refuse it; write RFC 8259 JSON in valid UTF-8.
 
-`strict_parser` reads untrusted text, `to_json` makes JSON data of what tools return, `malformed_text` judges text that is no JSON. Knows
-nothing of tools,
-schemas or calls.
+`strict_parser` parses untrusted text, `host_arguments` copies a mapping, `to_json` converts tool results, `malformed_text` inspects text
+that is not JSON. Knows nothing of tools, schemas or calls.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ __all__ = [
 ]
 
 canonical: Callable[[object], bytes] = msgspec.json.Encoder(order="deterministic").encode
-"""Encode plain JSON data, Structs included: no white space, keys sorted, the same bytes for the same value."""
+"""Encode plain JSON data (Structs included) deterministically: no white space, keys sorted. For hashes."""
 
 plain_bytes: Callable[[object], bytes] = msgspec.json.Encoder().encode
-"""The same in the value's own order."""
+"""Encode plain JSON data with keys in their own order."""
 
 decode: Callable[[bytes | str], Any] = msgspec.json.Decoder().decode
-"""Read JSON that callgate wrote."""
+"""Decode JSON that callgate wrote."""
 
 
 def json_text(value: object) -> str:
-    """Plain JSON data as text, in its own order."""
+    """Return plain JSON data as text, with keys in their own order."""
     return plain_bytes(value).decode()

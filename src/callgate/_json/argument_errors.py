@@ -1,6 +1,6 @@
-"""The refusals of arguments that are no JSON object: one function per reason, so that text and mappings are refused in the same words.
+"""Errors for arguments that are not a JSON object: one function per reason, shared by texts and mappings.
 
-Every message is bounded: a key is clipped, a text is never echoed.
+Every message has a maximum length: keys are clipped, and the text itself is never repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Take arguments that a host hands in as a mapping: the same rules as for text, and a copy that nobody else can change."""
+"""Copy arguments that a host passes as a mapping, by the same rules as for text, so that later changes by the host have no effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["copied_object"]
 
 
 def copied_object(source: object, limits: Limits) -> dict[str, object]:
-    """A deep copy of `source` as plain JSON data; raises as `strict_object` does."""
+    """Return a deep copy of `source` as plain JSON data; raise the same errors as `strict_object`."""
     if not isinstance(source, Mapping):
         refuse.not_plain(f"of type {type(source).__name__}, which is none")
     try:
@@ -54,7 +54,7 @@ class _ArgumentsCopier:
             return self._number(value)
         if isinstance(value, (list, tuple)):
             self._enter(depth)
-            if 2 * len(value) > self.bytes_left:  # an item takes two bytes at the least: refused before it is walked
+            if 2 * len(value) > self.bytes_left:  # each item takes at least two bytes: refuse before walking it
                 self._spend(2 * len(value))
             return [self._value(item, depth + 1) for item in value]
         if isinstance(value, Mapping):

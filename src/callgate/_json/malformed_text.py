@@ -1,4 +1,4 @@
-"""What can be said of a text that is no JSON: whether it was cut off, and how to show a piece of it.
+"""Inspect text that is not JSON: whether it was cut off, and how to quote a part of it.
 
 Pure and linear in the text's length. Decides nothing: `strict_parser` and the parse stage do.
 """
@@ -12,31 +12,31 @@ __all__ = ["SURROGATE", "clip", "ends_inside", "outside_strings", "unclosed", "u
 SURROGATE = re.compile("[\ud800-\udfff]")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _PROBE = 'x""'
-"""Put behind a text: it stays as it is outside a string, and ends one that the text does not end."""
+"""Appended to a text: closes a string that the text leaves open, and changes nothing otherwise."""
 _PIECE = 1_048_576
-"""Characters that are encoded at once: no other thread runs meanwhile, and the event loop is one."""
+"""Characters that are encoded at once. Encoding holds the interpreter lock, so the event loop waits meanwhile."""
 _STAND_INS = "\x01\x02\x03\ufdd0\ufdd1"
-"""Characters that texts hardly ever have."""
+"""Characters that hardly any text contains."""
 _NO_MARKS = re.compile(r"[^\[\]{}\"]+")
 
 
 def outside_strings(text: str) -> str:
-    """`text` with every double-quoted string replaced by two quotes; one that never ends, by a single quote."""
-    replaced = _STRING.sub('""', text + _PROBE)  # a constant, because a function for each match takes four times as long
+    """Return `text` with every double-quoted string replaced by `""`, and an unterminated one by `"`."""
+    replaced = _STRING.sub('""', text + _PROBE)  # a constant: a replacement function takes four times as long
     rest = replaced[: -len(_PROBE)]
     return rest if replaced.endswith(_PROBE) else rest + '"'
 
 
 def ends_inside(text: str) -> bool:
-    """Whether `text` ends inside a list, an object or a double-quoted string: what is missing is unknown.
+    """Return whether `text` ends inside a list, an object or a double-quoted string.
 
-    A bracket that closes one of the other kind closes it all the same; one that closes nothing is passed over.
+    A closing bracket of the wrong kind counts as closing; one without an opening bracket is ignored.
     """
     return unclosed(outside_strings(text))
 
 
 def unclosed(outside: str) -> bool:
-    """Whether a text of which `outside_strings` gave this ends inside a list, an object or a string."""
+    """Return the same for the output of `outside_strings`."""
     marks = _NO_MARKS.sub("", outside.replace('""', ""))
     if marks.endswith('"'):
         return True
@@ -47,7 +47,7 @@ def unclosed(outside: str) -> bool:
 
 
 def utf8_size(text: str, limit: int) -> int | None:
-    """How many bytes `text` has in UTF-8; above `limit`, some number that is above it. None where UTF-8 cannot hold it."""
+    """Return the size of `text` in UTF-8 in bytes, or any number above `limit` if it is larger; None for lone surrogates."""
     size = 0
     try:
         for start in range(0, len(text), _PIECE):
@@ -60,17 +60,17 @@ def utf8_size(text: str, limit: int) -> int | None:
 
 
 def utf8(text: str) -> bytes:
-    """`text` in UTF-8, of which other threads let go on in between where it is long."""
+    """Encode `text` as UTF-8 in pieces, so that other threads can run in between."""
     if len(text) <= _PIECE:
         return text.encode()
     return b"".join(text[start : start + _PIECE].encode() for start in range(0, len(text), _PIECE))
 
 
 def without_surrogates(text: str) -> str:
-    """`text` with U+FFFD for each half of a surrogate pair.
+    """Return `text` with each lone surrogate replaced by U+FFFD.
 
-    The encoder writes a question mark for each, which is many times faster than replacing them one by one. So the text's own question
-    marks are kept apart meanwhile, as a character that the text does not have.
+    The encoder replaces each with a question mark, which is many times faster than replacing them one by one. The text's own question
+    marks are temporarily replaced by a character that the text does not contain.
     """
     stand_in = next((mark for mark in _STAND_INS if mark not in text), None)
     if stand_in is None:
@@ -79,6 +79,6 @@ def without_surrogates(text: str) -> str:
 
 
 def clip(text: str, limit: int = 80) -> str:
-    """`text` quoted and escaped for a message, at most `limit` characters of it."""
+    """Return at most `limit` characters of `text`, quoted and escaped for a message."""
     shown = text if len(text) <= limit else text[:limit] + "…"
     return ascii(shown) if SURROGATE.search(shown) else repr(shown)

@@ -1,4 +1,4 @@
-"""Why a value has no JSON form, and where in it."""
+"""The error for a value that has no JSON form, with the path to the offending part."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _name_of: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever 
 
 
 def type_name(value: object) -> str:
-    """What the type of a value is called; runs none of its code."""
+    """Return the name of a value's type without running any code of the type."""
     return _name_of(type(value))[:80]
 
 
 class NotJson(Exception):
-    """Collects its path on the way out, so that the ordinary case pays nothing for it."""
+    """Collects its path while it propagates, so that conversion without errors pays nothing for paths."""
 
     def __init__(self, fact: str, code: str = "non_serializable") -> None:
         super().__init__(fact)
@@ -29,7 +29,7 @@ class NotJson(Exception):
 
     @property
     def where(self) -> str:
-        """The outermost steps of the path."""
+        """Return the outermost steps of the path."""
         steps = [_step(key) for key in reversed(self.path[-8:])] + ["…"] * (len(self.path) > 8)
         return f" at {''.join(steps)}" if steps else ""
 

@@ -1,6 +1,6 @@
-"""The JSON form of Python types beyond JSON's own: dates, decimals, paths, sets, dataclasses, Structs, pydantic models.
+"""Convert Python types without a JSON equivalent: dates, decimals, paths, sets, dataclasses, Structs, pydantic models.
 
-Loaded with the first such value. Only these types are read; for anything else there is no form that would be the same on the next run.
+Imported with the first such value. Other types are refused: their form might differ from run to run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WITHOUT_CODE = frozenset(
 
 
 class ToPlainData(Protocol):
-    """Makes plain data of what a value holds, within the bounds of the whole."""
+    """Converts nested values to plain data, within the limits of the whole value."""
 
     def plain(self, value: object, depth: int) -> object: ...
 
@@ -52,17 +52,17 @@ class ToPlainData(Protocol):
 
 
 def has_own_code(value: object) -> bool:
-    """Whether reading a value may run code that is not Python's own: that of its class, or of what it holds."""
+    """Return whether reading a value may run code other than Python's own: code of its class or of nested values."""
     if type(value) is datetime.datetime:
         return value.tzinfo is not None and type(value.tzinfo) is not datetime.timezone
     return type(value) not in _WITHOUT_CODE
 
 
 def unfold(value: object, maker: ToPlainData, depth: int) -> object:
-    """Plain JSON data for a value whose exact type is not one of JSON's.
+    """Return plain JSON data for a value whose type is not a JSON type.
 
     Raises:
-        NotJson: It has no JSON form.
+        NotJson: The value has no JSON form.
     """
     if isinstance(value, enum.Enum):
         return maker.plain(value.value, depth)

@@ -1,4 +1,4 @@
-"""Measure plain JSON data without writing it out, and without looking at more of it than it takes to know."""
+"""Compare the size of plain JSON data with a limit without encoding it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["exceeds"]
 
 
 def exceeds(value: object, budget: int) -> bool:
-    """Whether `value` is certainly longer than that as JSON; looks at no more of it than it takes to know."""
+    """Return whether `value` certainly takes more than `budget` bytes as JSON; stop reading as soon as that is known."""
     stack = [value]
     while stack and budget >= 0:
         part = stack.pop()

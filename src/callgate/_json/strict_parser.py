@@ -1,8 +1,8 @@
-"""Read one JSON object from untrusted text, or say exactly why not.
+"""Parse one JSON object from untrusted text, or raise an error with the exact reason.
 
-msgspec is strict about syntax, numbers and Unicode, but keeps the last of two equal keys without a word. So every text that it accepts
-is also proved to hold no duplicate: by counting colons where that suffices, by a second reading where it does not. Refusals are
-classified only after the fast path has failed. Must not know what the object is for.
+msgspec is strict about syntax, numbers and Unicode, but silently keeps the last of two equal keys. Every text that it accepts is therefore
+checked for duplicate keys: by counting colons if that suffices, otherwise by parsing again. Errors are classified only after msgspec has
+refused the text. Must not know what the object is for.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _WHITE = " \t\r\n"
 
 
 def strict_object(text: str | bytes | Mapping[str, object], limits: Limits) -> dict[str, object]:
-    """The JSON object that `text` is. Empty text, white space and `null` are `{}`: what it was, the caller can see.
+    """Parse `text` as a JSON object. Empty text, white space and `null` give `{}`.
 
     Args:
-        text: Untrusted. A mapping is held to the same rules as text and copied.
-        limits: Of these, `arguments_bytes`, `arguments_depth` and `arguments_keys`.
+        text: Untrusted. A mapping is checked by the same rules and copied.
+        limits: Uses `arguments_bytes`, `arguments_depth` and `arguments_keys`.
 
     Raises:
         ArgumentsMalformed: With code `invalid_json`, `not_object`, `duplicate_key`, `bad_number`, `bad_unicode`, `too_deep` or `too_large`.
@@ -45,7 +45,7 @@ def strict_object(text: str | bytes | Mapping[str, object], limits: Limits) -> d
 
 
 def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tuple[dict[str, object], bool]:
-    """The same object, and whether a float without a fraction may stand in it."""
+    """Return the same object, and whether it may contain a float without a fraction."""
     if not isinstance(text, str):
         if not isinstance(text, bytes):
             return copied_object(text, limits), True
@@ -57,12 +57,12 @@ def read_object(text: str | bytes | Mapping[str, object], limits: Limits) -> tup
 
 
 def strict_value(text: str, limits: Limits) -> object:
-    """The JSON value that `text` is, by the same rules; None also for empty text."""
+    """Parse `text` as any JSON value, by the same rules; None for empty text."""
     return _read(text, limits)[0]
 
 
 def _read(text: str, limits: Limits) -> tuple[object, bool]:
-    """The value, and whether a float without a fraction may stand in it."""
+    """Return the value, and whether it may contain a float without a fraction."""
     if len(text) * 4 > limits.arguments_bytes:
         _check_size(text, limits)
     try:
@@ -85,7 +85,7 @@ def _read(text: str, limits: Limits) -> tuple[object, bool]:
 
 
 def _is_plain(value: dict[str, object]) -> bool:
-    """Whether nothing in it needs the careful walk: no container, no float, no integer large enough to look at."""
+    """Return whether the object needs no further checks: it holds no container, no float and no large integer."""
     for item in value.values():
         if item.__class__ in _PLAIN:
             continue
@@ -95,7 +95,7 @@ def _is_plain(value: dict[str, object]) -> bool:
 
 
 def _members(root: object, limits: Limits) -> tuple[int, bool]:
-    """How many members all objects have together, within the limits of depth and of integers; and whether a float has no fraction."""
+    """Count the members of all objects and check depth and integers; also return whether a float has no fraction."""
     count, depth, whole, level = 0, 0, False, [root]
     while level:
         depth += 1
@@ -118,10 +118,9 @@ def _members(root: object, limits: Limits) -> tuple[int, bool]:
 
 
 def _prove_unique(text: str, value: object, members: int) -> None:
-    """Raise if `text` says a key twice.
+    """Raise if `text` contains a key twice in one object.
 
-    A colon of the text follows a key or stands inside a string. If none is written as an escape and the decoded value accounts for all
-    of them, no member was lost.
+    Each colon follows a key or is part of a string. If none is escaped and the decoded value accounts for all colons, no member was lost.
     """
     if "\\u003" not in text and text.count(":") == members + _colons(value):
         return
@@ -168,7 +167,7 @@ def _utf8(data: bytes, limits: Limits) -> str:
 
 
 def _explain(text: str, error: BaseException, limits: Limits) -> None:
-    """Raise why msgspec refused `text`, the most telling reason first; return if it is empty."""
+    """Raise the most specific error for a text that msgspec refused; return if it is empty."""
     if not text.strip(_WHITE):
         return
     if isinstance(error, (RecursionError, MemoryError)):

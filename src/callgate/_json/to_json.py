@@ -1,8 +1,8 @@
-"""Make plain JSON data of what a tool returned, or say where it is none.
+"""Convert a tool's return value to plain JSON data, or raise an error with the path of the value that has no JSON form.
 
-Nothing is lost silently: what has one obvious JSON form gets it and is noted, everything else is refused with its path and type.
-Bounded in depth, in values and in bytes, so cycles and values that only look small end too. Types beyond JSON's own are `python_types`'s
-business. Reading a value may run code of its own, for as long as that likes: `small_jsonable` reads only what certainly has none. Must not
+Nothing is lost silently: a type with one obvious JSON form is converted and noted, any other is refused with its path and type.
+Limited in depth, number of values and bytes, so that cycles end. `python_types` converts types without a JSON equivalent.
+Reading a value may run its own code for any length of time; `small_jsonable` reads only values that certainly have none. Must not
 know which tool the value came from.
 """
 
@@ -21,17 +21,17 @@ __all__ = ["small_jsonable", "to_jsonable"]
 
 _NEXT = "Return JSON data: dicts with text keys, lists, text, finite numbers, booleans, null."
 _PLAIN_BYTES = 131_072
-"""More than the ordinary case can hold."""
+"""Size limit of the fast path, larger than any value that takes it."""
 _PLAIN_CHARS = 4_096
-_MOST_BITS = 13_000  # below the 4,300 digits that int and str convert
+_MOST_BITS = 13_000  # fewer than the 4,300 digits that Python converts between int and str
 _SMALL_VALUES = 2_000
 _SMALL_BYTES = 65_536
 
 
 def small_jsonable(value: object, max_bytes: int) -> tuple[object, tuple[str, ...]] | None:
-    """The same as `to_jsonable` gives for a small value of Python's own types; None for any other, and for one that has no JSON form.
+    """Return what `to_jsonable` returns for a small value of built-in types; None for other values and for those without a JSON form.
 
-    Takes a millisecond at most and runs no code but Python's own, so that an event loop may wait for it.
+    Takes at most a millisecond and runs no foreign code, so that it can run on the event loop.
     """
     if type(value) is str and len(value) < _PLAIN_CHARS and value.isascii() and max_bytes >= _PLAIN_BYTES:
         return value, ()
@@ -47,15 +47,15 @@ def small_jsonable(value: object, max_bytes: int) -> tuple[object, tuple[str, ..
 def to_jsonable(
     value: object, *, max_depth: int = 200, max_values: int = 250_000, max_bytes: int = 67_108_864
 ) -> tuple[object, tuple[str, ...]]:
-    """`value` as plain JSON data that shares no container with it, and what was changed on the way.
+    """Return `value` as plain JSON data that shares no container with it, and notes of the conversions.
 
     Args:
-        max_depth: How deep it may nest; a cycle is endlessly deep.
-        max_values: How many values it may hold once it is written out.
-        max_bytes: How much text it may hold once it is written out.
+        max_depth: Maximum nesting depth; a cycle exceeds any depth.
+        max_values: Maximum number of values after conversion.
+        max_bytes: Maximum size of the text after conversion.
 
     Raises:
-        ResultNotSerializable: With code `non_serializable` or `output_too_large`; names the path and the Python type.
+        ResultNotSerializable: `code` is `non_serializable` or `output_too_large`; the message names the path and the Python type.
     """
     if type(value) is str and len(value) < _PLAIN_CHARS and value.isascii() and max_bytes >= _PLAIN_BYTES:
         return value, ()
@@ -76,7 +76,7 @@ def to_jsonable(
 
 
 def _is_plain(value: object) -> bool:
-    """Whether this is the ordinary case: one small scalar, or a small dict of them. Says no where it would take longer to know."""
+    """Return whether the value is one small scalar or a small dict of scalars; False also if checking would take long."""
     if type(value) is str:
         return len(value) < _PLAIN_CHARS and value.isascii()
     if type(value) is not dict:
@@ -128,7 +128,7 @@ class _JsonMaker:
         return value
 
     def check_size(self, size: int) -> None:
-        """Raise `NotJson` where so many bytes more would be too many."""
+        """Raise `NotJson` if `size` more bytes exceed the limit."""
         if size > self.bytes_left:
             raise NotJson("is larger than a result may be", "output_too_large")
 
@@ -210,7 +210,7 @@ class _JsonMaker:
 
 
 class _SmallJsonMaker(_JsonMaker):
-    """Reads no further where a value has code of its own."""
+    """Stops at a value whose type has code of its own."""
 
     def _other(self, value: object, depth: int) -> object:
         from callgate._json.python_types import has_own_code

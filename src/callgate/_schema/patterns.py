@@ -1,8 +1,7 @@
 """Regular expressions in schemas: choose the engine that runs them, and estimate the cost per character.
 
 The linear engine runs everything that it can compile. Look-around and back-references need the backtracking engine, which stops after a
-fixed
-number of steps. What neither can compile is refused when the tool is registered, not when it is called.
+fixed number of steps. What neither can compile is refused when the tool is registered, not when it is called.
 """
 
 from __future__ import annotations

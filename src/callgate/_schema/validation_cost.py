@@ -1,9 +1,9 @@
 """Estimate the cost of validating a value before doing it.
 
-A validation cannot be interrupted, and a few lines of schema can make it run for years: references that branch and
-branch again, recursion that tries each level of the data twice, a long pattern over a long text. So the schema is analysed
-once. Most schemas are cheap for every value within the limits, and need no further checks. For the others,
-an upper bound is computed for each value. One unit is about 10 ns. Knows no validator.
+A validation cannot be interrupted, and a few lines of schema can make it run for years: references that branch and branch again, recursion
+that tries each level of the data twice, a long pattern over a long text. So the schema is analysed once. Most schemas are cheap for every
+value within the limits, and need no further checks. For the others, an upper bound is computed for each value. One unit is about 10 ns.
+Knows no validator.
 """
 
 from __future__ import annotations
