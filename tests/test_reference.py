@@ -85,7 +85,7 @@ def test_public_values_take_their_fields_by_name() -> None:
     assert sorted(by_position) == [
         "Aborted", "Answered", "ArgumentsDelta", "Call", "CallEnd", "CallEnded", "CallOpened", "CallReopened", "CallSealed", "CallStarted",
         "Demo", "End", "Ending", "Fail", "Keywords", "MessageBegan", "MessageEnded", "Notice", "Pause", "Raise", "Raw", "ReasoningDelta",
-        "Restarted", "RunEnded", "Suspended", "SystemMessage", "TextDelta", "Thought", "Touched", "UserMessage",
+        "Restarted", "RunEnded", "Suspended", "SystemMessage", "TextDelta", "Thought", "TouchedKeys", "UserMessage",
     ]  # fmt: skip
 
 
