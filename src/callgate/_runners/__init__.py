@@ -1,6 +1,7 @@
-"""Runners: where a tool's code runs. In the caller's task, in a thread, or in a process of its own.
+"""Runners run a tool's code: in the caller's task (`inline`), in a thread (`threads`), or in a worker process (`process`).
 
-All are `callgate.protocols.Runner` and pass one contract suite. Threads and processes are loaded when the first tool needs them.
+All implement `callgate.protocols.Runner` and pass one contract suite. Threads and processes are imported when the first tool needs them.
+`deadlines`, `bounded_wait`, `abandoned` and `started_tasks` bound what tools do; `offload` runs other blocking work in threads.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ OWN_RUNNERS = ("inline", "thread", "process")
 
 
 class Runners:
-    """The runners of one engine, each made when it is first picked.
+    """The runners of one engine, each created when it is first needed.
 
     Args:
         limits: The engine's bounds.
-        clock: Where identifiers come from.
+        clock: Provides identifiers.
         process_limits: Bounds of worker processes; None: the defaults.
-        own: Runners of the host's, by the name that tools give; they may not take the names of ours.
-        on_late: Takes the uid and the execution of a call whose tool answered after the call had ended.
+        own: The host's runners, by the name that tools use. The built-in names are reserved.
+        on_late: Called with the uid and the execution if a tool returns after its call has ended.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Runners:
         self._process_limits = process_limits
         self._on_late = on_late
         self.behind = AbandonedCalls()
-        """The calls whose code still runs in this process although they have ended."""
+        """Calls that have ended but whose code still runs in this process."""
         self._made: dict[RunnerName, InlineRunner | ThreadRunner | ProcessRunner] = {}
         self._own = dict(own or {})
         self._starts: dict[RunnerName, Start] = {}
@@ -66,7 +67,7 @@ class Runners:
             runner.on_late = on_late
 
     def start(self, name: RunnerName) -> Start:
-        """How the runner of this name starts an attempt; see `pick`."""
+        """Return the function that starts an attempt on the named runner; raise as `pick` does."""
         start = self._starts.get(name)
         if start is None:
             runner = self.pick(name)
@@ -74,14 +75,14 @@ class Runners:
         return start
 
     def claims(self, name: RunnerName) -> bool:
-        """Whether the runner of this name claims an attempt when it is there for it; see `RunRequest.claim`."""
+        """Return whether the named runner claims an attempt itself when it begins; see `RunRequest.claim`."""
         return bool(getattr(self.pick(name), "claims", False))
 
     def pick(self, name: RunnerName) -> Runner:
-        """The runner of this name.
+        """Return the named runner.
 
         Raises:
-            UsageError: Process tools do not run on this system.
+            UsageError: There is no such runner, or process tools do not run on this system.
         """
         found: Runner | None = self._made.get(name) or self._own.get(name)
         if found is None:
@@ -104,10 +105,10 @@ class Runners:
                 raise UsageError(f"There is no runner '{name}'. This engine has {', '.join([*OWN_RUNNERS, *self._own])}.")
 
     def check(self, name: RunnerName, tool: Tool) -> None:
-        """Make sure, when a tool is registered, that this runner will be able to start it.
+        """Check, when a tool is registered, that the named runner can start it.
 
         Raises:
-            UsageError: There is no such runner, another process could not find the tool, or process tools do not run on this system.
+            UsageError: There is no such runner, a worker process could not import the tool, or process tools do not run on this system.
         """
         if name not in OWN_RUNNERS:
             runner = self.pick(name)
@@ -121,16 +122,16 @@ class Runners:
 
     @property
     def abandoned(self) -> int:
-        """How much code still runs that could not be stopped."""
+        """The number of coroutines, tasks and threads that still run because they could not be stopped."""
         return sum(runner.abandoned for runner in (*self._made.values(), *self._distant))
 
     @property
     def late(self) -> int:
-        """How many answers came after their call had ended."""
+        """The number of results that arrived after their call had ended."""
         return sum(runner.late for runner in (*self._made.values(), *self._distant))
 
     async def close(self) -> None:
-        """End everything that runs, in bounded time. Idempotent. One that cannot be closed keeps no other from being closed."""
+        """Close all runners in bounded time. Idempotent. A runner that fails to close does not keep the others from closing."""
         closing = [asyncio.ensure_future(_closed(runner)) for runner in (*self._made.values(), *self._own.values())]
         _, stuck = await asyncio.wait(closing, timeout=_CLOSE_S) if closing else ((), ())
         for task in stuck:

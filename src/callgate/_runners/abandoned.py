@@ -1,6 +1,6 @@
-"""Coroutines that would not stop, and tasks that a tool left running: kept, counted, and late answers told apart from results.
+"""Keep and count code that still runs after its call has ended: coroutines that did not stop, and tasks that a tool left running.
 
-Beside the inline driver because both the inline and the thread runner leave them behind. Must not know of deadlines.
+Used by the inline and the thread runner. Results that such code returns are reported as late. Must not know of deadlines.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from callgate.protocols import Execution, RunRequest
 __all__ = ["AbandonedCalls", "AbandonedCode", "OnLate"]
 
 OnLate = Callable[[str, Execution], None]
-"""Takes the uid of a call that has ended and what its tool answered after that."""
+"""Called with the uid of a call that has ended and the execution that its tool returned afterwards."""
 
 _CLOSE_S = 0.2
 
 
 class AbandonedCalls:
-    """Whose code still runs although their call has ended: the calls of one engine, by uid."""
+    """The calls of one engine that have ended while their code still runs, by uid."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self.on_gone: Callable[[str], None] | None = None
-        """Told when the last of a call's code has ended."""
+        """Called with a call's uid when the last of its code has ended."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._counts
@@ -47,13 +47,13 @@ class AbandonedCalls:
 
 
 class AbandonedCode:
-    """The abandoned coroutines of one runner, and the tasks that its tools left."""
+    """The abandoned coroutines of one runner, and the tasks that its tools left running."""
 
     def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
         self._tasks: set[asyncio.Future[Any]] = set()
         self._watch: TaskWatch | None = None
         self.started: Mapping[int, StartedTask] = {}
-        """Tasks that running tools have started, by the id of the request; empty where there are none, or before `watch`."""
+        """Tasks that running tools have started, by the id of the request; empty before `watch`."""
         self._on_late = on_late
         self.behind = behind or AbandonedCalls()
         self.late = 0
@@ -62,20 +62,20 @@ class AbandonedCode:
         return len(self._tasks)
 
     def adopt(self, uid: str, coro: Coroutine[Any, Any, object], waiting: object, context: Context) -> None:
-        """Go on with `coro`, which waits for `waiting`, in a task of its own."""
+        """Continue `coro`, which awaits `waiting`, in a new task."""
         task = asyncio.get_running_loop().create_task(_resume(coro, waiting), name=f"abandoned {uid}", context=context)
         self._tasks.add(task)
         self.behind.left(uid)
         task.add_done_callback(partial(self._done, uid))
 
     def watch(self) -> None:
-        """See the tasks that tools start on the running event loop from now on. For whoever asks `tasks_left` when a tool has ended."""
+        """Record the tasks that tools start on the running event loop from now on; required for `tasks_left`."""
         if self._watch is None:
             self._watch = TaskWatch.on(asyncio.get_running_loop())
             self.started = self._watch.started
 
     def tasks_left(self, request: RunRequest) -> int:
-        """How many tasks the tool of this request has left running, now that it has ended; they are kept and counted from now on."""
+        """Return how many tasks the tool of this request has left running at its end; they are kept and counted from now on."""
         started = self.started.get(id(request))
         if started is None:
             return 0
@@ -102,13 +102,13 @@ class AbandonedCode:
         self.came_late(uid, Execution(status="returned", value=task.result()) if error is None else raised(error))
 
     def came_late(self, uid: str, execution: Execution) -> None:
-        """Report an answer that nobody waits for any more."""
+        """Count and report a result that arrived after its call had ended."""
         self.late += 1
         if self._on_late is not None:
             self._on_late(uid, execution)
 
     async def close(self) -> None:
-        """Cancel once more and wait a moment; what still runs then ends with the event loop. Those of a loop that is gone have ended."""
+        """Cancel all once more and wait briefly. What still runs then ends with the event loop."""
         tasks = [task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()]
         for task in tasks:
             task.cancel()
@@ -125,9 +125,9 @@ async def _resume(coro: Coroutine[Any, Any, object], waiting: object) -> object:
 
 @coroutine
 def _rest(coro: Coroutine[Any, Any, object], waiting: Any) -> Generator[Any, None, object]:
-    """The remaining steps of a coroutine that has been started elsewhere."""
+    """Run the remaining steps of a coroutine that was started elsewhere."""
     if waiting is not None:
-        waiting._asyncio_future_blocking = True  # the wait was taken over once; hand it to the new task
+        waiting._asyncio_future_blocking = True  # the flag was consumed when the wait was taken over: set it for the new task
     try:
         while True:
             try:

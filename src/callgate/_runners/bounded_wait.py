@@ -1,7 +1,7 @@
-"""One wait that a deadline, a kill and a cancel can end.
+"""A wait that ends with a result, a deadline, a kill or a cancellation.
 
-What the thread and the process runner have in common: the tool runs elsewhere, so that there is nothing to interrupt here but the
-waiting. Must not know for what it waits.
+Shared by the thread and the process runner: the tool runs elsewhere, so only the wait can be interrupted here. Must not know what it waits
+for.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ T = TypeVar("T")
 
 
 class BoundedWait(Generic[T]):
-    """Awaited once; gives what `finish` was handed, or None where the deadline or the kill came first (`killed` says which)."""
+    """Awaited once; returns the value passed to `finish`, or None if the deadline or the kill came first (see `killed`)."""
 
-    def __init__(self, request: TimeBound, alarms: Deadlines) -> None:
+    def __init__(self, request: TimeBound, deadlines: Deadlines) -> None:
         self._request = request
-        self._alarms = alarms
+        self._deadlines = deadlines
         self._future: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
         self.over = False
-        """Nobody waits any more."""
+        """The wait has ended."""
         self.killed = False
 
     def finish(self, value: T) -> bool:
-        """Hand over what is waited for. False: too late."""
+        """Deliver the result; return False if the wait has already ended."""
         if self._future.done():
             return False
         self._future.set_result(value)
         return True
 
     async def get(self) -> T | None:
-        alarm = self._alarms.set(self._request.timeout_s, self._overdue)
+        deadline = self._deadlines.set(self._request.timeout_s, self._overdue)
         silence = self._request.kill.on_abort(self._kill)
         try:
             return await self._future
         finally:
             self.over = True
             silence()
-            self._alarms.take_off(alarm)
+            self._deadlines.cancel(deadline)
 
     @property
     def value(self) -> T | None:
-        """What was handed over, also where the waiting itself was cancelled at that moment."""
+        """The delivered result, also if the wait was cancelled at the same moment."""
         done = self._future.done() and not self._future.cancelled()
         return self._future.result() if done else None
 

@@ -1,6 +1,6 @@
-"""What a tool's exception becomes: bounded clean text and the facts about a repeat, never a stack trace.
+"""Convert a tool's exception to an `Execution`: bounded, valid text and what it proves about a repetition, never a stack trace.
 
-Here because all runners, and the worker process, must say the same about the same failure. Must not know who ran the tool.
+Shared by all runners and the worker process, so that each reports the same failure in the same way. Must not know who ran the tool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AWAITED = ("the tool is no async function but returned something to wait for; i
 
 
 class TimeBound(Protocol):
-    """What can end an attempt from outside; a `RunRequest` is one."""
+    """The timeout and the kill signal of an attempt; a `RunRequest` is one."""
 
     @property
     def timeout_s(self) -> float: ...
@@ -42,21 +42,21 @@ _members_of: Callable[[type], Mapping[str, object]] = type.__dict__["__dict__"].
 
 
 def clean(text: str) -> str:
-    """`text` in valid Unicode, its middle left out where it is very long.
+    """Return `text` in valid Unicode, with the middle of a very long text left out.
 
-    There is no redactor in a worker process, so more of it is kept than is shown: the engine redacts it and then cuts it.
+    Keeps more than is shown, because a worker process has no redactor: the engine redacts the text and then cuts it.
     """
     return middle_left_out(text).encode("utf-8", "backslashreplace").decode()
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """The type and the text of an exception, whatever its class and its `__str__` do."""
+    """Return the type name and the text of an exception, whatever its class and its `__str__` do."""
     kind = clean(type_name(error))
     try:
         if isinstance(error, SystemExit):
             return kind, f"called sys.exit({clean(repr(error.code)) if error.code is not None else ''})"
         text = clean(str(error))
-    except BaseException:  # whatever it does; in a thread, nobody else would catch it
+    except BaseException:  # foreign code may raise anything; in a thread, nothing else would catch it
         return kind, f"{kind}, whose text cannot be shown: its __str__ fails"
     if isinstance(error, BaseExceptionGroup):
         return kind, clean(f"{text}: {'; '.join(_leaves(error))}")
@@ -64,7 +64,7 @@ def describe(error: BaseException) -> tuple[str, str]:
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[str]:
-    """The first few exceptions of a group, those of inner groups in their place."""
+    """Return the first few exceptions of a group, with nested groups flattened."""
     found: list[str] = []
     waiting: list[BaseException] = [group]
     while waiting and len(found) < _MAX_LEAVES:
@@ -77,10 +77,10 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[str]:
 
 
 def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
-    """The execution of a tool that raised.
+    """Return the execution of a tool that raised.
 
     Args:
-        not_done: The exceptions by which the tool says that nothing happened.
+        not_done: Exceptions that prove that nothing happened.
     """
     kind, text = describe(error)
     evidence = evidence_of(error, not_done)
@@ -102,20 +102,20 @@ def failed(error: BaseException, not_done: tuple[type[BaseException], ...] = ())
 
 
 def not_begun(error: BaseException) -> Execution:
-    """The execution of a tool that could not be found or handed its arguments: its code was not entered, and a repeat changes nothing."""
+    """Return the execution of a tool that could not be imported or given its arguments: its code did not run, a retry would not help."""
     kind, text = describe(error)
     return Execution(status="raised", error_type=kind, error=text, evidence="not_done")
 
 
 def raised(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Execution:
-    """The same for an event loop: an exception whose text takes its own code has yet to be read."""
+    """Return the same on an event loop: the text of an exception with its own `__str__` is read later, in a thread."""
     if _tells_at_once(error):
         return failed(error, not_done)
     return Execution(status="raised", value=error, evidence=evidence_of(error, not_done))
 
 
 def _tells_at_once(error: BaseException) -> bool:
-    """Whether the text of an exception is made by Python alone, of values that it has at hand."""
+    """Return whether Python alone makes the exception's text, without foreign code."""
     tells = next(_members_of(kind)["__str__"] for kind in _mro_of(type(error)) if "__str__" in _members_of(kind))
     if type(tells) is not WrapperDescriptorType or isinstance(error, BaseExceptionGroup):
         return False
@@ -126,17 +126,17 @@ def _tells_at_once(error: BaseException) -> bool:
 
 
 def not_started(why: str) -> Execution:
-    """The execution of a call whose tool was certainly not entered."""
+    """Return the execution of a call whose tool certainly did not start."""
     return Execution(status="not_started", error=why, not_started=True)
 
 
 def overdue(request: TimeBound, killed: bool, **facts: bool | str) -> Execution:
-    """The execution of a call that was ended from outside: by its deadline, or by a kill."""
+    """Return the execution of a call that its deadline or a kill ended."""
     if killed:
         return Execution(status="killed", error=request.kill.reason or "cancelled", **facts)  # type: ignore[arg-type]
     return Execution(status="timed_out", error=f"it did not end within {request.timeout_s:.3g} s", **facts)  # type: ignore[arg-type]
 
 
 def awaited(tool: Tool) -> tuple[str, ...]:
-    """The change to note where a tool gave back an awaitable: none, if it is an async function."""
+    """Return the note for a tool that returned an awaitable; none if it is an async function."""
     return () if inspect.iscoroutinefunction(tool.execute) else _AWAITED

@@ -1,8 +1,7 @@
-"""Await any coroutine so that it can be ended from outside, as tools can.
+"""Await the host's coroutines with a deadline and a kill signal, as tools are awaited.
 
-The coroutine runs in the caller's own task; one that refuses to stop is left behind after the grace. What code of the host's raises ends
-nothing but itself, `GeneratorExit` and `SystemExit` included. Here because it is the inline
-runner's drive, for callers that run no tool. Must not know what the coroutine does.
+The coroutine runs in the caller's task; if it does not stop within the grace period, it is abandoned. Exceptions of the host's code,
+including `GeneratorExit` and `SystemExit`, end nothing else. Uses the inline runner's `Drive`. Must not know what the coroutine does.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class HostAnswer(Struct, frozen=True):
-    """What code of the host's came to: a value, or what it raised."""
+    """The value that the host's code returned, or the exception that it raised."""
 
     value: Any = None
     error: BaseException | None = None
@@ -38,7 +37,7 @@ class _Named(Struct, frozen=True):
 
 
 class _HostAwait(Struct, frozen=True, eq=False):
-    """What the drive asks of a request."""
+    """The fields of a `RunRequest` that `Drive` uses."""
 
     kill: AbortSignal
     grace_s: float
@@ -48,13 +47,13 @@ class _HostAwait(Struct, frozen=True, eq=False):
 
 
 class HostAwaits:
-    """Keeps what would not stop. Belongs to one event loop."""
+    """Awaits host code on one event loop, and keeps what did not stop."""
 
-    __slots__ = ("_alarms", "_strays")
+    __slots__ = ("_deadlines", "_strays")
 
     def __init__(self) -> None:
         self._strays = AbandonedCode()
-        self._alarms = Deadlines()
+        self._deadlines = Deadlines()
 
     async def run(
         self,
@@ -66,9 +65,9 @@ class HostAwaits:
         timeout_s: float = _FOREVER_S,
         on_wait: Callable[[], None] | None = None,
     ) -> _T | None:
-        """What `coro` returns, or None where `kill` or the time ended it first; what it raises, it must hand out as a value.
+        """Return the result of `coro`, or None if `kill` or the timeout ended it. `coro` must return its errors as values.
 
-        `on_wait` is told when the coroutine waits for the first time; one that never does needs no timer.
+        `on_wait` is called when the coroutine suspends for the first time; one that never does needs no timer.
         """
         request = cast("RunRequest", _HostAwait(kill, grace_s, _Named(name), timeout_s))
         context = copy_context()
@@ -77,22 +76,20 @@ class HostAwaits:
             return cast("_T", begun.value)
         if on_wait is not None:
             on_wait()
-        execution = await Drive(request, *begun, context, self._strays, self._alarms)
+        execution = await Drive(request, *begun, context, self._strays, self._deadlines)
         return cast("_T", execution.value) if execution.status == "returned" else None
 
     async def ask(
         self, answer: Awaitable[Any], *, grace_s: float, name: str, timeout_s: float = _FOREVER_S, kill: AbortSignal | None = None
     ) -> HostAnswer:
-        """What code of the host's answers. Where its time is over, the error is a `TimeoutError`, whether it has stopped by then or not.
+        """Return the result of the host's code; after the timeout or `kill`, the error is a `TimeoutError`.
 
-        The same where `kill` ended it first.
-
-        Context variables that it sets stay set, as where it is awaited.
+        Context variables that it sets stay set, as with `await`.
         """
         request = cast("RunRequest", _HostAwait(kill or AbortSignal(), grace_s, _Named(name), timeout_s))
         context = copy_context()
         begun = context.run(_first_step, request, _caught(answer))
-        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._alarms)
+        execution = begun if isinstance(begun, Execution) else await Drive(request, *begun, context, self._strays, self._deadlines)
         found = cast("HostAnswer", execution.value) if execution.status == "returned" else HostAnswer(error=TimeoutError())
         _carry_over(context)
         if isinstance(found.error, KeyboardInterrupt):
@@ -100,8 +97,8 @@ class HostAwaits:
         return found
 
     async def close(self) -> None:
-        """Cancel once more what was left behind."""
-        self._alarms.close()
+        """Cancel abandoned coroutines once more."""
+        self._deadlines.close()
         await self._strays.close()
 
 
@@ -113,7 +110,7 @@ async def _caught(answer: Awaitable[Any]) -> HostAnswer:
 
 
 def _carry_over(context: Context) -> None:
-    """Set the context variables here that were set there."""
+    """Copy changed context variables to the current context."""
     for variable, value in context.items():
         if variable is not INSIDE and variable.get(None) is not value:
             variable.set(value)

@@ -1,8 +1,8 @@
 """Run async tools in the caller's own task.
 
-A tool that answers without waiting costs neither a task nor a timer. The first time it waits, its coroutine is driven by hand (`Drive`),
-so that the deadline and the kill can interrupt it without touching the caller's task, and so that a coroutine that refuses to stop can
-be left behind. Must not know of threads or processes.
+A tool that returns without suspending costs neither a task nor a timer. When it suspends, `Drive` steps its coroutine,
+so that the deadline and the kill can interrupt it without cancelling the caller's task, and so that a coroutine that does not stop can
+be abandoned. Must not know of threads or processes.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ Coro = Coroutine[Any, Any, object]
 
 
 class InlineRunner:
-    """Runs a tool in the task that asks for it. A sync tool is run too, and holds up the event loop for as long as it takes."""
+    """Runs a tool in the calling task. A sync tool blocks the event loop while it runs."""
 
     def __init__(self, on_late: OnLate | None = None, behind: AbandonedCalls | None = None) -> None:
         self._strays = AbandonedCode(on_late, behind)
-        self._alarms = Deadlines()
+        self._deadlines = Deadlines()
         self._closed = False
         self._watches = False
 
     @property
     def abandoned(self) -> int:
-        """Coroutines that would not stop, and tasks that tools left, as far as they still run."""
+        """The number of abandoned coroutines and tasks that still run."""
         return len(self._strays)
 
     @property
     def late(self) -> int:
-        """Answers that came after their call had ended."""
+        """The number of results that arrived after their call had ended."""
         return self._strays.late
 
     async def run(self, request: RunRequest) -> Execution:
@@ -52,7 +52,7 @@ class InlineRunner:
         return begun if isinstance(begun, Execution) else await begun
 
     def begin(self, request: RunRequest) -> Execution | Drive:
-        """Run the tool to its end, or to where it first waits."""
+        """Run the tool to its end or to its first suspension."""
         if request.kill.reason is not None or self._closed:
             return not_started(request.kill.reason or "the engine is closed")
         if not self._watches:
@@ -66,19 +66,19 @@ class InlineRunner:
         if isinstance(begun, Execution):
             return replace(begun, tasks_left=self._strays.tasks_left(request)) if self._strays.started else begun
         coro, waiting = begun
-        return Drive(request, coro, waiting, context, self._strays, self._alarms)
+        return Drive(request, coro, waiting, context, self._strays, self._deadlines)
 
     async def close(self) -> None:
         self._closed = True
-        self._alarms.close()
+        self._deadlines.close()
         await self._strays.close()
 
 
 def _enter(request: RunRequest) -> Execution | tuple[Coro, object]:
-    """Start the tool and take its first step, in the tool's own context."""
+    """Start the tool and run its first step in a copy of the context."""
     INSIDE.set((*INSIDE.get(), request))
     approved = request.approved
-    # Decoded afresh: what the tool does to its arguments does not reach what was recorded.
+    # Decoded again: changes that the tool makes to its arguments must not reach the record.
     value = approved.call.tool.tool.invoke(request.context, decode(approved.encoded))
     if type(value) is not CoroutineType:
         if not inspect.isawaitable(value):
@@ -102,7 +102,7 @@ async def _awaiting(value: Awaitable[object]) -> object:
     return await value
 
 
-async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: AbandonedCode, alarms: Deadlines) -> Execution:
+async def drive(value: Awaitable[object], request: RunRequest, context: Context, strays: AbandonedCode, deadlines: Deadlines) -> Execution:
     """Await `value` under the deadline and the kill of `request`."""
     try:
         begun = context.run(_first_step, request, _awaiting(value))
@@ -111,29 +111,29 @@ async def drive(value: Awaitable[object], request: RunRequest, context: Context,
     if isinstance(begun, Execution):
         execution = replace(begun, tasks_left=strays.tasks_left(request)) if strays.started else begun
     else:
-        execution = await Drive(request, *begun, context, strays, alarms)
+        execution = await Drive(request, *begun, context, strays, deadlines)
     return replace(execution, changes=awaited(request.approved.call.tool.tool)) if execution.status == "returned" else execution
 
 
 class Drive:
-    """A coroutine that waits, driven by hand; awaiting it gives its `Execution`.
+    """Steps a suspended coroutine; awaiting it returns the `Execution`.
 
-    It stands between the task and the future that the coroutine waits for, as a future of its own. So every interruption arrives as a
-    method call: `cancel` from whoever cancels the task, in *their* context, which tells the host's cancel from the tool's own time limit.
+    It acts as a future between the task and the future that the coroutine awaits. So every interruption is a method call: `cancel`
+    distinguishes a cancellation by the host from a timeout inside the tool by the context that it is called in.
 
-        waiting --deadline, kill, host's cancel--> stopping (the awaited future is cancelled, the grace runs)
+        waiting --deadline, kill, host's cancel--> stopping (the awaited future is cancelled, the grace period runs)
         stopping --the coroutine ends--> timed_out, killed, or the host's cancel is passed on
-        stopping --the grace is over--> the same, `abandoned`: a task takes over the rest of the coroutine
+        stopping --the grace period is over--> the same, `abandoned`: a new task continues the coroutine
     """
 
     __slots__ = (
         "_alarm",
-        "_alarms",
         "_asyncio_future_blocking",
         "_baseline",
         "_cancels",
         "_context",
         "_coro",
+        "_deadlines",
         "_given_up",
         "_handle",
         "_loop",
@@ -149,7 +149,7 @@ class Drive:
     )
 
     def __init__(
-        self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: AbandonedCode, alarms: Deadlines
+        self, request: RunRequest, coro: Coro, waiting: object, context: Context, strays: AbandonedCode, deadlines: Deadlines
     ) -> None:
         self._asyncio_future_blocking = False
         self._request = request
@@ -157,7 +157,7 @@ class Drive:
         self._waiting: Any = waiting
         self._context = context
         self._strays = strays
-        self._alarms = alarms
+        self._deadlines = deadlines
         self._loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
@@ -167,29 +167,29 @@ class Drive:
         self._why: Literal["timed_out", "killed", "cancelled"] | None = None
         self._throw = False
         self._said: tuple[object, ...] = ()
-        """What whoever cancels says with it: cancel scopes of other libraries know their own cancels by it."""
+        """The message of the cancellation: cancel scopes of other libraries recognise their own by it."""
         self._given_up = False
         self._handle: asyncio.Handle | None = None
         self._wake: Callable[[Any], object] | None = None
         self._task_context: Context | None = None
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        self._alarm = self._alarms.set(self._request.timeout_s, self._overdue)
+        self._alarm = self._deadlines.set(self._request.timeout_s, self._overdue)
         silence = self._request.kill.on_abort(self._killed)
         try:
             execution = yield from self._steps()
-        except BaseException:  # the event loop was torn down, or this very coroutine closed
+        except BaseException:  # the event loop was closed, or this coroutine was
             if not self._given_up:
                 self._coro.close()
             raise
         finally:
             silence()
-            self._alarms.take_off(self._alarm)
+            self._deadlines.cancel(self._alarm)
             self._settle()
         return self._ended(execution)
 
     def _steps(self) -> Generator[Any, None, Execution | None]:
-        """Step until the coroutine ends or is given up."""
+        """Step until the coroutine ends or is abandoned."""
         while True:
             problem = self._check_waiting()
             if problem is None:
@@ -209,7 +209,7 @@ class Drive:
                 return raised(error, self._request.not_done)
 
     def _check_waiting(self) -> BaseException | None:
-        """Take the wait over from the coroutine, as a task does; an object that no asyncio loop can wait for is the tool's error."""
+        """Take over the awaited future, as a task does; an object that asyncio cannot await is the tool's error."""
         waiting = self._waiting
         if waiting is None:
             return None
@@ -218,7 +218,7 @@ class Drive:
         waiting._asyncio_future_blocking = False
         return None
 
-    # What the task calls on the future that it is given.
+    # The future interface that the task uses.
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
@@ -226,17 +226,17 @@ class Drive:
     def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
         self._wake, self._task_context = wake, context
         task = asyncio.current_task(self._loop)
-        if task is not None and task is not self._task:  # it has taken the wait over
+        if task is not None and task is not self._task:  # another task has taken over the wait
             self._task, self._baseline, self._cancels = task, task.cancelling(), 0
         if self._waiting is None or self._given_up:
             self._handle = self._loop.call_soon(self._ready, self._waiting, context=context)
             return
         self._waiting.add_done_callback(self._ready, context=context)
-        if self._throw:  # stopped by the very step that led here
+        if self._throw:  # stopped during the current step
             self._interrupt()
 
     def remove_done_callback(self, wake: Callable[[Any], object]) -> int:
-        """Whoever waits for this gives up: another task will wait for it, and for what it waits for."""
+        """The waiting task gives up: another task will take over the wait."""
         self._wake = None
         if self._handle is not None:
             self._handle.cancel()
@@ -250,7 +250,7 @@ class Drive:
     def cancel(self, msg: object = None) -> bool:
         self._said = () if msg is None else (msg,)
         if asyncio.current_task(self._loop) is self._task:
-            # The tool cancelled the task it runs in: its own failure, not the host's wish. The innermost drive takes it back, once.
+            # The tool cancelled its own task: its failure, not a request of the host. The innermost drive undoes it once.
             if not isinstance(self._waiting, Drive):
                 self._task.uncancel()
             self._interrupt()
@@ -261,10 +261,10 @@ class Drive:
             self._stop("cancelled")
         return True
 
-    # What ends the wait.
+    # The ends of the wait.
 
     def _ready(self, waited: object) -> None:
-        if waited is not self._waiting:  # it ended in the moment in which another task took the wait over
+        if waited is not self._waiting:  # it ended at the moment when another task took over the wait
             return
         wake, self._wake = self._wake, None
         if wake is not None:
@@ -282,15 +282,15 @@ class Drive:
         self._why = why
         if why != "cancelled":
             self._said = ()
-        self._alarms.take_off(self._alarm)
-        self._alarm = self._alarms.set(self._request.grace_s, self._give_up)
+        self._deadlines.cancel(self._alarm)
+        self._alarm = self._deadlines.set(self._request.grace_s, self._give_up)
         self._interrupt()
 
     def _interrupt(self) -> None:
         self._throw = self._waiting is None or not self._waiting.cancel(*self._said)
 
     def _give_up(self) -> None:
-        """The grace is over: let a task of its own go on with the coroutine."""
+        """Continue the coroutine in a new task: the grace period is over."""
         self._given_up = True
         if self._waiting is None:
             assert self._handle is not None
@@ -301,12 +301,12 @@ class Drive:
         self._handle = self._loop.call_soon(self._ready, self._waiting, context=self._task_context)
 
     def _settle(self) -> None:
-        """Take back what the tool itself left on the task's count of cancel requests; the host's stay."""
+        """Undo the cancel requests that the tool itself made on the task; those of the host stay."""
         while self._task.cancelling() > self._baseline + self._cancels:
             self._task.uncancel()
 
     def _ended(self, execution: Execution | None) -> Execution:
-        """The execution; None where the coroutine was given up."""
+        """Return the execution; `execution` is None if the coroutine was abandoned."""
         left = self._strays.tasks_left(self._request) if self._strays.started else 0
         ended = self._outcome(execution)
         return replace(ended, tasks_left=left) if left else ended

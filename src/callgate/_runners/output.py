@@ -1,6 +1,6 @@
-"""What a tool writes while it runs, bounded: how much is shown live, and how much of it is kept.
+"""Limit a running tool's output: how much is shown live, and how much is kept.
 
-Here because threads and worker processes can write faster than anybody reads. Pure: the callers bring the time, the locks and the pipes.
+Threads and worker processes can write faster than anything reads. Pure: callers provide the time, the locks and the pipes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["PARTIAL_CHARS", "TAIL_CHARS", "LiveText", "OutputTail", "left_out_li
 
 TAIL_CHARS = 65_536
 PARTIAL_CHARS = TAIL_CHARS + SECRET_CHARS
-"""Kept of the output of a call, so that a piece of a secret at its beginning can be left out."""
+"""Characters of a call's output that are kept: more than is shown, so that a partial secret at the beginning can be removed."""
 LIVE_CHARS_PER_S = 1_048_576
 _LEFT_OUT = re.compile(r"\n\[\.\.\. \d+ characters left out, (\d+) line ends among them \.\.\.\]\n")
 _GAP = re.compile(r"\n\[\.\.\. \d+ (?:bytes|characters) left out\b[^\]\n]{0,80}\]\n")
 
 
 def left_out_lines(piece: str) -> int | None:
-    """How many line ends were left out where this piece of shown output stands; None if the piece is output."""
+    """Return how many line ends were left out at this piece; None if the piece is output."""
     told = _LEFT_OUT.fullmatch(piece)
     return int(told[1]) if told is not None else None
 
@@ -40,7 +40,7 @@ def shown_tail(text: str, redactor: Redactor | None) -> str:
 
 
 def _without_beginnings(text: str) -> str:
-    """`text` without what stands before each gap, which may be the beginning of a secret."""
+    """Return `text` without the end of each part that precedes a gap, which may be the beginning of a secret."""
     parts, pos = [], 0
     for gap in _GAP.finditer(text):
         parts.append(text[pos : max(pos, gap.start() - SECRET_CHARS)] + gap.group())
@@ -49,16 +49,16 @@ def _without_beginnings(text: str) -> str:
 
 
 class OutputTail:
-    """The end of a text that is too long to keep."""
+    """Keeps the end of a text."""
 
     def __init__(self, limit: int = TAIL_CHARS) -> None:
         self._limit = limit
         self._pieces: list[str] = []
         self._size = 0
         self.dropped = 0
-        """Characters that are not kept."""
+        """Number of characters that were dropped."""
         self.dropped_lines = 0
-        """Line ends among them."""
+        """Number of line ends among the dropped characters."""
 
     def add(self, text: str) -> None:
         self._pieces.append(text)
@@ -76,7 +76,7 @@ class OutputTail:
         self._pieces, self._size = [kept], len(kept)
 
     def text(self) -> str:
-        """At most `limit` bytes of UTF-8."""
+        """The kept text, at most `limit` bytes in UTF-8."""
         self._trim()
         kept = self._pieces[0].encode("utf-8", "backslashreplace")
         if len(kept) > self._limit:
@@ -86,14 +86,14 @@ class OutputTail:
         return kept.decode()
 
     def cut(self, chars: int) -> str:
-        """Leave out as many characters more at the beginning."""
+        """Drop `chars` more characters at the beginning."""
         whole = self.text()
         self._keep(whole, whole[chars:])
         return self._pieces[0]
 
 
 class LiveText:
-    """How much of a stream of pieces is passed on at once: so many characters a second, and of the rest the end.
+    """Limits the rate of live output in characters per second; of the excess, only the end is kept.
 
     Not thread-safe.
     """
@@ -105,7 +105,7 @@ class LiveText:
         self._held: dict[str, OutputTail] = {}
 
     def offer(self, text: str, stream: str, now: float) -> list[tuple[str, str]]:
-        """The pieces to pass on now, as `(text, stream)`."""
+        """Return the pieces to show now, as `(text, stream)`."""
         ready: list[tuple[str, str]] = []
         if now - self._window >= 1.0:
             self._window, self._left = now, self._per_second
@@ -118,7 +118,7 @@ class LiveText:
         return ready
 
     def rest(self) -> list[tuple[str, str]]:
-        """What was held back, with a word about what was left out. What follows that may be the end of a secret, and is left out, too."""
+        """Return the held-back output with a note of the gap. Text after the gap that may be the end of a secret is dropped, too."""
         held, self._held = self._held, {}
         pieces: list[tuple[str, str]] = []
         for stream, tail in held.items():

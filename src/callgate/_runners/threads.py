@@ -42,7 +42,7 @@ class ThreadRunner:
         self._most_abandoned = limits.abandoned_threads
         self._most_waiting = limits.waiting_threads
         self._strays = AbandonedCode(on_late, behind)
-        self._alarms = Deadlines()
+        self._deadlines = Deadlines()
 
     @property
     def abandoned(self) -> int:
@@ -61,14 +61,14 @@ class ThreadRunner:
         self._strays.watch()
         loop = asyncio.get_running_loop()
         begun_at = loop.time()
-        job = _ThreadAttempt(request, loop, self._pool, self._strays, self._alarms, self._max_bytes)
+        job = _ThreadAttempt(request, loop, self._pool, self._strays, self._deadlines, self._max_bytes)
         self._pool.submit(job)
         left = 0
         try:
             answer = await self._answer(job)
             if not isinstance(answer, Execution):
                 rest = replace(request, timeout_s=max(0.0, request.timeout_s - (loop.time() - begun_at)))
-                answer = await drive(answer, rest, job.context, self._strays, self._alarms)
+                answer = await drive(answer, rest, job.context, self._strays, self._deadlines)
         finally:
             job.relay.stop()
             if self._strays.started and not job.abandoned:
@@ -117,7 +117,7 @@ class ThreadRunner:
     async def close(self) -> None:
         """End the threads that wait for work; those inside a tool are not waited for."""
         self._pool.close()
-        self._alarms.close()
+        self._deadlines.close()
         await self._strays.close()
 
 
@@ -130,14 +130,14 @@ class _ThreadAttempt:
         loop: asyncio.AbstractEventLoop,
         pool: ThreadPool,
         strays: AbandonedCode,
-        alarms: Deadlines,
+        deadlines: Deadlines,
         max_bytes: int,
     ) -> None:
         self.request = request
         self.context: Context = copy_context()
         self.nested = bool(INSIDE.get())
         self.open_calls = 0
-        self.wait: BoundedWait[Execution | Awaitable[object]] = BoundedWait(request, alarms)
+        self.wait: BoundedWait[Execution | Awaitable[object]] = BoundedWait(request, deadlines)
         self.relay = ProgressRelay(request.context, loop)
         self.finished = False
         self.abandoned = False

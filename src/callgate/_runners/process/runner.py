@@ -76,7 +76,7 @@ class ProcessRunner:
         self._pool = WorkerPool(self._limits, clock)
         self._targets: WeakKeyDictionary[Tool, str] = WeakKeyDictionary()
         self._on_late = on_late
-        self.alarms = Deadlines()
+        self.deadlines = Deadlines()
         self.late = 0
         """Answers that came after their call had ended."""
         self.abandoned = 0
@@ -118,7 +118,7 @@ class ProcessRunner:
         except OSError as error:
             link = error
         if link is None:
-            waiting: BoundedWait[WorkerConnection | OSError] = BoundedWait(work, self.alarms)
+            waiting: BoundedWait[WorkerConnection | OSError] = BoundedWait(work, self.deadlines)
             link = await self._next_free(waiting)
             if link is None:
                 return not_started(f"all {self._limits.workers} worker processes were busy: {waiting.overdue().error}")
@@ -178,7 +178,7 @@ class ProcessRunner:
         return self._pool.closed
 
     async def close(self) -> None:
-        self.alarms.close()
+        self.deadlines.close()
         await self._pool.close()
 
 
@@ -186,7 +186,7 @@ class _WorkerAttempt:
     """One call in one worker: hears what it says."""
 
     def __init__(self, runner: ProcessRunner, link: WorkerConnection, work: AttemptRequest) -> None:
-        self.wait: BoundedWait[Execution] = BoundedWait(work, runner.alarms)
+        self.wait: BoundedWait[Execution] = BoundedWait(work, runner.deadlines)
         self.open = True
         """The worker has not yet said that the call has ended."""
         self._runner = runner

@@ -1,4 +1,4 @@
-"""Deadlines that share a timer: each rings in its time, once, in nobody's context, unless it was taken off."""
+"""Deadlines that share a timer: each expires in its time, once, in nobody's context, unless it was taken off."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=200))
-def test_every_alarm_that_is_not_taken_off_rings_once(wanted: list[tuple[int, bool]]) -> None:
+def test_every_alarm_that_is_not_cancelled_rings_once(wanted: list[tuple[int, bool]]) -> None:
     """Whatever else is set before, after or taken off meanwhile."""
 
     async def rung() -> list[int]:
-        alarms, heard = Deadlines(), list[int]()
+        deadlines, heard = Deadlines(), list[int]()
         done = asyncio.get_running_loop().create_future()
-        made = [(alarms.set(step / 10_000, lambda step=step: heard.append(step)), off) for step, off in wanted]  # type: ignore[misc]
-        alarms.set(6 / 10_000, lambda: done.set_result(None))
-        for alarm, off in made:
+        made = [(deadlines.set(step / 10_000, lambda step=step: heard.append(step)), off) for step, off in wanted]  # type: ignore[misc]
+        deadlines.set(6 / 10_000, lambda: done.set_result(None))
+        for deadline, off in made:
             if off:
-                alarms.take_off(alarm)
+                deadlines.cancel(deadline)
         await done
         return heard
 
@@ -33,31 +33,31 @@ def test_every_alarm_that_is_not_taken_off_rings_once(wanted: list[tuple[int, bo
 
 async def test_an_alarm_rings_in_nobodys_context() -> None:
     """Or a deadline would pass for an act of the tool whose call happened to be the earliest."""
-    alarms, heard = Deadlines(), asyncio.get_running_loop().create_future()
+    deadlines, heard = Deadlines(), asyncio.get_running_loop().create_future()
     whose.set("the tool's")
-    alarms.set(0.0, lambda: heard.set_result(whose.get()))
+    deadlines.set(0.0, lambda: heard.set_result(whose.get()))
     assert await heard == "nobody's"
 
 
 async def test_what_is_due_together_rings_in_one_turn_of_the_loop() -> None:
     """A call and the call that made it have one deadline; the outer one must hear of it before the inner one has ended."""
-    alarms, turns, heard = Deadlines(), [0], list[int]()
+    deadlines, turns, heard = Deadlines(), [0], list[int]()
     done = asyncio.get_running_loop().create_future()
     for _ in range(3):
-        alarms.set(0.0, lambda: heard.append(turns[0]))
-    alarms.set(0.0, lambda: done.set_result(None))
+        deadlines.set(0.0, lambda: heard.append(turns[0]))
+    deadlines.set(0.0, lambda: done.set_result(None))
     while not done.done():
         turns[0] += 1
         await asyncio.sleep(0)
     assert len(set(heard)) == 1
 
 
-async def test_alarms_that_were_all_taken_off_leave_nothing_on_the_loop() -> None:
+async def test_deadlines_that_were_all_cancelled_leave_nothing_on_the_loop() -> None:
     """An engine that was closed must not be kept alive by the deadlines of its calls."""
-    alarms = Deadlines()
-    made = [alarms.set(3_600.0, lambda: None) for _ in range(1_000)]
-    for alarm in made:
-        alarms.take_off(alarm)
-    assert len(alarms._heap) < 200
-    alarms.close()
-    assert alarms._timer is None
+    deadlines = Deadlines()
+    made = [deadlines.set(3_600.0, lambda: None) for _ in range(1_000)]
+    for deadline in made:
+        deadlines.cancel(deadline)
+    assert len(deadlines._heap) < 200
+    deadlines.close()
+    assert deadlines._timer is None
