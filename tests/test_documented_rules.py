@@ -199,7 +199,6 @@ TRIED: dict[str, Tried] = {
         ],
     ),
     "ask-a-human.md:0": Tried([call("publish", page="x"), call("Publish", page="x")], []),
-    "ask-a-human.md:1": Tried([call("list_files"), call("list_files", path="sub")], []),
     "resume-a-run.md:0": Tried([call("refund", order="A7")], [call("order_status", order="A7")]),
     "tell-a-run-something.md:0": Tried([call("refund", order="A7")], [call("order_status", order="A7")]),
     "first-agent.md:0": Tried([call("refund", order="A7", cents=1)], [call("order_status", order="A7")]),
