@@ -199,7 +199,6 @@ TRIED: dict[str, Tried] = {
         ],
     ),
     "ask-a-human.md:0": Tried([call("publish", page="x"), call("Publish", page="x")], []),
-    "resume-a-run.md:0": Tried([call("refund", order="A7")], [call("order_status", order="A7")]),
     "tell-a-run-something.md:0": Tried([call("refund", order="A7")], [call("order_status", order="A7")]),
     "first-agent.md:0": Tried([call("refund", order="A7", cents=1)], [call("order_status", order="A7")]),
     "first-call.md:0": Tried(

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 from msgspec import Struct
 
 import callgate
-from callgate import Limits, RetryPolicy, Tool, _limits, errors, testing
+from callgate import Judge, Limits, ProcessLimits, RetryPolicy, Tool, _limits, errors, testing
 from callgate.agent import PRESETS, AgentEvent, Budget, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.cli import _exit_codes as _exits
@@ -24,6 +24,7 @@ from callgate.cli._run_events import TOLD, Told
 from callgate.decide import RUN_STATUS, LoopRules
 from callgate.errors import FAILURE_CLASSES, CallFailed
 from callgate.events import KINDS
+from callgate.judging import JudgeLimits
 from callgate.memory import MemoryLimits
 from callgate.models.dialects import DIALECTS
 from callgate.models.http import Timeouts
@@ -106,6 +107,14 @@ def test_limits() -> None:
     memory = {name: row[0] for name, row in table("docs/reference/limits.md", "## A memory").items()}
     assert memory == {name: f"`{getattr(MemoryLimits(), name)!r}`" for name in MemoryLimits.__struct_fields__}
     assert retries == {name: f"`{getattr(RetryPolicy(), name)!r}`" for name in RetryPolicy.__struct_fields__}
+
+
+def test_judges_and_process_workers() -> None:
+    judge = {name: row[0] for name, row in table("docs/reference/judge.md", "## Limits").items()}
+    expected = {f"limits.{name}": f"`{getattr(JudgeLimits(), name)!r}`" for name in JudgeLimits.__struct_fields__}
+    assert judge == {"timeout_s": f"`{inspect.signature(Judge).parameters['timeout_s'].default!r}`"} | expected
+    process = {name: row[0] for name, row in table("docs/reference/runners.md", "## Process workers").items()}
+    assert process == {name: f"`{getattr(ProcessLimits(), name)!r}`" for name in ProcessLimits.__struct_fields__}
 
 
 def test_providers_and_deadlines() -> None:
