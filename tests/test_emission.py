@@ -466,7 +466,7 @@ class Steps:
             def below(self, value: Any) -> None:
                 below.__set__(self, value)
 
-        patch.setattr(resources, "_Place", Counted)
+        patch.setattr(resources, "_KeyNode", Counted)
         patch.setattr(planning, "_waits_for", self._count(planning._waits_for))
 
     def _count(self, waits_for: Any) -> Any:
