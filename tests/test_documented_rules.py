@@ -199,13 +199,11 @@ TRIED: dict[str, Tried] = {
         ],
     ),
     "ask-a-human.md:0": Tried([call("publish", page="x"), call("Publish", page="x")], []),
-    "tell-a-run-something.md:0": Tried([call("refund", order="A7")], [call("order_status", order="A7")]),
     "first-agent.md:0": Tried([call("refund", order="A7", cents=1)], [call("order_status", order="A7")]),
     "first-call.md:0": Tried(
         [call("refund", order="A7", cents=cents) for cents in (5001, 10_001, 10**30)], [call("refund", order="A7", cents=5000)]
     ),
-    "test-a-policy-against-the-log.md:0": Tried([], [call("refund", order="A7", cents=70_000)]),
-    "write-rules.md:1": Tried(
+    "rules.md:0": Tried(
         [
             call("read_file", path="node_modules/x.js"),
             call("read_file", path="kept.key"),
@@ -223,7 +221,7 @@ TRIED: dict[str, Tried] = {
         [call("read_record", kind="customer"), call("refund", order="A7", cents=10001)],
         [call("read_record", kind="order"), call("refund", order="A7", cents=10000)],
     ),
-    "test-a-policy-against-the-log.md:1": Tried([call("refund", order="A7", cents=5001)], [call("refund", order="A7", cents=5000)]),
+    "test-a-policy-against-the-log.md:0": Tried([call("refund", order="A7", cents=5001)], [call("refund", order="A7", cents=5000)]),
 }
 
 
