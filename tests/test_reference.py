@@ -118,10 +118,10 @@ def test_judges_and_process_workers() -> None:
 
 
 def test_providers_and_deadlines() -> None:
-    shown = table("docs/how-to/use-a-provider.md", "## Providers")
+    shown = table("docs/reference/providers.md", "## Keys and addresses")
     keys = {name: f"`{of.key_name}`" + ("" if of.key_needed else ", optional") for name, of in PROVIDERS.items()}
     assert shown == {name: (keys[name], of.base_url + of.version or "yours") for name, of in PROVIDERS.items()}
-    deadlines = {name: row[0] for name, row in table("docs/how-to/use-a-provider.md", "## Deadlines").items()}
+    deadlines = {name: row[0] for name, row in table("docs/reference/providers.md", "## Deadlines").items()}
     assert deadlines == {name: f"`{getattr(Timeouts(), name)!r}`" for name in Timeouts.__struct_fields__}
 
 
