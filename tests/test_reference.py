@@ -14,10 +14,12 @@ from typing import Any, get_args, get_type_hints
 from msgspec import Struct
 
 import callgate
-from callgate import Judge, Limits, ProcessLimits, RetryPolicy, Tool, _limits, errors, testing
+from callgate import EventQuery, Hook, Judge, Limits, ProcessLimits, RetryPolicy, Tool, _limits, errors, inbox, testing
 from callgate.agent import PRESETS, AgentEvent, Budget, Settings
 from callgate.agent.stuck import StuckLimits
 from callgate.cli import _exit_codes as _exits
+from callgate.cli._app import app
+from callgate.cli._log_commands import log_app
 from callgate.cli._options import RunOptions
 from callgate.cli._run import _CODES
 from callgate.cli._run_events import TOLD, Told
@@ -27,7 +29,7 @@ from callgate.events import KINDS
 from callgate.judging import JudgeLimits
 from callgate.memory import MemoryLimits
 from callgate.models.dialects import DIALECTS
-from callgate.models.http import Timeouts
+from callgate.models.http import Retries, Timeouts
 from callgate.models.providers import PROVIDERS
 from callgate.models.wire import known_apis
 from callgate.policy.conditions import TESTS
@@ -36,7 +38,9 @@ from callgate.policy.rule_file import RULE_KEYS
 from callgate.replay.calls import Word
 from callgate.replay.judge_again import _DIFFERS, Change
 from callgate.stream import PassStatus
+from callgate.tool_calls import ToolCallEntry
 from callgate.tools.registry import _EFFECT_OF
+from callgate.undo import Conflict
 from tests.acceptance.test_payload_and_context import CONTEXT
 
 ROOT = Path(__file__).parents[1]
@@ -123,6 +127,36 @@ def test_providers_and_deadlines() -> None:
     assert shown == {name: (keys[name], of.base_url + of.version or "yours") for name, of in PROVIDERS.items()}
     deadlines = {name: row[0] for name, row in table("docs/reference/providers.md", "## Deadlines").items()}
     assert deadlines == {name: f"`{getattr(Timeouts(), name)!r}`" for name in Timeouts.__struct_fields__}
+    retries = {name: row[0] for name, row in table("docs/reference/providers.md", "## Retries").items()}
+    assert retries == {name: f"`{getattr(Retries(), name)!r}`" for name in Retries.__struct_fields__}
+
+
+def test_queries_of_the_record() -> None:
+    page = "docs/reference/log.md"
+    fields_of_a_query = [name for cell in table(page, "## Queries") for name in split(cell)]
+    assert sorted(fields_of_a_query) == sorted(EventQuery.__struct_fields__)
+    entries = (ROOT / page).read_text(encoding="utf-8").split("## Entries of calls", 1)[1].split("\n## ", 1)[0]
+    assert set(ToolCallEntry.__struct_fields__) <= set(re.findall(r"`(\w+)`", entries))
+    commands = [cell.split()[0] for cell in table(page, "## Commands")]
+    assert sorted(commands) == sorted(name for name in log_app if not name.startswith("-"))
+
+
+def test_commands() -> None:
+    shown = " ".join(table("docs/reference/command-line.md", "## Commands"))
+    assert {name for name in app if not name.startswith("-")} <= set(re.findall(r"[a-z]+", shown))
+
+
+def test_functions_of_the_inbox() -> None:
+    shown = {name.split("(")[0] for name in table("docs/reference/inbox.md", "## Functions and commands")}
+    assert shown == {name for name in inbox.__all__ if inspect.isfunction(getattr(inbox, name))}
+
+
+def test_refusals_of_an_undo() -> None:
+    assert set(table("docs/reference/undo.md", "## Refusals")) == set(get_args(get_type_hints(Conflict)["why"]))
+
+
+def test_kinds_of_hooks() -> None:
+    assert set(table("docs/reference/hooks.md", "# Hooks")) == set(get_args(get_type_hints(Hook)["kind"]))
 
 
 def test_what_there_is_for_tests() -> None:
