@@ -17,9 +17,9 @@ from callgate.models.events import CallSealed, Finished, ModelEvent
 from callgate.models.http_model import HttpModel
 from callgate.models.model import StreamingContext
 from callgate.models.wire import codec
-from callgate.models.wire.assembly import Assembly
-from callgate.models.wire.names import WireNames
+from callgate.models.wire.message_assembly import MessageAssembly
 from callgate.models.wire.request import ModelRequest
+from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["Arguments", "Streams"]
 
@@ -145,10 +145,10 @@ class Arguments:
         _decode("".join(pieces))
 
     async def _assembled(self) -> None:
-        message = Assembly("bench", WireNames(), str)
-        call = message.open("call_1", "write")
+        message = MessageAssembly("bench", WireNames(), str)
+        call = message.open_call("call_1", "write")
         for delta in self._deltas:
-            message.arguments(call, delta)
+            message.append_arguments(call, delta)
         sealed = message.events[-1]
         assert isinstance(sealed, CallSealed)
         _decode(sealed.call.arguments)

@@ -8,7 +8,7 @@ import pytest
 
 from callgate import Engine, RawCall, tool
 from callgate.messages import fallback_call, fallback_result
-from callgate.models.dialects import Found, read_text
+from callgate.models.dialects import FoundCall, read_text
 from tests.engine_calls import said
 
 
@@ -25,12 +25,12 @@ WRITTEN = [
 ]
 
 
-def only_call(text: str) -> Found:
+def only_call(text: str) -> FoundCall:
     (found,) = read_text(text, {"look": SCHEMA}).calls
     return found
 
 
-def as_raw(found: Found) -> RawCall:
+def as_raw(found: FoundCall) -> RawCall:
     return RawCall(name=found.name, arguments=found.arguments, closed=found.closed)
 
 

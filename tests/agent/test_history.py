@@ -24,9 +24,9 @@ from callgate.messages import (
     openai_message,
 )
 from callgate.models.wire import codec, known_apis
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
-from callgate.models.wire.turns import in_place
+from callgate.models.wire.result_order import order_results
+from callgate.models.wire.tool_names import WireNames
 from callgate.tools import Tool, ValidationResult, tool
 from tests.agent.board import Board
 from tests.agent.scripts import Script, call, says
@@ -235,7 +235,7 @@ def same_ids() -> list[Message]:
 
 def test_ids_are_told_apart_in_the_time_that_it_takes_to_read_them() -> None:
     """Some servers give every call one id; a long conversation with them is written and mended all the same."""
-    for mended in (mend(same_ids())[0], in_place(same_ids())):
+    for mended in (mend(same_ids())[0], order_results(same_ids())):
         asked, *answers = mended
         assert isinstance(asked, AssistantMessage)
         ids = [call.id for call in asked.calls]
@@ -246,7 +246,7 @@ def test_ids_are_told_apart_in_the_time_that_it_takes_to_read_them() -> None:
 def test_a_number_that_somebody_has_used_is_passed_over() -> None:
     ids = ["c", "c_2", "c", "c", "c-2", "c"]
     messages: list[Message] = [AssistantMessage(parts=tuple(ToolCall(id=one, name="look", arguments="{}") for one in ids))]
-    (asked, *_), (written, *_) = mend(messages)[0], in_place(messages)
+    (asked, *_), (written, *_) = mend(messages)[0], order_results(messages)
     assert isinstance(asked, AssistantMessage)
     assert isinstance(written, AssistantMessage)
     assert [call.id for call in asked.calls] == ["c", "c_2", "c-2", "c-3", "c-2-2", "c-4"]
@@ -255,7 +255,7 @@ def test_a_number_that_somebody_has_used_is_passed_over() -> None:
 
 def test_a_result_that_is_there_twice_is_told_once_more_as_text() -> None:
     result = ToolMessage(call_id="c", name="look", content=(Text(text="seen"),))
-    placed = in_place([AssistantMessage(parts=(ToolCall(id="c", name="look", arguments="{}"),)), result, UserMessage("So?"), result])
+    placed = order_results([AssistantMessage(parts=(ToolCall(id="c", name="look", arguments="{}"),)), result, UserMessage("So?"), result])
     assert [type(message) for message in placed] == [AssistantMessage, ToolMessage, UserMessage, UserMessage]
 
 

@@ -16,8 +16,8 @@ from callgate.calls import Answered, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, ToolMessage
 from callgate.models.events import Finished
 from callgate.models.wire import codec, known_apis
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
+from callgate.models.wire.tool_names import WireNames
 from callgate.replay import Replay
 from callgate.testing import ManualClock
 from tests.agent.board import Desk

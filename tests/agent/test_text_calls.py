@@ -16,7 +16,7 @@ from callgate.agent import Agent, Budget, RunResult, Settings, text_calls
 from callgate.calls import Text
 from callgate.messages import AssistantMessage, Native, Reasoning, SystemMessage, UserMessage
 from callgate.models.dialects import python_calls
-from callgate.models.dialects.python_values import keyword_arguments
+from callgate.models.dialects.python_literals import parse_keyword_arguments
 from callgate.models.events import Finished, ModelEvent, ReasoningDelta, TextDelta
 from callgate.models.model import StreamingContext
 from callgate.models.wire.request import ModelRequest, ToolSpec
@@ -340,7 +340,7 @@ def threads_that_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def noted(text: str) -> tuple[list[str], dict[str, str]]:
         if len(text) > 10_000:
             read.append(threading.get_ident())
-        return keyword_arguments(text)
+        return parse_keyword_arguments(text)
 
     monkeypatch.setattr(python_calls, "keyword_arguments", noted)
     return read

@@ -18,7 +18,7 @@ from callgate.messages import Native, ToolMessage
 from callgate.models.dialects import read_text
 from callgate.models.events import CallSealed, Finished
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
+from callgate.models.wire.tool_names import WireNames
 from callgate.route import ParsedCall, ResolvedCall
 from callgate.tools import Tool, ToolRegistry
 

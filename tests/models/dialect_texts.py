@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from callgate.models.dialects import DIALECTS, Reading
+from callgate.models.dialects import DIALECTS, ParsedText
 
 __all__ = ["EXAMPLES", "NO_CALLS", "SEARCH", "TOOLS", "WEATHER", "calls_in"]
 
@@ -91,6 +91,6 @@ NO_CALLS = {
 EXAMPLES = [dialect.example for dialect in DIALECTS.values()]
 
 
-def calls_in(reading: Reading) -> list[tuple[str, Any]]:
+def calls_in(reading: ParsedText) -> list[tuple[str, Any]]:
     """Each call's name, and its arguments as values."""
     return [(call.name, json.loads(call.arguments, strict=False)) for call in reading.calls]

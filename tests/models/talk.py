@@ -10,8 +10,8 @@ from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import ModelEvent
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.models.wire.tool_names import WireNames
 from tests.models.reading import finished
 
 __all__ = ["PICTURE", "TALK", "TOOLS", "answered", "sent"]

@@ -10,8 +10,8 @@ import pytest
 
 from callgate.messages import AssistantMessage, ToolCall, UserMessage
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.models.wire.tool_names import WireNames
 from tests.models.reading import calls_of, finished, read
 from tests.models.talk import answered, sent
 from tests.models.test_anthropic_messages import API, call, end

@@ -15,8 +15,8 @@ from callgate.calls import Audio, Image, Resource, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.models.wire.tool_names import WireNames
 from tests.models.reading import calls_of, finished, read, shape, text_of
 
 API = "anthropic.messages"
@@ -290,7 +290,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     request = ModelRequest(model="m", messages=messages, tools=(ToolSpec(name="files/find", description="d"),), tool_choice="required")
     http = codec(API).encode(request, names, {})
     assert (http.path, http.headers) == ("/messages", {"anthropic-version": "2023-06-01"})
-    wire = names.sent("files/find")
+    wire = names.to_wire("files/find")
     assert json.loads(http.body) == {
         "model": "m",
         "max_tokens": 8192,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from callgate.errors import UsageError
 from callgate.models._aws import AwsSigner
-from callgate.models._refusals import Hidden
-from callgate.models._sigv4 import AwsKeys, signed
-from callgate.models.http import Outgoing, Retries
+from callgate.models._secrets import SecretRedactor
+from callgate.models._sigv4 import AwsKeys, sigv4_headers
+from callgate.models.http import OutgoingRequest, Retries
 from callgate.models.providers import model
 from callgate.testing import ManualClock, Raw, Reply, ScriptedServer
 from tests.models.amazon import event
@@ -45,7 +45,7 @@ def signature(headers: dict[str, str]) -> str:
 
 def test_a_plain_request_has_the_signature_that_amazon_publishes_for_it() -> None:
     """The known answer for a request of nothing but a host and a date."""
-    headers = signed("GET", "https://example.amazonaws.com/", {}, b"", keys=KEYS, region="us-east-1", service="service", at_ns=AT_NS)
+    headers = sigv4_headers("GET", "https://example.amazonaws.com/", {}, b"", keys=KEYS, region="us-east-1", service="service", at_ns=AT_NS)
     assert headers == {
         "x-amz-date": "20150830T123600Z",
         "authorization": (
@@ -83,7 +83,7 @@ def test_amazons_library_signs_every_request_alike(model_name: str, port: str, q
     url = f"https://bedrock-runtime.us-east-1.amazonaws.com{port}/model/{quote(model_name, safe='')}/converse{query}"
     headers = {"content-type": "application/json"}
     keys = AwsKeys(access_key=KEYS.access_key, secret_key=KEYS.secret_key, session_token=token)
-    ours = signed("POST", url, headers, body, keys=keys, region="us-east-1", service="bedrock", at_ns=AT_NS)
+    ours = sigv4_headers("POST", url, headers, body, keys=keys, region="us-east-1", service="bedrock", at_ns=AT_NS)
     with pytest.MonkeyPatch.context() as patch:
         theirs = by_amazons_library("POST", url, headers, body, token, patch)
     assert theirs["X-Amz-Date"] == ours["x-amz-date"]
@@ -101,7 +101,7 @@ async def test_bedrock_is_asked_with_signed_requests_and_its_stream_is_read() ->
     assert "/eu-west-1/bedrock/aws4_request" in received.headers["authorization"]
     assert received.headers["x-amz-security-token"] == "lent-for-a-while"
     at = datetime.strptime(received.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    again = signed(
+    again = sigv4_headers(
         "POST",
         f"http://{received.headers['host']}{received.path}",
         {"content-type": received.headers["content-type"]},
@@ -141,7 +141,7 @@ def test_each_attempt_is_signed_at_its_own_time() -> None:
     """A signature is good for minutes, and a retry may come later."""
     clock = ManualClock(AT_NS)
     signer = AwsSigner(KEYS, "us-east-1", clock)
-    request = Outgoing(url="https://example.amazonaws.com/", body=b"", headers={}, hidden=Hidden(), sign=signer)
+    request = OutgoingRequest(url="https://example.amazonaws.com/", body=b"", headers={}, hidden=SecretRedactor(), sign=signer)
     first = signer(request)
     clock.advance(600)
     second = signer(request)
@@ -177,6 +177,6 @@ def test_what_is_missing_is_named(environ: dict[str, str], says: str) -> None:
 def test_the_region_may_be_said_by_the_address() -> None:
     environ = {key: value for key, value in ENVIRON.items() if key != "AWS_REGION"}
     of = model("bedrock:m", base_url="https://bedrock-runtime.ap-south-1.amazonaws.com", environ=environ)
-    request = Outgoing(url="https://bedrock-runtime.ap-south-1.amazonaws.com/", body=b"", headers={}, hidden=Hidden())
+    request = OutgoingRequest(url="https://bedrock-runtime.ap-south-1.amazonaws.com/", body=b"", headers={}, hidden=SecretRedactor())
     assert of._signer is not None
     assert "/ap-south-1/bedrock/" in of._signer(request)["authorization"]

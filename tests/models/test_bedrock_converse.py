@@ -15,8 +15,8 @@ from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
+from callgate.models.wire.tool_names import WireNames
 from tests.models.amazon import event, failure
 from tests.models.reading import calls_of, finished, read, shape, text_of
 from tests.models.talk import TALK, TOOLS, answered, sent

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callgate.models.dialects import TextReader, gather, read_text
+from callgate.models.dialects import TextReader, collect_parts, read_text
 from tests.models.dialect_texts import TOOLS, calls_in
 
 NAMESPACE = "]<]minimax[>["
@@ -127,7 +127,7 @@ def test_a_call_is_read_as_its_family_means_it(text: str, meant: dict[str, Any])
     assert calls_in(reading) == [("note", meant)]
     assert reading.content == ""
     reader = TextReader(SCHEMAS)
-    assert gather([*(part for letter in text for part in reader.feed(letter)), *reader.close()]).calls == reading.calls
+    assert collect_parts([*(part for letter in text for part in reader.feed(letter)), *reader.close()]).calls == reading.calls
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callgate.models.dialects import DIALECTS, Reading, Shown, TextReader, Thought, gather, read_text
+from callgate.models.dialects import DIALECTS, ParsedText, ReasoningPart, TextPart, TextReader, collect_parts, read_text
 from tests.models.dialect_texts import NO_CALLS, SEARCH, TOOLS, calls_in
 
 NOBODY_SAID: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def test_a_call_that_is_spoken_of_is_text_on_all_its_lines(name: str, frame: str
         return
     text = frame.format(DIALECTS[name].example)
     for hint in (None, name):
-        assert read_text(text, TOOLS, dialect=hint) == Reading(calls=(), content=text, reasoning="")
+        assert read_text(text, TOOLS, dialect=hint) == ParsedText(calls=(), content=text, reasoning="")
 
 
 HERMES = f"<tool_call>\n{SEARCH}\n</tool_call>"
@@ -144,7 +144,7 @@ def test_what_a_channel_says_to_the_user_is_shown() -> None:
     """Harmony: a preamble is no thought, and analysis is."""
     start = "<|start|>assistant<|channel|>"
     text = f"<|channel|>analysis<|message|>hm<|end|>{start}commentary<|message|>I look.<|end|>{start}final<|message|>Done<|return|>"
-    assert read_text(text, TOOLS) == Reading(calls=(), content="I look.Done", reasoning="hm")
+    assert read_text(text, TOOLS) == ParsedText(calls=(), content="I look.Done", reasoning="hm")
 
 
 def test_an_open_backtick_in_a_thought_does_not_keep_it_open() -> None:
@@ -175,7 +175,7 @@ def test_an_observation_is_made_up_however_the_call_and_it_are_written(mark: str
 @pytest.mark.parametrize("hint", [None, "react", "bare-json", "json-in-text"])
 def test_nothing_without_markers_is_a_call_in_a_final_answer(mark: str, hint: str | None) -> None:
     text = f"Thought: done\n{mark} Write so:\n\nAction: search\nAction Input: x\n\n{SEARCH}"
-    assert read_text(text, TOOLS, dialect=hint) == Reading(calls=(), content=text, reasoning="")
+    assert read_text(text, TOOLS, dialect=hint) == ParsedText(calls=(), content=text, reasoning="")
 
 
 @pytest.mark.parametrize("opener", [*_CLOSERS, "<|START_THINKING|>", "<|inner_prefix|>"])
@@ -187,7 +187,7 @@ def test_thoughts_are_kept_from_the_user(opener: str) -> None:
 
 def test_a_mark_of_thoughts_that_is_spoken_of_opens_none() -> None:
     text = "Put it between <think> and </think> marks."
-    assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+    assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
 
 
 def test_a_mark_that_says_nothing_takes_no_white_space_with_it() -> None:
@@ -200,18 +200,18 @@ def test_a_mark_that_says_nothing_takes_no_white_space_with_it() -> None:
 def test_what_comes_before_the_final_response_was_a_thought() -> None:
     """Apriel: the prompt has opened it."""
     text = "hm\n[BEGIN FINAL RESPONSE]\nHello\n[END FINAL RESPONSE]"
-    assert read_text(text, TOOLS) == Reading(calls=(), content="Hello\n", reasoning="hm\n")
+    assert read_text(text, TOOLS) == ParsedText(calls=(), content="Hello\n", reasoning="hm\n")
 
 
 def test_a_thought_that_the_prompt_opened_is_taken_back_when_it_ends() -> None:
     """Shown as it came, for nobody could know; the part that says so is explicit."""
     reader = TextReader(TOOLS)
-    assert reader.feed("I wonder") == [Shown(text="I wonder")]
-    parts = [Shown(text="I wonder"), *reader.feed("</think>\nYes"), *reader.close()]
-    assert Thought(text="", recalled=True) in parts
-    assert gather(parts) == Reading(calls=(), content="Yes", reasoning="I wonder")
+    assert reader.feed("I wonder") == [TextPart(text="I wonder")]
+    parts = [TextPart(text="I wonder"), *reader.feed("</think>\nYes"), *reader.close()]
+    assert ReasoningPart(text="", reclassifies_text=True) in parts
+    assert collect_parts(parts) == ParsedText(calls=(), content="Yes", reasoning="I wonder")
     known = TextReader(TOOLS, thinking=True)
-    assert known.feed("I wonder</think>Yes") == [Thought(text="I wonder"), Shown(text="Yes")]
+    assert known.feed("I wonder</think>Yes") == [ReasoningPart(text="I wonder"), TextPart(text="Yes")]
 
 
 def test_a_call_ends_a_thought_that_nothing_else_ended() -> None:

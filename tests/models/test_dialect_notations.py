@@ -122,7 +122,7 @@ def test_two_calls_leave_nothing_to_show(text: str) -> None:
         ('{"name": "none", "arguments": {}}', "none"),
         ('{"role": "assistant", "content": "Hi", "tool_calls": [{"name": "now", "arguments": {}}]}', "now"),
         ('{"role": "user", "tool_calls": [{"name": "now", "arguments": {}}]}', "now"),
-        ('Action:\n```\n{"action": "Final Answer", "action_input": {"a": 1}}\n```', "Final Answer"),
+        ('Action:\n```\n{"action": "Final HostAnswer", "action_input": {"a": 1}}\n```', "Final Answer"),
     ],
 )
 def test_what_names_no_tool_calls_none(text: str, name: str) -> None:

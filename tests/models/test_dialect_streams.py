@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate.models.dialects import DIALECTS, Found, Part, Reading, Shown, TextReader, gather, read_text
+from callgate.models.dialects import DIALECTS, FoundCall, ParsedPart, ParsedText, TextPart, TextReader, collect_parts, read_text
 from tests.models.dialect_texts import EXAMPLES, NO_CALLS, TOOLS
 
 
@@ -25,14 +25,14 @@ def test_a_missing_last_marker_is_forgiven_only_where_the_message_ended_well() -
     text = "<tool_call>\n<function=search>\n<parameter=query>\nx\n</parameter>\n"
     (call,) = read_text(text, TOOLS).calls
     assert call.closed == "finished"
-    assert read_text(text, TOOLS, partial=True) == Reading(calls=(), content=text, reasoning="")
+    assert read_text(text, TOOLS, partial=True) == ParsedText(calls=(), content=text, reasoning="")
 
 
 def test_a_call_is_given_out_as_soon_as_it_is_complete() -> None:
     """The calls of a list need not wait for its end."""
     reader = TextReader(TOOLS)
     parts = reader.feed('[{"name": "now", "arguments": {}}, {"name": "search", "arg')
-    assert [part.name for part in parts if isinstance(part, Found)] == ["now"]
+    assert [part.name for part in parts if isinstance(part, FoundCall)] == ["now"]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_call_is_given_out_as_soon_as_it_is_complete() -> None:
 def test_text_is_released_as_soon_as_it_cannot_be_a_call(text: str) -> None:
     """Letter by letter: nothing is held that no marker and no call can begin with."""
     reader = TextReader(TOOLS)
-    assert gather(part for letter in text for part in reader.feed(letter)).content == text
+    assert collect_parts(part for letter in text for part in reader.feed(letter)).content == text
 
 
 PIECES = [
@@ -61,12 +61,12 @@ PIECES = [
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=8).map("".join)
 
 
-def read_in_pieces(text: str, sizes: list[int], *, cut: bool) -> Reading:
-    reader, parts, start = TextReader(TOOLS), list[Part](), 0
+def read_in_pieces(text: str, sizes: list[int], *, cut: bool) -> ParsedText:
+    reader, parts, start = TextReader(TOOLS), list[ParsedPart](), 0
     for size in [*sizes, len(text)]:
         parts += reader.feed(text[start : start + size])
         start += size
-    return gather([*parts, *reader.close(cut=cut)])
+    return collect_parts([*parts, *reader.close(cut=cut)])
 
 
 @settings(max_examples=300, deadline=None)
@@ -82,7 +82,7 @@ def test_where_a_stream_is_cut_makes_no_difference(text: str, sizes: list[int], 
 @given(st.text(max_size=200))
 def test_text_without_marks_comes_out_as_it_went_in(text: str) -> None:
     if not any(mark in text for mark in "<[{`>✿◁") and ":" not in text:
-        assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+        assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
 
 
 HOSTILE = [
@@ -129,18 +129,18 @@ def test_depth_is_bounded(opener: str) -> None:
     """A hundred thousand brackets neither recurse nor run."""
     for bracket in ("[", '{"a":', "("):
         text = opener + bracket * 100_000
-        assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+        assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
 
 
 def test_what_is_longer_than_a_call_may_be_is_text() -> None:
     """A candidate is held to a bound of its own."""
     text = f'<tool_call>{{"name": "search", "arguments": {{"query": "{"x" * 1_100_000}"}}}}</tool_call>'
-    assert read_text(text, TOOLS) == Reading(calls=(), content=text, reasoning="")
+    assert read_text(text, TOOLS) == ParsedText(calls=(), content=text, reasoning="")
     reader = TextReader(TOOLS)
     held = 0
     for start in range(0, len(text), 10_000):
         held += len(text[start : start + 10_000]) - sum(
-            len(part.text) for part in reader.feed(text[start : start + 10_000]) if isinstance(part, Shown)
+            len(part.text) for part in reader.feed(text[start : start + 10_000]) if isinstance(part, TextPart)
         )
         assert held <= 1_100_000
 
@@ -152,11 +152,11 @@ def test_what_is_longer_than_a_call_may_be_is_text() -> None:
 def test_a_large_piece_is_read_in_steps_of_bounded_work(piece: str) -> None:
     """So that an event loop gets the turn in between; what is read is the same."""
     text, reader = (piece * (60_000 // len(piece) + 1))[:60_000], TextReader(TOOLS)
-    parts: list[Part] = []
+    parts: list[ParsedPart] = []
     for steps in (reader.feeding(text), reader.closing()):
         before = reader.work
         for step in steps:
             assert reader.work - before < 32_768 + 2 * len(text)
             before = reader.work
             parts += step
-    assert gather(parts) == read_text(text, TOOLS)
+    assert collect_parts(parts) == read_text(text, TOOLS)

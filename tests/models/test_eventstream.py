@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.models.wire import frames
-from callgate.models.wire.eventstream import EventStream
-from callgate.models.wire.frames import Frame, FramesBroken
+from callgate.models.wire import framing
+from callgate.models.wire.aws_event_stream import AwsEventStream
+from callgate.models.wire.framing import Frame, FramingError
 from tests.models.amazon import event, failure, message, text_header
 
 OTHER_KINDS = (
@@ -37,12 +37,12 @@ FRAMES = [
 
 def given_by(pieces: list[bytes]) -> list[Frame]:
     """The frames up to the first that is damaged."""
-    cut, found = EventStream(), list[Frame]()
+    cut, found = AwsEventStream(), list[Frame]()
     try:
         for piece in pieces:
             found += cut.feed(piece)
         return found + cut.close()
-    except FramesBroken:
+    except FramingError:
         return found
 
 
@@ -72,14 +72,14 @@ def test_half_a_frame_at_the_end_is_dropped(at: int) -> None:
     ids=["name too long", "unknown type", "half a length", "value too long", "half a value", "no type"],
 )
 def test_headers_that_cannot_be_read_are_damage(headers: bytes) -> None:
-    with pytest.raises(FramesBroken):
-        EventStream().feed(message(headers, b"{}"))
+    with pytest.raises(FramingError):
+        AwsEventStream().feed(message(headers, b"{}"))
 
 
 def test_lengths_that_cannot_be_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every buffer has a written bound: it is the length that is refused, before the bytes have come."""
-    monkeypatch.setattr(frames, "FRAME_BYTES", 1000)
+    monkeypatch.setattr(framing, "MAX_FRAME_BYTES", 1000)
     for total, headers in ((15, 0), (100, 90), (2000, 0), (400_000, 200_000)):
         prelude = struct.pack(">II", total, headers)
-        with pytest.raises(FramesBroken):
-            EventStream().feed(prelude + struct.pack(">I", crc32(prelude)))
+        with pytest.raises(FramingError):
+            AwsEventStream().feed(prelude + struct.pack(">I", crc32(prelude)))

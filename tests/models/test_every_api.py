@@ -162,8 +162,8 @@ NAMES = {"cohere.chat": r"[A-Za-z_][A-Za-z0-9_]{0,63}", "gemini.generate": r"[A-
 def test_every_api_is_sent_names_that_it_takes(api: str, tool: str) -> None:
     """By the rules that the providers have written down; and the name that comes back is the tool's own."""
     names = codec(api).names([tool])
-    assert re.fullmatch(NAMES.get(api, r"[A-Za-z0-9_-]{1,64}"), names.sent(tool))
-    assert names.original(names.sent(tool)) == tool
+    assert re.fullmatch(NAMES.get(api, r"[A-Za-z0-9_-]{1,64}"), names.to_wire(tool))
+    assert names.original(names.to_wire(tool)) == tool
 
 
 @pytest.mark.parametrize("api", APIS)

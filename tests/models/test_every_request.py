@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from callgate.calls import Audio, Link, Resource, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire import codec, known_apis
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
+from callgate.models.wire.tool_names import WireNames
 from tests.models.talk import PICTURE, TOOLS
 
 APIS = known_apis()

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.models.wire.extent import Extent
+from callgate.models.wire.json_extent import JsonExtent
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='ab{}[]"\\ü\n'),
@@ -22,10 +22,10 @@ def test_an_object_ends_exactly_at_its_last_bracket(value: dict[str, object], cu
     """Never before, so that nothing half-written starts; never after, so that nothing waits."""
     text = json.dumps(value, ensure_ascii=False)
     places = sorted({0, len(text) - 1, len(text), *(cut % len(text) for cut in cuts)})
-    extent = Extent()
+    extent = JsonExtent()
     ends = [extent.ends_in(text[a:b]) for a, b in pairwise(places)]
     assert ends == [False] * (len(ends) - 1) + [True]
 
 
 def test_what_is_no_object_has_no_end_of_its_own() -> None:
-    assert not any(Extent().ends_in(text) for text in ("[{}]", '"{}"', "null", "", "   ", "x{}", "{} and more"))
+    assert not any(JsonExtent().ends_in(text) for text in ("[{}]", '"{}"', "null", "", "   ", "x{}", "{} and more"))

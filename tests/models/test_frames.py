@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.models.wire import frames
-from callgate.models.wire.frames import Frame, Frames, FramesBroken, JsonLines, ServerSentEvents
+from callgate.models.wire import framing
+from callgate.models.wire.framing import Frame, FrameParser, FramingError, JsonLines, ServerSentEvents
 
 STREAM = (
     b'\xef\xbb\xbf: hello\n\nevent: first\ndata: {"a": 1}\n\ndata:two\r\ndata: lines\r\n\r\n:keep-alive\n\ndata\n\n'
@@ -19,7 +19,7 @@ STREAM = (
 FRAMES = [("first", b'{"a": 1}'), ("", b"two\nlines"), ("", b""), ("", b"\xe2\x80\xa8x"), ("last", b"no blank line")]
 
 
-def read(cut: Frames, pieces: list[bytes]) -> list[Frame]:
+def read(cut: FrameParser, pieces: list[bytes]) -> list[Frame]:
     return [frame for piece in pieces for frame in cut.feed(piece)] + cut.close()
 
 
@@ -45,12 +45,12 @@ def test_lines_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("cut", [ServerSentEvents, JsonLines])
-def test_a_frame_without_an_end_is_refused_at_its_limit(cut: type[Frames], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_without_an_end_is_refused_at_its_limit(cut: type[FrameParser], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every buffer has a written bound."""
-    monkeypatch.setattr(frames, "FRAME_BYTES", 1000)
+    monkeypatch.setattr(framing, "MAX_FRAME_BYTES", 1000)
     body = cut()
     for _ in range(17):
         body.feed(b"data: " + b"x" * 50)
-    with pytest.raises(FramesBroken) as broken:
+    with pytest.raises(FramingError) as broken:
         body.feed(b"data: " + b"x" * 50)
     assert broken.value.code == "too_large"

@@ -15,10 +15,10 @@ from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
-from callgate.models.wire.gemini_generate.partial import PartialArguments
-from callgate.models.wire.gemini_generate.schemas import reduced
-from callgate.models.wire.names import WireNames
+from callgate.models.wire.gemini_generate.partial_arguments import PartialArguments
+from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.models.wire.tool_names import WireNames
 from tests.models.reading import calls_of, finished, read, shape, text_of
 
 API = "gemini.generate"
@@ -303,7 +303,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     request = ModelRequest(model="gemini-2.5-flash", messages=messages, tools=tools, tool_choice="f", max_tokens=9, temperature=0.5)
     http = codec(API).encode(request, names, {})
     assert http.path == "/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
-    wire = names.sent("files/find")
+    wire = names.to_wire("files/find")
     assert json.loads(http.body) == {
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
         "tools": [
@@ -410,7 +410,7 @@ def test_pictures_of_results_are_in_them_or_behind_them() -> None:
 )  # fmt: skip
 def test_schemas_are_told_in_the_apis_dialect(schema: object, made: object) -> None:
     defined = {"A": {"type": "object", "properties": {"next": {"$ref": "#/$defs/A"}}}, "loop": {"$ref": "#/$defs/loop"}}
-    assert reduced(schema, {"$defs": defined}) == made
+    assert reduce_schema(schema, {"$defs": defined}) == made
 
 
 def test_tools_may_be_sent_as_json_schema() -> None:

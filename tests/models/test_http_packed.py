@@ -8,9 +8,9 @@ import gzip
 import pytest
 from msgspec.structs import replace
 
-from callgate.models._deadlines import Watch
-from callgate.models._refusals import Hidden
-from callgate.models.http import Outgoing, Timeouts, Transport
+from callgate.models._deadlines import RequestDeadlines
+from callgate.models._secrets import SecretRedactor
+from callgate.models.http import OutgoingRequest, Timeouts, Transport
 from callgate.models.model import StreamingContext
 from callgate.testing import End, Raw, Reply, ScriptedServer
 from tests.models.asking import REQUEST, abortable, ask, at
@@ -60,8 +60,8 @@ async def test_what_is_packed_is_unpacked_in_pieces_of_a_bounded_size() -> None:
     packed = gzip.compress(b"x" * 3_000_000)
     async with ScriptedServer([Reply(turn=[Raw(packed), End("cut")], headers={"content-encoding": "gzip"})]) as server:
         transport = Transport("some")
-        outgoing = Outgoing(url=f"{server.url}/v1/chat/completions", body=b"{}", headers={}, hidden=Hidden())
-        with Watch(Timeouts(), None) as watch:
+        outgoing = OutgoingRequest(url=f"{server.url}/v1/chat/completions", body=b"{}", headers={}, hidden=SecretRedactor())
+        with RequestDeadlines(Timeouts(), None) as watch:
             answer = await transport.open(outgoing, watch, lambda: None)
             sizes = []
             while piece := await answer.read():

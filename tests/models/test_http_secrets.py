@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from callgate.errors import ModelUnreachable
 from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
-from callgate.models._refusals import Hidden
+from callgate.models._secrets import SecretRedactor
 from callgate.testing import End, Fail, Raw, Reply, ScriptedServer
 from tests.models.asking import KEY, NO_WAIT, ONCE, REQUEST, ask, at
 from tests.models.reading import finished
@@ -83,7 +83,7 @@ async def test_a_key_is_not_shown_in_part_where_a_text_is_cut(limit: int) -> Non
 
 @pytest.mark.parametrize("kept", range(1, len(KEY)))
 def test_a_key_across_the_cut_of_a_quotation_is_redacted(kept: int) -> None:
-    hidden = Hidden([KEY])
+    hidden = SecretRedactor([KEY])
     assert KEY[:4] not in hidden.cut("p" * (100 - kept) + KEY, 100)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from callgate.models.events import CallSealed
-from callgate.models.wire import assembly, codec, known_apis
+from callgate.models.wire import codec, known_apis, message_assembly
 from tests.models.hostile_answers import BODIES
 from tests.models.reading import finished, read
 from tests.models.steps import is_linear, steps
@@ -67,7 +67,7 @@ def test_a_message_with_more_calls_than_the_limit_fails(api: str, name: str) -> 
 
 def test_a_message_of_endlessly_many_parts_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that are no calls fill the memory as well."""
-    monkeypatch.setattr(assembly, "_PARTS", 10)
+    monkeypatch.setattr(message_assembly, "_PARTS", 10)
     end = finished(read("openai.chat", BODIES["openai.chat"]["text and thoughts in turns"](30)))
     assert (len(end.message.parts), end.fault and end.fault.code) == (10, "too_large")
 

@@ -14,8 +14,8 @@ from callgate.calls import Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.events import CallReopened, CallSealed, Usage
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.models.wire.tool_names import WireNames
 from tests.models.reading import calls_of, finished, read, shape, text_of
 
 API = "openai.chat"
@@ -312,7 +312,7 @@ def test_broken_arguments_go_back_as_valid_json() -> None:
 @given(st.lists(st.text(max_size=80), unique=True, max_size=30))
 def test_every_tool_name_fits_the_wire_and_comes_back(tools: list[str]) -> None:
     names = WireNames(tools)
-    wire = [names.sent(name) for name in tools]
+    wire = [names.to_wire(name) for name in tools]
     assert len(set(wire)) == len(tools)
     assert all(0 < len(name) <= 64 and name.replace("_", "a").replace("-", "a").isalnum() and name.isascii() for name in wire)
     assert [names.original(name) for name in wire] == tools
@@ -321,8 +321,8 @@ def test_every_tool_name_fits_the_wire_and_comes_back(tools: list[str]) -> None:
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
 def test_two_tools_never_share_a_name_on_the_wire(first: bool) -> None:
     """Not even where one is called what the other would be sent as: calls of the one would be calls of the other."""
-    sent_as = WireNames().sent("files/read")
+    sent_as = WireNames().to_wire("files/read")
     names = WireNames([sent_as, "files/read"] if first else ["files/read", sent_as])
-    wire = [names.sent("files/read"), names.sent(sent_as)]
+    wire = [names.to_wire("files/read"), names.to_wire(sent_as)]
     assert wire[1] == sent_as
     assert [names.original(name) for name in wire] == ["files/read", sent_as]

@@ -11,8 +11,8 @@ import pytest
 from callgate.calls import Audio, Image, Text
 from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from callgate.models.wire import codec
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest, ToolSpec
+from callgate.models.wire.tool_names import WireNames
 from tests.models.reading import finished, read
 from tests.models.responses import API, FREE, ONE, SAID, SEARCH, THOUGHT, TWO, USUAL, function, message, over
 
@@ -41,7 +41,7 @@ def test_a_request_carries_the_whole_conversation() -> None:
     request = ModelRequest(model="m", messages=messages, tools=tools, tool_choice="py", max_tokens=9, extra={"user": "u"})
     http = codec(API).encode(request, names, {"store": False, "encrypted_reasoning": True})
     assert http.path == "/responses"
-    wire = names.sent("files/find")
+    wire = names.to_wire("files/find")
     empty = {"type": "object", "properties": {}}
     assert json.loads(http.body) == {
         "model": "m",

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.models._refusals import Hidden, refusal
-from callgate.models._retrying import Retries, asked_wait_s, is_passing
+from callgate.models._error_messages import describe_error_response
+from callgate.models._retries import Retries, is_retryable_response, retry_after_s
+from callgate.models._secrets import SecretRedactor
 
 
 @pytest.mark.parametrize(
@@ -45,30 +46,33 @@ from callgate.models._retrying import Retries, asked_wait_s, is_passing
     ],
 )
 def test_every_shape_of_an_error_body_is_read(body: object, code: str, said: str) -> None:
-    assert refusal("someone", 400, json.dumps(body).encode()) == (code, f"someone answered 400: {said}.")
+    assert describe_error_response("someone", 400, json.dumps(body).encode()) == (code, f"someone answered 400: {said}.")
 
 
 def test_a_page_is_shown_without_its_tags_and_short() -> None:
     page = b"<html><head><title>502 Bad Gateway</title><style>p { color: red }</style></head><body>" + b"<p>nginx</p>" * 5_000
-    _, text = refusal("someone", 502, page)
+    _, text = describe_error_response("someone", 502, page)
     assert text.startswith("someone answered 502: 502 Bad Gateway nginx")
     assert len(text) < 2_100
 
 
 def test_the_next_step_is_named() -> None:
-    assert refusal("someone", 401, b"", key_name="SOME_KEY")[1] == "someone answered 401: without a word. Check the key in SOME_KEY."
-    assert "which is not followed" in refusal("someone", 308, b"", location="https://elsewhere.example/")[1]
+    assert (
+        describe_error_response("someone", 401, b"", key_name="SOME_KEY")[1]
+        == "someone answered 401: without a word. Check the key in SOME_KEY."
+    )
+    assert "which is not followed" in describe_error_response("someone", 308, b"", location="https://elsewhere.example/")[1]
 
 
 @given(st.binary(max_size=300), st.sampled_from([400, 401, 404, 429, 500]))
 def test_no_body_is_too_odd(body: bytes, status: int) -> None:
-    code, text = refusal("someone", status, body)
+    code, text = describe_error_response("someone", status, body)
     assert code
     assert text.startswith(f"someone answered {status}: ")
 
 
 def test_credentials_are_taken_out_with_and_without_their_scheme() -> None:
-    hidden = Hidden.of_headers({"authorization": "Bearer sk-1234", "x-api-key": "abcd-ef", "x-team": "tools", "x-token": "abc"})
+    hidden = SecretRedactor.of_headers({"authorization": "Bearer sk-1234", "x-api-key": "abcd-ef", "x-team": "tools", "x-token": "abc"})
     shown = hidden.redact("Bearer sk-1234, sk-1234, abcd-ef, tools, abc")
     assert shown == "***, ***, ***, tools, abc"
     assert "1234" not in repr(hidden)
@@ -91,7 +95,7 @@ def test_credentials_are_taken_out_with_and_without_their_scheme() -> None:
     ],
 )
 def test_what_a_provider_asks_for_is_read(headers: dict[str, str], wait_s: float | None) -> None:
-    assert asked_wait_s(headers, now_s=10.0) == wait_s
+    assert retry_after_s(headers, now_s=10.0) == wait_s
 
 
 @given(asked_s=st.none() | st.floats(0, 1e9), retry=st.integers(1, 20), jitter=st.floats(0, 1, exclude_max=True), most=st.integers(0, 20))
@@ -111,16 +115,16 @@ def test_own_waits_grow() -> None:
 def test_the_delay_that_google_asks_for_in_the_body_is_read() -> None:
     """It sends no header for it, and refuses whoever comes back earlier."""
     body = b'{"error": {"code": 429, "details": [{"@type": "RetryInfo", "retryDelay": "34.5s"}]}}'
-    assert asked_wait_s({}, 0.0, body) == 34.5
-    assert asked_wait_s({"retry-after": "3"}, 0.0, body) == 3.0
+    assert retry_after_s({}, 0.0, body) == 34.5
+    assert retry_after_s({"retry-after": "3"}, 0.0, body) == 3.0
 
 
 def test_too_many_requests_before_somebody_pays_are_not_tried_again() -> None:
-    assert not is_passing(429, {}, b'{"error": {"code": "insufficient_quota"}}')
-    assert is_passing(429, {}, b'{"error": {"code": "rate_limit_exceeded"}}')
+    assert not is_retryable_response(429, {}, b'{"error": {"code": "insufficient_quota"}}')
+    assert is_retryable_response(429, {}, b'{"error": {"code": "rate_limit_exceeded"}}')
 
 
 def test_a_provider_may_say_whether_another_try_helps() -> None:
-    assert is_passing(400, {"x-should-retry": "true"})
-    assert not is_passing(503, {"x-should-retry": "false"})
-    assert is_passing(503, {"x-should-retry": "perhaps"})
+    assert is_retryable_response(400, {"x-should-retry": "true"})
+    assert not is_retryable_response(503, {"x-should-retry": "false"})
+    assert is_retryable_response(503, {"x-should-retry": "perhaps"})

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from callgate._json import json_text
 from callgate.calls import Image, Text
 from callgate.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, call_text, marked_result
-from callgate.models.wire.history import argument_object, part_text, pictures
-from callgate.models.wire.names import WireNames
-from callgate.models.wire.openai_chat.writer import message_items
+from callgate.models.wire.history_encoding import argument_object, images, part_text
+from callgate.models.wire.openai_chat.encoder import encode_messages
+from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["fallback", "from_native", "native"]
 
 
 def native(messages: Iterable[Message]) -> list[dict[str, object]]:
     """The conversation as OpenAI chat messages, tool names as they are."""
-    return message_items(list(messages), _Untouched(), {})
+    return encode_messages(list(messages), _Untouched(), {})
 
 
 def fallback(messages: Iterable[Message]) -> list[Message]:
@@ -78,7 +78,7 @@ def _reason(call: ToolCall, said: str) -> str:
 
 def _left_out(message: ToolMessage) -> list[str]:
     """What is said in the place of pictures, which a result as text cannot hold."""
-    return [f"[{part_text(part).strip('[]')}: a picture, which is not shown here]" for part in pictures([message])]
+    return [f"[{part_text(part).strip('[]')}: a picture, which is not shown here]" for part in images([message])]
 
 
 class _Untouched(WireNames):

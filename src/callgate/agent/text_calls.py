@@ -18,14 +18,14 @@ from callgate._in_thread import in_thread
 from callgate.agent.bios import GUIDANCE, teaching
 from callgate.agent.formats import fallback
 from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage
-from callgate.models.dialects import Found, Part, Shown, TextReader, Thought
-from callgate.models.events import WELL, CallOpened, Fault, Finished, ModelEvent, ReasoningDelta, TextDelta, Usage
+from callgate.models.dialects import FoundCall, ParsedPart, ReasoningPart, TextPart, TextReader
+from callgate.models.events import COMPLETE_REASONS, CallOpened, Fault, Finished, ModelEvent, ReasoningDelta, TextDelta, Usage
 from callgate.models.model import Model, StreamingContext
-from callgate.models.wire.assembly import Assembly
 from callgate.models.wire.decoder import new_call_id
-from callgate.models.wire.failures import MessageTooLarge
-from callgate.models.wire.names import WireNames
+from callgate.models.wire.message_assembly import MessageAssembly
 from callgate.models.wire.request import ModelRequest
+from callgate.models.wire.server_errors import MessageTooLarge
+from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["TextCalls"]
 
@@ -69,7 +69,7 @@ class TextCalls:
         tools = {spec.name: spec.schema for spec in request.tools}
         asked = _taught(request) if self._teach else _guided(request)
         events = self._model.stream(asked, context)
-        out = Assembly("text", WireNames(), self._new_id, request.calls_per_message)
+        out = MessageAssembly("text", WireNames(), self._new_id, request.calls_per_message)
         reading = _Reading(TextReader(tools, dialect=self._dialect, taught=self._dialect is None), out, hold=not self._teach)
         try:
             async for event in events:
@@ -103,7 +103,7 @@ async def _steps(reading: _Reading, event: ModelEvent) -> AsyncIterator[list[Mod
 class _Reading:
     """One answer while it is read for calls."""
 
-    def __init__(self, reader: TextReader, out: Assembly, *, hold: bool) -> None:
+    def __init__(self, reader: TextReader, out: MessageAssembly, *, hold: bool) -> None:
         self._reader = reader
         self._out = out
         self.is_busy = False
@@ -111,7 +111,7 @@ class _Reading:
         self.over = False
         """Whether the message was ended here, before the model ended it."""
         self._hold = hold
-        self._found: list[Found] = []
+        self._found: list[FoundCall] = []
         """Calls in the text that wait for the end of the message: one with calls of its own has no others."""
         self._native = False
         self._heard = False
@@ -154,7 +154,7 @@ class _Reading:
             yield from self._read(event)
         except MessageTooLarge as error:
             self.over = True
-            self._out.fault(error.code, str(error))
+            self._out.add_fault(error.code, str(error))
             self._out.finish(well=False)
             yield self._told()
 
@@ -165,11 +165,11 @@ class _Reading:
                 yield from self._steps(self._reader.feeding(text))
                 return
             case ReasoningDelta(text=text):
-                self._out.reasoning(text)
+                self._out.append_reasoning(text)
             case Usage():
-                self._out.usage(event)
+                self._out.set_usage(event)
             case Fault(code=code, message=message, retryable=retryable):
-                self._out.fault(code, message, retryable=retryable)
+                self._out.add_fault(code, message, retryable=retryable)
             case CallOpened():
                 yield from self._give_way(event)
                 return
@@ -178,7 +178,7 @@ class _Reading:
                 return
         yield self._told()
 
-    def _steps(self, read: Iterator[list[Part]]) -> Iterator[list[ModelEvent]]:
+    def _steps(self, read: Iterator[list[ParsedPart]]) -> Iterator[list[ModelEvent]]:
         for pieces in read:
             self._tell(pieces)
             self.is_busy = self._reader.is_busy
@@ -190,7 +190,7 @@ class _Reading:
         self._native = True
         yield from self._steps(self._reader.closing(cut=True))
         for found in self._found:
-            self._out.text(found.source)
+            self._out.append_text(found.source)
         yield [*self._told(), event]
 
     def _finish(self, event: Finished) -> Iterator[list[ModelEvent]]:
@@ -199,30 +199,30 @@ class _Reading:
             return
         if not self._heard:
             yield from self._steps(self._reader.feeding(event.message.text))
-        yield from self._steps(self._reader.closing(cut=event.reason not in WELL))
+        yield from self._steps(self._reader.closing(cut=event.reason not in COMPLETE_REASONS))
         for found in self._found:
             self._call(found)
         self._out.model = event.model
         if event.reason != "error":
-            self._out.ends("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
-        self._out.finish(well=event.reason in WELL)
+            self._out.set_finish_reason("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
+        self._out.finish(well=event.reason in COMPLETE_REASONS)
         told = self._told()
         end = told[-1]
         assert isinstance(end, Finished)
         message = _as_read(end.message, event.message)
         yield [*told[:-1], replace(end, message=message, usage=event.usage or end.usage, fault=event.fault)]
 
-    def _tell(self, pieces: Sequence[Part]) -> None:
+    def _tell(self, pieces: Sequence[ParsedPart]) -> None:
         for piece in pieces:
-            if isinstance(piece, Shown):
+            if isinstance(piece, TextPart):
                 self._look(piece.text)
-                self._out.text(piece.text)
-            elif isinstance(piece, Thought):
-                if piece.recalled:
-                    self._out.recall()
-                self._out.reasoning(piece.text)
+                self._out.append_text(piece.text)
+            elif isinstance(piece, ReasoningPart):
+                if piece.reclassifies_text:
+                    self._out.reclassify_text()
+                self._out.append_reasoning(piece.text)
             elif self._quoting:
-                self._out.text(piece.source)
+                self._out.append_text(piece.source)
             elif self._hold:
                 self._found.append(piece)
             else:
@@ -246,10 +246,10 @@ class _Reading:
         self._quoting = ""
         return _BEHIND
 
-    def _call(self, found: Found) -> None:
-        call = self._out.open(found.id, found.name)
+    def _call(self, found: FoundCall) -> None:
+        call = self._out.open_call(found.id, found.name)
         call.reasoning, call.lifted = found.reasoning, found.lifted
-        self._out.arguments(call, found.arguments)
+        self._out.append_arguments(call, found.arguments)
         self._out.seal(call)
 
     def _told(self) -> list[ModelEvent]:

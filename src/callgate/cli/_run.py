@@ -38,7 +38,7 @@ from callgate.engine import Engine
 from callgate.errors import UsageError
 from callgate.judging import Judge
 from callgate.messages import ToolCall
-from callgate.models._refusals import shown_url
+from callgate.models._secrets import redact_url
 from callgate.models.http_model import HttpModel
 from callgate.policy import Rules
 from callgate.tools import Tool
@@ -306,7 +306,7 @@ class TerminalRun:
         words = [word for approval in approvals for word in ("--allow", approval.approval_id)]
         given = self._options
         named = (
-            *(("--model", given.model), ("--base-url", shown_url(given.base_url)), ("--rules", given.rules)),
+            *(("--model", given.model), ("--base-url", redact_url(given.base_url)), ("--rules", given.rules)),
             *(("--judge", given.judge), ("--system", given.system), ("--memory", given.memory)),
             ("--preset", given.preset if given.preset != "agent" else ""),
             ("--text-calls", given.text_calls if given.text_calls != "auto" else ""),
@@ -328,7 +328,7 @@ class TerminalRun:
 
 def _without_credentials(word: str, base_url: str) -> str:
     """A word of the command line with the model's URL as it may be shown."""
-    return word.replace(base_url, shown_url(base_url)) if base_url else word
+    return word.replace(base_url, redact_url(base_url)) if base_url else word
 
 
 _CODES = {"completed": _exits.OK, "failed": _exits.FAILED, "waiting": _exits.NEEDS_HUMAN, "stopped": _exits.STOPPED}

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from callgate.errors import UsageError
 from callgate.memory.embedding import EmbedderFailed
-from callgate.models._clients import made
-from callgate.models._refusals import Hidden, secrets_in_url, shown_url
+from callgate.models._http_clients import create_client
+from callgate.models._secrets import SecretRedactor, redact_url, secrets_in_url
 
 if TYPE_CHECKING:
     import httpx2
@@ -67,8 +67,8 @@ class EmbeddingsEndpoint:
         self.dimension = dimension
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._headers = {**({"authorization": f"Bearer {api_key}"} if api_key else {}), **(headers or {})}
-        self._shown = shown_url(self._url)
-        self._hidden = Hidden.of_headers(self._headers, (api_key, *secrets_in_url(base_url)))
+        self._shown = redact_url(self._url)
+        self._hidden = SecretRedactor.of_headers(self._headers, (api_key, *secrets_in_url(base_url)))
         self._shorten = shorten
         self._timeout_s = timeout_s
         self._client: httpx2.Client | None = None
@@ -103,7 +103,7 @@ class EmbeddingsEndpoint:
     def _posted(self, body: bytes) -> bytes:
         httpx = _httpx()
         if self._client is None:
-            self._client = made(lambda: httpx.Client(timeout=self._timeout_s, follow_redirects=False))
+            self._client = create_client(lambda: httpx.Client(timeout=self._timeout_s, follow_redirects=False))
         headers = {"content-type": "application/json", **self._headers}
         try:
             with self._client.stream("POST", self._url, content=body, headers=headers) as response:
@@ -124,7 +124,7 @@ def _read(response: httpx2.Response) -> bytes:
         size += len(piece)
         if size > _BODY_BYTES:
             raise EmbedderFailed(
-                f"{shown_url(str(response.url))} answered with more than {_BODY_BYTES:,} bytes. Ask for fewer texts at once."
+                f"{redact_url(str(response.url))} answered with more than {_BODY_BYTES:,} bytes. Ask for fewer texts at once."
             )
         pieces.append(piece)
     return b"".join(pieces)

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from callgate._clock import Clock, SystemClock
 from callgate.errors import UsageError
-from callgate.models._sigv4 import AwsKeys, signed
-from callgate.models.http import Outgoing
+from callgate.models._sigv4 import AwsKeys, sigv4_headers
+from callgate.models.http import OutgoingRequest
 
-__all__ = ["AwsSigner", "keys_from", "region_from"]
+__all__ = ["AwsSigner", "keys_from_environment", "region_from_environment"]
 
 _SERVICE = "bedrock"
 _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
@@ -40,15 +40,15 @@ class AwsSigner:
         """What must never be shown."""
         return tuple(filter(None, (self._keys.access_key, self._keys.secret_key, self._keys.session_token)))
 
-    def __call__(self, request: Outgoing) -> Mapping[str, str]:
+    def __call__(self, request: OutgoingRequest) -> Mapping[str, str]:
         headers = {name: request.headers[name] for name in _SIGNED if name in request.headers}
         at_ns = self._clock.wall_ns()
-        return signed(
+        return sigv4_headers(
             request.method, request.url, headers, request.body, keys=self._keys, region=self._region, service=_SERVICE, at_ns=at_ns
         )
 
 
-def keys_from(environ: Mapping[str, str]) -> AwsKeys | None:
+def keys_from_environment(environ: Mapping[str, str]) -> AwsKeys | None:
     """The keys in the environment; None if there are none.
 
     Raises:
@@ -63,7 +63,7 @@ def keys_from(environ: Mapping[str, str]) -> AwsKeys | None:
     return AwsKeys(access_key=access_key, secret_key=secret_key, session_token=token) if access_key else None
 
 
-def region_from(environ: Mapping[str, str], url: str = "") -> str:
+def region_from_environment(environ: Mapping[str, str], url: str = "") -> str:
     """The region that is set, or the one in Bedrock's address.
 
     Raises:

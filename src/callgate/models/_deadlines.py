@@ -20,7 +20,7 @@ from callgate._abort_signals import AbortSignal
 from callgate._environment_limits import silence_from_environment
 from callgate._options import Options, Seconds
 
-__all__ = ["Deadline", "Interrupted", "Timeouts", "Watch"]
+__all__ = ["Deadline", "RequestDeadlines", "RequestInterrupted", "Timeouts"]
 
 Deadline = Literal["connect", "headers", "idle", "total"]
 _T = TypeVar("_T")
@@ -55,7 +55,7 @@ class Timeouts(Options, frozen=True, kw_only=True):
         return replace(self, idle_s=idle_s, headers_s=self.headers_s or max(_HEADERS_S, idle_s))
 
 
-class Interrupted(Exception):
+class RequestInterrupted(Exception):
     """A wait was ended: a deadline has passed, or (`deadline` None) the pass was aborted."""
 
     def __init__(self, deadline: Deadline | None, limit_s: float | None = None) -> None:
@@ -65,7 +65,7 @@ class Interrupted(Exception):
         """How long the deadline was."""
 
 
-class Watch:
+class RequestDeadlines:
     """Of one request. Enter it, wait for everything through `over`, leave it.
 
     Args:
@@ -104,7 +104,7 @@ class Watch:
         self._abort = False
         self._remove: Callable[[], object] | None = None
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> RequestDeadlines:
         if self._signal is not None:
             # In the waiter's own context: whoever drives its task tells by it whose cancel this is.
             self._remove = self._signal.on_abort(partial(copy_context().run, self._aborted))
@@ -189,8 +189,8 @@ class Watch:
         before, self._cancelled = self._cancelled, None
         return task is not None and before is not None and task.uncancel() <= before
 
-    def _interrupted(self) -> Interrupted:
+    def _interrupted(self) -> RequestInterrupted:
         if self._abort:
-            return Interrupted(None)
+            return RequestInterrupted(None)
         deadline: Deadline = "total" if self._until == self._total_at or self._loop.time() >= self._total_at else self._phase
-        return Interrupted(deadline, getattr(self._timeouts, f"{deadline}_s"))
+        return RequestInterrupted(deadline, getattr(self._timeouts, f"{deadline}_s"))

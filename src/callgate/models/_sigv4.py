@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-__all__ = ["AwsKeys", "signed"]
+__all__ = ["AwsKeys", "sigv4_headers"]
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _PORTS = {"https": ":443", "http": ":80"}
@@ -34,7 +34,7 @@ class AwsKeys(Struct, frozen=True, kw_only=True):
         return "<AwsKeys>"
 
 
-def signed(
+def sigv4_headers(
     method: str, url: str, headers: Mapping[str, str], body: bytes, *, keys: AwsKeys, region: str, service: str, at_ns: int
 ) -> dict[str, str]:
     """The headers to send along, so that the service knows who asks and that nothing was changed on the way.

@@ -30,7 +30,7 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "pause"
 """Why a message ended. `pause`: the provider wants the message sent back to go on. `other`: for a reason that is not known here, so that
 nothing is proved complete by it. `cut`: it ended without saying so."""
 
-WELL: frozenset[str] = frozenset({"stop", "tool_calls", "pause"})
+COMPLETE_REASONS: frozenset[str] = frozenset({"stop", "tool_calls", "pause"})
 """Reasons after which what was not sealed before is complete."""
 
 

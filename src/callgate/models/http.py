@@ -14,17 +14,17 @@ from msgspec import Struct
 
 from callgate._clock import Clock, SystemClock
 from callgate.errors import ModelTimeout, ModelUnreachable, UsageError
-from callgate.models._answer import Answer, cause_in_words, causes_of, httpx
-from callgate.models._clients import made
-from callgate.models._deadlines import Deadline, Interrupted, Timeouts, Watch
-from callgate.models._refusals import Hidden
-from callgate.models._retrying import Retries, asked_wait_s, is_passing
-from callgate.models._reuse import check_before_reuse
+from callgate.models._connection_reuse import check_before_reuse
+from callgate.models._deadlines import Deadline, RequestDeadlines, RequestInterrupted, Timeouts
+from callgate.models._http_clients import cause_chain, create_client, describe_cause, import_httpx2
+from callgate.models._response_body import ResponseBody
+from callgate.models._retries import Retries, is_retryable_response, retry_after_s
+from callgate.models._secrets import SecretRedactor
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["Answer", "Outgoing", "Refused", "Retries", "Timeouts", "Transport"]
+__all__ = ["HttpStatusError", "OutgoingRequest", "ResponseBody", "Retries", "Timeouts", "Transport"]
 
 _ERROR_BYTES = 65_536
 _CAUSE_CHARS = 500
@@ -32,16 +32,16 @@ _KEEP_ALIVE_S = 30.0
 _NAMES: dict[Deadline, str] = {"connect": "connect_s", "headers": "headers_s", "idle": "idle_s", "total": "total_s"}
 
 
-class Outgoing(Struct, frozen=True, kw_only=True):
+class OutgoingRequest(Struct, frozen=True, kw_only=True):
     """A request, complete."""
 
     url: str
     body: bytes
     headers: Mapping[str, str]
     method: str = "POST"
-    hidden: Hidden
+    hidden: SecretRedactor
     """What must not be shown of it."""
-    sign: Callable[[Outgoing], Mapping[str, str]] | None = None
+    sign: Callable[[OutgoingRequest], Mapping[str, str]] | None = None
     """Headers that are made anew for each attempt: a signature is good for some minutes only."""
 
     def __repr__(self) -> str:
@@ -54,7 +54,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
         return f"{scheme}://{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
 
 
-class Refused(Exception):
+class HttpStatusError(Exception):
     """The provider answered, and not with a message. For whoever turns it into one."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -63,7 +63,7 @@ class Refused(Exception):
         self.headers = headers
         self.body = body
         """At most 64 KiB of it."""
-        self.passing = is_passing(status, headers, body)
+        self.passing = is_retryable_response(status, headers, body)
 
 
 class Transport:
@@ -97,7 +97,7 @@ class Transport:
         self._connections = connections
         self._clock = clock or SystemClock()
 
-    async def open(self, request: Outgoing, watch: Watch, beat: Callable[[], None]) -> Answer:
+    async def open(self, request: OutgoingRequest, watch: RequestDeadlines, beat: Callable[[], None]) -> ResponseBody:
         """Send `request`, again where that may help, until an answer begins.
 
         Raises:
@@ -110,8 +110,8 @@ class Transport:
             retry += 1
             try:
                 return await self._attempt(request, watch, beat)
-            except Refused as refused:
-                asked_s = asked_wait_s(refused.headers, self._clock.wall_ns() / 1e9, refused.body)
+            except HttpStatusError as refused:
+                asked_s = retry_after_s(refused.headers, self._clock.wall_ns() / 1e9, refused.body)
                 wait_s = self._retries.wait_s(asked_s, retry, self._clock.jitter()) if refused.passing else None
                 if wait_s is None:
                     raise
@@ -122,7 +122,7 @@ class Transport:
             await watch.pause(lambda wait_s=wait_s: self._clock.sleep(wait_s))  # type: ignore[misc]
             beat()
 
-    def late(self, deadline: Deadline, limit_s: float | None, request: Outgoing) -> ModelTimeout:
+    def late(self, deadline: Deadline, limit_s: float | None, request: OutgoingRequest) -> ModelTimeout:
         """The error of a deadline of so many seconds that has passed."""
         name = _NAMES[deadline]
         what = {
@@ -142,22 +142,22 @@ class Transport:
 
     # Inside
 
-    async def _attempt(self, request: Outgoing, watch: Watch, beat: Callable[[], None]) -> Answer:
+    async def _attempt(self, request: OutgoingRequest, watch: RequestDeadlines, beat: Callable[[], None]) -> ResponseBody:
         response = await self._sent(request, watch)
         beat()
-        answer = Answer(response, watch)
+        answer = ResponseBody(response, watch)
         try:
             if not response.is_success:
-                raise Refused(response.status_code, dict(response.headers), await _error_body(answer))
+                raise HttpStatusError(response.status_code, dict(response.headers), await _error_body(answer))
             await answer.begin()
         except BaseException as error:
             await answer.close()
-            if isinstance(error, httpx().TransportError):
+            if isinstance(error, import_httpx2().TransportError):
                 raise self._unreachable(request, error) from error
             raise
         return answer
 
-    async def _sent(self, request: Outgoing, watch: Watch) -> httpx2.Response:
+    async def _sent(self, request: OutgoingRequest, watch: RequestDeadlines) -> httpx2.Response:
         """What came back, of which the headers have come."""
         client = self._ready()
         signature = request.sign(request) if request.sign is not None else {}
@@ -167,34 +167,34 @@ class Transport:
                 request.url,
                 content=request.body,
                 headers={"accept-encoding": "gzip", **request.headers, **signature},
-                timeout=httpx().Timeout(None, connect=self.timeouts.connect_s),
+                timeout=import_httpx2().Timeout(None, connect=self.timeouts.connect_s),
             )
             return await watch.headers(lambda: client.send(outgoing, stream=True, follow_redirects=False))
-        except (httpx().UnsupportedProtocol, httpx().InvalidURL, httpx().LocalProtocolError) as error:
+        except (import_httpx2().UnsupportedProtocol, import_httpx2().InvalidURL, import_httpx2().LocalProtocolError) as error:
             said = request.hidden.redact(str(error))
             raise UsageError(f"{self._provider} cannot be asked at {request.shown}: {said}. Correct base_url or headers.") from None
-        except httpx().ConnectTimeout as error:
+        except import_httpx2().ConnectTimeout as error:
             raise self.late("connect", self.timeouts.connect_s, request) from error
-        except (httpx().HTTPError, RuntimeError) as error:  # the latter where no thread can be started to look the name up
+        except (import_httpx2().HTTPError, RuntimeError) as error:  # the latter where no thread can be started to look the name up
             raise self._unreachable(request, error) from error
 
     def _ready(self) -> httpx2.AsyncClient:
         if self._client is None:
-            limits = httpx().Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
-            self._client = made(lambda: httpx().AsyncClient(limits=limits))
+            limits = import_httpx2().Limits(max_connections=self._connections, max_keepalive_connections=20, keepalive_expiry=_KEEP_ALIVE_S)
+            self._client = create_client(lambda: import_httpx2().AsyncClient(limits=limits))
             check_before_reuse(self._client)
         return self._client
 
-    def _unreachable(self, request: Outgoing, error: Exception) -> ModelUnreachable:
-        said = request.hidden.cut(cause_in_words(error), _CAUSE_CHARS)
-        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes_of(error)):
+    def _unreachable(self, request: OutgoingRequest, error: Exception) -> ModelUnreachable:
+        said = request.hidden.cut(describe_cause(error), _CAUSE_CHARS)
+        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in cause_chain(error)):
             text = f"{self._provider} at {request.shown} has no certificate that can be trusted ({said}). Check the address and the proxy."
             return ModelUnreachable(text, provider=self._provider, retryable=False)
         text = f"{self._provider} could not be reached at {request.shown} ({said}). Check the address, the network and the proxy."
         return ModelUnreachable(text, provider=self._provider)
 
 
-async def _error_body(answer: Answer) -> bytes:
+async def _error_body(answer: ResponseBody) -> bytes:
     """What a refusal says, as far as it comes."""
     pieces: list[bytes] = []
     size = 0
@@ -202,7 +202,7 @@ async def _error_body(answer: Answer) -> bytes:
         while size < _ERROR_BYTES and (piece := await answer.read()):
             pieces.append(piece)
             size += len(piece)
-    except Interrupted as late:
+    except RequestInterrupted as late:
         if late.deadline != "idle":
             raise
     return b"".join(pieces)[:_ERROR_BYTES]

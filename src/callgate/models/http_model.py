@@ -15,15 +15,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from callgate._in_thread import in_thread
-from callgate.models._deadlines import Interrupted, Watch
-from callgate.models._refusals import Hidden, is_page, may_pass, no_answer, refusal
+from callgate.models._deadlines import RequestDeadlines, RequestInterrupted
+from callgate.models._error_messages import describe_error_response, is_html, is_miswritten_call, unexpected_body_message
+from callgate.models._secrets import SecretRedactor
 from callgate.models.events import Fault, Finished, ModelEvent
-from callgate.models.http import Answer, Outgoing, Refused, Transport
+from callgate.models.http import HttpStatusError, OutgoingRequest, ResponseBody, Transport
 from callgate.models.model import StreamingContext
 from callgate.models.wire import codec
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import ModelRequest
+from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["HttpModel", "Signer"]
 
@@ -41,7 +42,7 @@ class Signer(Protocol):
         """What must never be shown."""
         ...
 
-    def __call__(self, request: Outgoing) -> Mapping[str, str]: ...
+    def __call__(self, request: OutgoingRequest) -> Mapping[str, str]: ...
 
 
 class HttpModel:
@@ -86,7 +87,7 @@ class HttpModel:
         self._quirks = {**quirks, "server": self._server}
         self._key_name = key_name
         self._signer = signer
-        self._hidden = Hidden.of_headers(headers, signer.secrets if signer is not None else ())
+        self._hidden = SecretRedactor.of_headers(headers, signer.secrets if signer is not None else ())
 
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.name}>"
@@ -101,14 +102,14 @@ class HttpModel:
         """
         names = self._codec.names(tool.name for tool in request.tools)
         outgoing = self._written(request, names)
-        with Watch(self._transport.timeouts.for_stream(context.silence_s), context.abort_signal) as watch:
+        with RequestDeadlines(self._transport.timeouts.for_stream(context.silence_s), context.abort_signal) as watch:
             try:
                 answer = await self._transport.open(outgoing, watch, context.beat)
-            except Refused as refused:
+            except HttpStatusError as refused:
                 for event in self._refused(refused):
                     yield event
                 return
-            except Interrupted as ended:
+            except RequestInterrupted as ended:
                 for event in self._given_up(ended, outgoing, self._decoder()):
                     yield event
                 return
@@ -125,7 +126,7 @@ class HttpModel:
                 while data := await answer.read():
                     context.beat()
                     size_bytes += len(data)
-                    if is_page(answer.first):
+                    if is_html(answer.first):
                         break
                     told = await _decoded(decoder.waiting_bytes + len(data), partial(decoder.feed, data))
                     for number, event in enumerate(told, 1):
@@ -139,7 +140,7 @@ class HttpModel:
                     yield event
                     if number % _TOGETHER == 0:
                         await asyncio.sleep(0)
-            except Interrupted as ended:
+            except RequestInterrupted as ended:
                 for event in self._given_up(ended, outgoing, decoder):
                     yield event
             finally:
@@ -151,11 +152,11 @@ class HttpModel:
 
     # Inside
 
-    def _written(self, request: ModelRequest, names: WireNames) -> Outgoing:
+    def _written(self, request: ModelRequest, names: WireNames) -> OutgoingRequest:
         if not request.model:
             request = msgspec.structs.replace(request, model=self.name)
         written = self._codec.encode(request, names, self._quirks)
-        return Outgoing(
+        return OutgoingRequest(
             url=self._base_url + written.path,
             body=written.body,
             headers={**written.headers, **self._headers},
@@ -168,8 +169,8 @@ class HttpModel:
         """For an answer of which nothing has come."""
         return self._codec.decoder()
 
-    def _refused(self, refused: Refused) -> list[ModelEvent]:
-        code, text = refusal(
+    def _refused(self, refused: HttpStatusError) -> list[ModelEvent]:
+        code, text = describe_error_response(
             self.provider,
             refused.status,
             refused.body,
@@ -178,24 +179,26 @@ class HttpModel:
             hidden=self._hidden,
         )
         decoder = self._decoder()
-        decoder.message.fault(code, text, retryable=refused.passing or may_pass(code))
+        decoder.message.add_fault(code, text, retryable=refused.passing or is_miswritten_call(code))
         return decoder.close()
 
-    def _end(self, decoder: Decoder, answer: Answer, outgoing: Outgoing) -> list[ModelEvent]:
+    def _end(self, decoder: Decoder, answer: ResponseBody, outgoing: OutgoingRequest) -> list[ModelEvent]:
         """What the end of the body tells."""
         broken = answer.broken
         if answer.unreadable:
             why = self._hidden.cut(answer.unreadable, 500)
-            decoder.message.fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({why}).")
-        elif is_page(answer.first) or not (answer.broken or decoder.done or not decoder.message.bare):
+            decoder.message.add_fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({why}).")
+        elif is_html(answer.first) or not (answer.broken or decoder.done or not decoder.message.is_empty):
             address = outgoing.shown + urlsplit(self._base_url).path
-            text = no_answer(self.provider, address, self._codec.api, answer.status, answer.content_type, answer.first, self._hidden)
+            text = unexpected_body_message(
+                self.provider, address, self._codec.api, answer.status, answer.content_type, answer.first, self._hidden
+            )
             if text:
-                decoder.message.fault("no_answer", text)
+                decoder.message.add_fault("no_answer", text)
                 broken = True
         return [self._clean(event) for event in decoder.close(broken=broken)]
 
-    def _given_up(self, ended: Interrupted, outgoing: Outgoing, decoder: Decoder) -> list[ModelEvent]:
+    def _given_up(self, ended: RequestInterrupted, outgoing: OutgoingRequest, decoder: Decoder) -> list[ModelEvent]:
         """The end of a pass that somebody aborted; raises where it was a deadline."""
         if ended.deadline is not None:
             raise self._transport.late(ended.deadline, ended.limit_s, outgoing) from None

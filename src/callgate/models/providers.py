@@ -189,24 +189,24 @@ def _provider(name: str) -> tuple[Provider, str]:
 def _of_region(provider: Provider, environ: Mapping[str, str]) -> str:
     if "{region}" not in provider.base_url:
         return provider.base_url
-    from callgate.models._aws import region_from
+    from callgate.models._aws import region_from_environment
 
-    return provider.base_url.format(region=region_from(environ))
+    return provider.base_url.format(region=region_from_environment(environ))
 
 
 def _aws_keys(provider: Provider, api_key: str | None, environ: Mapping[str, str]) -> AwsKeys | None:
     """What to sign with; None where a key does, which goes before."""
     if not provider.signs or api_key is not None or environ.get(provider.key_name, "").strip():
         return None
-    from callgate.models._aws import keys_from
+    from callgate.models._aws import keys_from_environment
 
-    return keys_from(environ)
+    return keys_from_environment(environ)
 
 
 def _signer(keys: AwsKeys, environ: Mapping[str, str], url: str) -> Signer:
-    from callgate.models._aws import AwsSigner, region_from
+    from callgate.models._aws import AwsSigner, region_from_environment
 
-    return AwsSigner(keys, region_from(environ, url))
+    return AwsSigner(keys, region_from_environment(environ, url))
 
 
 def _key(provider: Provider, given: str | None, environ: Mapping[str, str]) -> str:

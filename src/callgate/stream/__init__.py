@@ -5,7 +5,7 @@ Above the engine's control and below any loop. Knows nothing of tools' code, his
 
 from __future__ import annotations
 
-from callgate.stream.once import StreamLimits, stream_once
+from callgate.stream.model_pass import StreamLimits, stream_once
 from callgate.stream.result import PassStatus, StreamResult
 
 __all__ = ["PassStatus", "StreamLimits", "StreamResult", "stream_once"]

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from callgate._json import json_text
 from callgate.models.events import FinishReason, ModelEvent, Usage
-from callgate.models.wire.assembly import Assembly
-from callgate.models.wire.names import WireNames
+from callgate.models.wire.message_assembly import MessageAssembly
+from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["Beat", "Call", "End", "Fail", "Item", "Pause", "Raise", "Step", "Thought", "Turn", "items_of", "played"]
 
@@ -106,7 +106,7 @@ def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
         items: The turn.
         whole: False where it breaks off after these items.
     """
-    message = Assembly("scripted", WireNames(), str, calls_per_message=sys.maxsize)
+    message = MessageAssembly("scripted", WireNames(), str, calls_per_message=sys.maxsize)
     steps: list[Step] = []
     for item in items:
         if isinstance(item, (Pause, Beat, Raise)):
@@ -121,27 +121,27 @@ def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
     return steps + _taken(message)
 
 
-def _tell(message: Assembly, item: str | Call | Thought | Fail | End | Usage) -> None:
+def _tell(message: MessageAssembly, item: str | Call | Thought | Fail | End | Usage) -> None:
     match item:
         case str():
-            message.text(item)
+            message.append_text(item)
         case Thought(text=text):
-            message.reasoning(text)
+            message.append_reasoning(text)
         case Call():
-            call = message.open(item.id, item.name)
+            call = message.open_call(item.id, item.name)
             for delta in item.deltas:
-                message.arguments(call, delta)
+                message.append_arguments(call, delta)
             message.seal(call)
         case Fail():
-            message.fault(item.code, item.message, retryable=item.retryable)
+            message.add_fault(item.code, item.message, retryable=item.retryable)
         case End(reason=reason):
             if reason != "cut":
-                message.ends(reason, reason)
+                message.set_finish_reason(reason, reason)
         case Usage():
-            message.usage(item)
+            message.set_usage(item)
 
 
-def _taken(message: Assembly) -> list[Step]:
+def _taken(message: MessageAssembly) -> list[Step]:
     taken: list[Step] = [*message.events]
     message.events = []
     return taken

@@ -6,12 +6,23 @@ wrote may be fed to it, never what a tool returned. Knows the tools' names and s
 
 from __future__ import annotations
 
-from callgate.models.dialects.families import ALL
-from callgate.models.dialects.parts import Found, Part, Reading, Shown, Thought, gather
-from callgate.models.dialects.reader import TextReader, read_text
-from callgate.models.dialects.shape import Dialect
+from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.families import ALL_DIALECTS
+from callgate.models.dialects.parsed_parts import FoundCall, ParsedPart, ParsedText, ReasoningPart, TextPart, collect_parts
+from callgate.models.dialects.text_reader import TextReader, read_text
 
-__all__ = ["DIALECTS", "Dialect", "Found", "Part", "Reading", "Shown", "TextReader", "Thought", "gather", "read_text"]
+__all__ = [
+    "DIALECTS",
+    "Dialect",
+    "FoundCall",
+    "ParsedPart",
+    "ParsedText",
+    "ReasoningPart",
+    "TextPart",
+    "TextReader",
+    "collect_parts",
+    "read_text",
+]
 
-DIALECTS: dict[str, Dialect] = {one.name: one for one in ALL}
+DIALECTS: dict[str, Dialect] = {one.name: one for one in ALL_DIALECTS}
 """Every dialect by its name."""

@@ -13,14 +13,27 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.fit import text_argument
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.python_values import python_to_json
-from callgate.models.dialects.typed import as_object
+from callgate.models.dialects.dialect import ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.python_literals import python_to_json
+from callgate.models.dialects.schema_matching import single_text_argument
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
+from callgate.models.dialects.typed_values import json_object
 
-__all__ = ["ARGUMENT_KEYS", "NAME_KEYS", "Call", "argument_text", "call_of", "calls_of", "member_spans", "pieces", "said", "starts_a_call"]
+__all__ = [
+    "ARGUMENT_KEYS",
+    "NAME_KEYS",
+    "JsonCall",
+    "MarkedJson",
+    "list_items",
+    "may_start_call",
+    "member_spans",
+    "normalise_arguments",
+    "parse_call",
+    "parse_unmarked_calls",
+    "read_json_calls",
+]
 
 NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
@@ -40,10 +53,12 @@ _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _KEY = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
 _BARE = re.compile(r"[^\s,\]}\[{\"':]+")
+_STRAY = re.compile(r"[\s;,\]}]*")
+_FENCES = ("```json", "```")
 _NEXT = re.compile(r'[\[\]{}"]')
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class JsonCall(Struct, frozen=True, kw_only=True):
     """What an object says as a call."""
 
     name: str
@@ -63,12 +78,12 @@ class Call(Struct, frozen=True, kw_only=True):
     taught: bool = False
     """Whether it has the form of the fallback: the name of a `tool`, and its parameters."""
 
-    def found(self, tools: ToolNames) -> Found:
+    def found(self, tools: KnownTools) -> FoundCall:
         arguments = self.arguments
         if self.worded and arguments[:1] == '"':
-            arguments = text_argument(_string(arguments), tools.schema(self.name)) or arguments
-        name = tools.written(self.name)
-        return Found(name=name, arguments=arguments, id=self.id, reasoning=self.reasoning, lifted=self.lifted)
+            arguments = single_text_argument(_string(arguments), tools.schema(self.name)) or arguments
+        name = tools.clean_name(self.name)
+        return FoundCall(name=name, arguments=arguments, id=self.id, reasoning=self.reasoning, lifted=self.lifted)
 
 
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
@@ -129,7 +144,7 @@ def _string(text: str) -> str:
     return value if isinstance(value, str) else text.strip("\"'")
 
 
-def call_of(text: str) -> Call | None:
+def parse_call(text: str) -> JsonCall | None:
     """The call that an object says, or the object that is its member for a name; None if it names nothing."""
     spans = member_spans(text)
     if not spans:
@@ -142,14 +157,14 @@ def call_of(text: str) -> Call | None:
     return call if call is None or call.id else replace(call, id=_first(text, spans, _ID_KEYS))
 
 
-def _call(text: str, spans: dict[str, tuple[int, int]]) -> Call | None:
+def _call(text: str, spans: dict[str, tuple[int, int]]) -> JsonCall | None:
     name_key = next((key for key in NAME_KEYS if key in spans and _of(text, spans, key).startswith('"')), None)
     if name_key is None:
         return None
     name = _of(text, spans, name_key)
     key = next((key for key in ARGUMENT_KEYS if key in spans), None)
-    arguments = argument_text(_of(text, spans, key)) if key else ""
-    return Call(
+    arguments = normalise_arguments(_of(text, spans, key)) if key else ""
+    return JsonCall(
         name=_string(name),
         arguments=arguments,
         id=_first(text, spans, _ID_KEYS),
@@ -172,16 +187,16 @@ def _first(text: str, spans: dict[str, tuple[int, int]], keys: tuple[str, ...]) 
     return next((_string(_of(text, spans, key)) for key in keys if key in spans), "")
 
 
-def _python_call(text: str) -> Call | None:
+def _python_call(text: str) -> JsonCall | None:
     """The same for an object in Python's words."""
     try:
         written = python_to_json(text)
     except ValueError:
         return None
-    return call_of(written) if written != text and member_spans(written) else None
+    return parse_call(written) if written != text and member_spans(written) else None
 
 
-def argument_text(text: str) -> str:
+def normalise_arguments(text: str) -> str:
     """Arguments as the text of an object: `null` and nothing are `{}`, and JSON in a string is what the string holds."""
     if text in ("null", "", '""'):
         return "{}"
@@ -191,7 +206,7 @@ def argument_text(text: str) -> str:
     return text
 
 
-def pieces(text: str) -> list[str]:
+def list_items(text: str) -> list[str]:
     """The values of a list, as they stand."""
     found: list[str] = []
     pos = _skip(text, 1)
@@ -206,7 +221,7 @@ def pieces(text: str) -> list[str]:
     return found
 
 
-def starts_a_call(text: str, tools: ToolNames) -> bool | None:
+def may_start_call(text: str, tools: KnownTools) -> bool | None:
     """Whether an object that begins so may be a call without markers; None if more of it has to be seen."""
     body = text[1:]
     found = _KEY.match(body)
@@ -222,19 +237,19 @@ def starts_a_call(text: str, tools: ToolNames) -> bool | None:
         return None if len(rest) < 1_000 else False
     if key == _ROLE_KEY:
         return _string(value) == "assistant"
-    return tools.may_call(_string(value)) or (tools.taught and key == "tool")
+    return tools.may_call(_string(value)) or (tools.fallback_taught and key == "tool")
 
 
-def said(text: str) -> list[Call]:
+def parse_unmarked_calls(text: str) -> list[JsonCall]:
     """The calls that an object without markers says: itself, or those that it holds and nothing else."""
     spans = member_spans(text)
     key = next((key for key in _GROUP_KEYS if key in spans), None)
     if key is None:
-        call = call_of(text)
+        call = parse_call(text)
         return [call] if call is not None else []
     group = _of(text, spans, key)
-    texts = [group] if group.startswith("{") else pieces(group) if group.startswith("[") else []
-    found = [call for call in map(call_of, texts) if call is not None]
+    texts = [group] if group.startswith("{") else list_items(group) if group.startswith("[") else []
+    found = [call for call in map(parse_call, texts) if call is not None]
     return found if len(found) == len(texts) and _says_nothing_else(text, spans, key) else []
 
 
@@ -243,37 +258,60 @@ def _says_nothing_else(text: str, spans: dict[str, tuple[int, int]], key: str) -
     return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _of(text, spans, "content") in ("null", '""'))
 
 
-def calls_of(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
+def read_json_calls(cursor: TextCursor, tools: KnownTools) -> Incremental[list[FoundCall]]:
     """Read one JSON value behind a marker: an object, or a list of objects. What in a list is no call is passed over.
 
     An object without a name key calls what its members are named for, if they are objects or `null`.
     """
-    text = yield from cursor.value()
-    texts = [text] if text.startswith("{") else pieces(text)
+    text = yield from cursor.read_bracketed()
+    texts = [text] if text.startswith("{") else list_items(text)
     found = [call for one in texts for call in _explicit(one, tools)]
     if not found and text.strip("[] \t\r\n"):
-        raise NoCall
+        raise NotACall
     return found
 
 
-def _explicit(text: str, tools: ToolNames) -> Iterator[Found]:
-    call = call_of(text) if text.startswith("{") else None
-    held = said(text) if call is None else []
+def _explicit(text: str, tools: KnownTools) -> Iterator[FoundCall]:
+    call = parse_call(text) if text.startswith("{") else None
+    held = parse_unmarked_calls(text) if call is None else []
     if held:
         yield from (replace(one, arguments=one.arguments or "{}").found(tools) for one in held)
         return
     if call is None:
         spans = member_spans(text)
-        named = {name: argument_text(text[start:end]) for name, (start, end) in spans.items() if tools.has(name) or name not in _CALL_KEYS}
-        yield from (Found(name=tools.written(name), arguments=value) for name, value in named.items() if value[0] == "{")
+        named = {
+            name: normalise_arguments(text[start:end]) for name, (start, end) in spans.items() if tools.has(name) or name not in _CALL_KEYS
+        }
+        yield from (FoundCall(name=tools.clean_name(name), arguments=value) for name, value in named.items() if value[0] == "{")
         return
     if not call.arguments:
         rest = _rest(text)
-        call = Call(name=call.name, arguments=rest, id=call.id, reasoning=call.reasoning, lifted=rest != "{}")
+        call = JsonCall(name=call.name, arguments=rest, id=call.id, reasoning=call.reasoning, lifted=rest != "{}")
     if call.name:
         yield call.found(tools)
 
 
 def _rest(text: str) -> str:
     """The members of a call without arguments, that may be its arguments: an object of what is left."""
-    return as_object({key: text[start:end] for key, (start, end) in member_spans(text).items() if key not in _CALL_KEYS})
+    return json_object({key: text[start:end] for key, (start, end) in member_spans(text).items() if key not in _CALL_KEYS})
+
+
+class MarkedJson:
+    """A reader of objects, and of lists of objects, up to one of these markers."""
+
+    def __init__(self, *closers: str) -> None:
+        self._closers = closers
+
+    def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+        yield from cursor.skip_space()
+        yield from cursor.take(*_FENCES)
+        yield from cursor.skip_space()
+        if (yield from cursor.peek()) not in ("{", "["):
+            raise NotACall
+        while (yield from cursor.peek()) in ("{", "["):
+            yield from (yield from read_json_calls(cursor, tools))
+            yield from cursor.take_while(_STRAY)
+            yield from cursor.take("```")
+            yield from cursor.skip_space()
+        if self._closers:
+            yield from cursor.take(*self._closers)

@@ -10,8 +10,8 @@ from msgspec import Struct
 from callgate.errors import UsageError
 from callgate.messages import ToolMessage
 from callgate.models.wire.decoder import Decoder
-from callgate.models.wire.names import WireNames
 from callgate.models.wire.request import HttpRequest, ModelRequest
+from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["Codec", "codec", "known_apis"]
 

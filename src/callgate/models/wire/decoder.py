@@ -17,11 +17,11 @@ import msgspec
 
 from callgate._limits import Limits
 from callgate.models.events import ModelEvent
-from callgate.models.wire.assembly import Assembly
-from callgate.models.wire.eventstream import EventStream
-from callgate.models.wire.failures import Failure, MessageTooLarge, passes
-from callgate.models.wire.frames import Frames, FramesBroken, JsonLines, ServerSentEvents, WholeBody
-from callgate.models.wire.names import WireNames
+from callgate.models.wire.aws_event_stream import AwsEventStream
+from callgate.models.wire.framing import FrameParser, FramingError, JsonLines, ServerSentEvents, WholeBody
+from callgate.models.wire.message_assembly import MessageAssembly
+from callgate.models.wire.server_errors import MessageTooLarge, ServerError, is_retryable_code
+from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["Decoder", "new_call_id"]
 
@@ -62,12 +62,12 @@ class Decoder(ABC):
         calls_per_message: int = Limits().calls_per_message,
         redact: Callable[[str], str] = str,
     ) -> None:
-        self.message = Assembly(self.api, names or WireNames(), new_id, calls_per_message)
+        self.message = MessageAssembly(self.api, names or WireNames(), new_id, calls_per_message)
         self.redact = redact
         self._content_type = content_type
         self._streamed = streamed
         self._head = b""
-        self._frames: Frames | None = None
+        self._frames: FrameParser | None = None
         self._over = False
         self._ended_well = False
         self.waiting_bytes = 0
@@ -78,7 +78,7 @@ class Decoder(ABC):
         if not self._over:
             try:
                 self._take(data)
-            except (FramesBroken, MessageTooLarge) as error:
+            except (FramingError, MessageTooLarge) as error:
                 self._broken(error)
         return self._told()
 
@@ -98,36 +98,36 @@ class Decoder(ABC):
             try:
                 if not broken:
                     self._rest()
-            except (FramesBroken, MessageTooLarge) as error:
+            except (FramingError, MessageTooLarge) as error:
                 self._broken(error)
         if not self.message.finished:
-            self.put_together()
+            self.join_pieces()
         self.message.finish(well=self._ended_well)
         return self._told()
 
     # What an API's decoder says
 
     @abstractmethod
-    def read(self, event: str, value: Mapping[str, object]) -> None:
+    def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         """Take one frame of a stream. May raise anything that odd data raises."""
 
     @abstractmethod
-    def read_whole(self, value: Mapping[str, object]) -> None:
+    def read_body(self, value: Mapping[str, object]) -> None:
         """Take an answer that came as one body."""
 
-    def framing(self, content_type: str, *, streamed: bool) -> Frames:
+    def framing(self, content_type: str, *, streamed: bool) -> FrameParser:
         """How this API cuts its answers, where the first bytes do not say otherwise."""
         return ServerSentEvents() if streamed else WholeBody()
 
-    def failed(self, failure: Failure) -> None:
+    def report_error(self, failure: ServerError) -> None:
         """The server says that it failed."""
         code, message = failure
-        self.message.fault(code, message, retryable=passes(code))
+        self.message.add_fault(code, message, retryable=is_retryable_code(code))
 
-    def put_together(self) -> None:  # noqa: B027  most APIs have nothing of the kind
+    def join_pieces(self) -> None:  # noqa: B027  most APIs have nothing of the kind
         """The body has ended: join what came in pieces and is no part of a call or a text."""
 
-    def ended(self) -> None:
+    def end_stream(self) -> None:
         """The API's own last frame has come: nothing that follows counts."""
         self._ended_well = True
 
@@ -158,7 +158,7 @@ class Decoder(ABC):
         for event, payload in frames:
             self._frame(event, payload)
 
-    def _framing_of(self, first: bytes) -> Frames:
+    def _framing_of(self, first: bytes) -> FrameParser:
         frames = self.framing(self._content_type, streamed=self._streamed)
         begin = first[:1]
         if first[:2] in (b"{\n", b"{\r"):
@@ -166,11 +166,11 @@ class Decoder(ABC):
         if begin == b"<":
             return WholeBody()  # a page, whatever was promised
         if begin in (b"{", b"["):
-            return WholeBody() if isinstance(frames, (ServerSentEvents, EventStream)) else frames
+            return WholeBody() if isinstance(frames, (ServerSentEvents, AwsEventStream)) else frames
         if first.startswith(_EVENT_BEGINS):
             return ServerSentEvents()
         if begin == b"\0" and isinstance(frames, WholeBody):
-            return EventStream()
+            return AwsEventStream()
         return frames
 
     def _frame(self, event: str, payload: bytes) -> None:
@@ -186,18 +186,18 @@ class Decoder(ABC):
             value = self._odd(payload.strip())
         if isinstance(value, dict):
             try:
-                self.read(event, value)
+                self.read_frame(event, value)
             except _ODD as error:
                 self._shapeless(error)
 
     def _odd(self, text: bytes) -> object:
         """What a frame is that is not plainly JSON: nothing, the end, or what the kinder reader makes of it."""
         if text in _END_MARKS:
-            self.ended()
+            self.end_stream()
             return None
         value = self._json(text) if text else None
         if value is _UNREADABLE:
-            self.message.fault("bad_frame", f"A frame of the answer is no JSON: {self.redact(text.decode('utf-8', 'replace'))[:200]!r}")
+            self.message.add_fault("bad_frame", f"A frame of the answer is no JSON: {self.redact(text.decode('utf-8', 'replace'))[:200]!r}")
         return value
 
     def _whole(self, body: bytes) -> None:
@@ -206,11 +206,11 @@ class Decoder(ABC):
             self._several(body)
         elif isinstance(value, list):  # a stream that was asked for as one list
             for item in value:
-                self._guarded(lambda item=item: self.read("", item))  # type: ignore[misc]
+                self._guarded(lambda item=item: self.read_frame("", item))  # type: ignore[misc]
             self._ended_well = True
         elif isinstance(value, dict):
             self._ended_well = True
-            self._guarded(lambda: self.read_whole(value))
+            self._guarded(lambda: self.read_body(value))
 
     def _several(self, body: bytes) -> None:
         """Take a body that is more than one value: one a line, or one after the other."""
@@ -220,19 +220,19 @@ class Decoder(ABC):
             for event, payload in lines:
                 self._frame(event, payload)
             return
-        self.message.kindly_read = True
+        self.message.leniently_decoded = True
         values, rest = _values(body.decode("utf-8", "replace"))
         for value in values:
-            self._guarded(lambda value=value: self.read("", value))  # type: ignore[misc]
+            self._guarded(lambda value=value: self.read_frame("", value))  # type: ignore[misc]
         if rest.startswith("<"):
-            self.message.fault(
+            self.message.add_fault(
                 "bad_frame", f"The answer is a web page and no JSON: {self.redact(rest)[:120]!r}. Check the URL that was asked."
             )
         elif rest:
-            self.message.fault("bad_frame", f"The answer is no JSON: {self.redact(rest)[:200]!r}")
+            self.message.add_fault("bad_frame", f"The answer is no JSON: {self.redact(rest)[:200]!r}")
 
     def _json(self, text: bytes) -> object:
-        self.message.kindly_read = True
+        self.message.leniently_decoded = True
         return _json(text)
 
     def _guarded(self, read: Callable[[], None]) -> None:
@@ -242,11 +242,11 @@ class Decoder(ABC):
             self._shapeless(error)
 
     def _shapeless(self, error: Exception) -> None:
-        self.message.fault("bad_frame", f"A frame of the answer has a shape that {self.api} does not have ({error!r}).")
+        self.message.add_fault("bad_frame", f"A frame of the answer has a shape that {self.api} does not have ({error!r}).")
 
-    def _broken(self, error: FramesBroken | MessageTooLarge) -> None:
+    def _broken(self, error: FramingError | MessageTooLarge) -> None:
         self._over = True
-        self.message.fault(error.code, str(error))
+        self.message.add_fault(error.code, str(error))
 
     def _told(self) -> list[ModelEvent]:
         told, self.message.events = self.message.events, []

@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from callgate._json import canonical
 from callgate.messages import ToolCall
-from callgate.models.wire.extent import Extent
-from callgate.models.wire.halves import joined
+from callgate.models.wire.json_extent import JsonExtent
+from callgate.models.wire.surrogate_pairs import join_text
 
 __all__ = ["OpenCall", "canonical_form"]
 
@@ -55,16 +55,16 @@ class OpenCall:
         self.sealed = False
         self.reopened = False
         """Its own end has proved nothing once; only the message's end counts now."""
-        self.restart()
+        self.reset()
 
-    def restart(self) -> None:
+    def reset(self) -> None:
         """What came before was no part of the arguments."""
         self.size = 0
         """Of the arguments as far as they have come, in characters."""
         self._pieces: list[str] = []
         self._looked = 0
         """How many of the pieces the extent has read."""
-        self._extent = Extent()
+        self._extent = JsonExtent()
         self._complete = False
         self._came = 0
         self._begin = ""
@@ -85,7 +85,7 @@ class OpenCall:
         """The pieces as one text. Costs their whole size whenever a piece has come since."""
         if len(self._pieces) > 1:
             _ = self.complete
-            self._pieces, self._looked = [joined(self._pieces)], 1
+            self._pieces, self._looked = [join_text(self._pieces)], 1
         return self._pieces[0] if self._pieces else ""
 
     @property
@@ -96,36 +96,36 @@ class OpenCall:
         self._looked = len(self._pieces)
         return self._complete and not self.custom
 
-    def ends(self) -> bool:
+    def proves_its_end(self) -> bool:
         """Whether the arguments have come to their own end. An empty object that came in one piece may only hold their place."""
         return not self.reopened and self.complete and not (self._came == 1 and self._begin == "{}")
 
     @property
-    def holds_a_place(self) -> bool:
+    def is_placeholder(self) -> bool:
         """Whether an empty object is all that has come: where another object follows, it stood for that one."""
         return not self.custom and self._begin == "{}"
 
     def replace(self, text: str) -> None:
         """The provider gave the arguments whole: what came before was a preview."""
-        self.restart()
+        self.reset()
         self.append(text)
 
-    def may_begin(self, text: str) -> bool:
+    def may_be_prefix_of(self, text: str) -> bool:
         """Whether `text` is long enough to begin with the arguments so far, of which each half of a character counts as one."""
         return self.size <= 2 * len(text)
 
-    def says(self, text: str) -> bool:
+    def has_arguments(self, text: str) -> bool:
         """Whether the arguments so far are this very text."""
-        return self.may_begin(text) and self.arguments == text
+        return self.may_be_prefix_of(text) and self.arguments == text
 
     @property
-    def form(self) -> bytes:
+    def canonical_arguments(self) -> bytes:
         """What arguments have in common that say the same in other white space or another order."""
         if self._form is None:
             self._form = canonical_form(self.arguments)
         return self._form
 
-    def call(self, name: str, arguments: str) -> ToolCall:
+    def to_tool_call(self, name: str, arguments: str) -> ToolCall:
         return ToolCall(
             id=self.id,
             name=name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from callgate.models.dialects.dialect import Dialect
 from callgate.models.dialects.families.apertus import APERTUS
 from callgate.models.dialects.families.bare_json import BARE_JSON, FENCED_JSON, JSON_IN_TAGS, JSON_IN_TEXT
 from callgate.models.dialects.families.cohere import COHERE
@@ -38,11 +39,10 @@ from callgate.models.dialects.families.qwen_xml import QWEN_XML
 from callgate.models.dialects.families.react import REACT
 from callgate.models.dialects.families.solar import SOLAR
 from callgate.models.dialects.families.tool_code import TOOL_CODE
-from callgate.models.dialects.shape import Dialect
 
-__all__ = ["ALL"]
+__all__ = ["ALL_DIALECTS"]
 
-ALL: tuple[Dialect, ...] = (
+ALL_DIALECTS: tuple[Dialect, ...] = (
     HERMES,
     QWEN_XML,
     GLM,

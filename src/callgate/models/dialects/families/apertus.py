@@ -7,8 +7,8 @@ Source: the chat template of Apertus-8B-Instruct.
 
 from __future__ import annotations
 
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.shape import Dialect
+from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.json_calls import MarkedJson
 
 __all__ = ["APERTUS"]
 
@@ -17,7 +17,7 @@ APERTUS = Dialect(
     families="Apertus",
     example='<|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>',
     openers=("<|tools_prefix|>",),
-    read=Marked("<|tools_suffix|>"),
+    read=MarkedJson("<|tools_suffix|>"),
     silent=("<|assistant_end|>", "<|assistant_start|>"),
     thoughts=(("<|inner_prefix|>", "<|inner_suffix|>"),),
 )

@@ -18,12 +18,12 @@ import re
 
 from msgspec.structs import replace
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.fit import defines, takes
-from callgate.models.dialects.json_calls import Call, said, starts_a_call
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import JsonCall, may_start_call, parse_unmarked_calls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.schema_matching import is_tool_definition, matches_known_schema
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TAGS", "JSON_IN_TEXT"]
 
@@ -36,21 +36,21 @@ _TAGS = ("<tool>", "<tools>", "<tool_use>", "<TOOL_CALL>", "<function>", "<json>
 _FENCED_TAGS = (*_TAGS, "<function_call>", "<tool_call>")
 
 
-def _object(cursor: Cursor, tools: ToolNames) -> Wait[list[Found]]:
+def _object(cursor: TextCursor, tools: KnownTools) -> Incremental[list[FoundCall]]:
     """Read an object that may be a call without markers; as soon as it cannot be one any more, it is none."""
     while True:
-        verdict = starts_a_call(cursor.ahead(_FIRST), tools)
+        verdict = may_start_call(cursor.ahead(_FIRST), tools)
         if verdict is not None:
             break
-        if len(cursor.ahead(_FIRST)) == _FIRST or not (yield from cursor.more()):
-            raise NoCall
+        if len(cursor.ahead(_FIRST)) == _FIRST or not (yield from cursor.wait_more()):
+            raise NotACall
     if not verdict:
-        raise NoCall
-    text = yield from cursor.value()
-    calls = [_lifted(call, tools) for call in said(text)]
+        raise NotACall
+    text = yield from cursor.read_bracketed()
+    calls = [_lifted(call, tools) for call in parse_unmarked_calls(text)]
     if not calls or not all(_is_call(call, tools) for call in calls):
-        raise NoCall
-    if tools.taught and not _is_json(text):  # Python's words, a comma too many: what was taught is JSON, and the model hears of it
+        raise NotACall
+    if tools.fallback_taught and not _is_json(text):  # Python's words, a comma too many: what was taught is JSON, and the model hears of it
         calls = [replace(call, arguments=text) if _is_json(call.arguments) else call for call in calls]
     return [call.found(tools) for call in calls]
 
@@ -63,66 +63,66 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _lifted(call: Call, tools: ToolNames) -> Call:
+def _lifted(call: JsonCall, tools: KnownTools) -> JsonCall:
     """`call` with what stands beside its empty parameters for its arguments, if its tool is known to take just that."""
     schema = tools.schema(call.name)
-    if not call.beside or tools.unknown or not takes(call.beside, schema):
+    if not call.beside or tools.is_empty or not matches_known_schema(call.beside, schema):
         return call
     return replace(call, arguments=call.beside, alien=False, lifted=True)
 
 
-def _is_call(call: Call, tools: ToolNames) -> bool:
-    sure = not tools.unknown or call.sure
+def _is_call(call: JsonCall, tools: KnownTools) -> bool:
+    sure = not tools.is_empty or call.sure
     if not sure or call.alien:
         return False
-    known, taught = tools.may_call(call.name), tools.taught and call.taught
+    known, taught = tools.may_call(call.name), tools.fallback_taught and call.taught
     arguments = call.found(tools).arguments
     if not arguments.startswith("{"):  # of the taught form with a known name: arguments that are none
         return known and taught
-    return (known or (taught and bool(call.name.strip()))) and not defines(arguments, tools.schema(call.name))
+    return (known or (taught and bool(call.name.strip()))) and not is_tool_definition(arguments, tools.schema(call.name))
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "[":
         yield from _list(cursor, tools)
     else:
-        cursor.unread(opener)
+        cursor.give_back(opener)
         calls = yield from _object(cursor, tools)
-        yield from cursor.run(_BLANK)
+        yield from cursor.take_while(_BLANK)
         if (yield from cursor.peek()) not in _MAY_FOLLOW:
-            raise NoCall
+            raise NotACall
         yield from calls
-    yield from cursor.run(_STRAY)
+    yield from cursor.take_while(_STRAY)
 
 
-def _list(cursor: Cursor, tools: ToolNames) -> Reads:
+def _list(cursor: TextCursor, tools: KnownTools) -> ParsedCalls:
     while True:
-        yield from cursor.white()
+        yield from cursor.skip_space()
         if (yield from cursor.peek()) != "{":
-            raise NoCall
+            raise NotACall
         yield from (yield from _object(cursor, tools))
-        yield from cursor.white()
+        yield from cursor.skip_space()
         if not (yield from cursor.take(",", ";")):
             yield from cursor.take("]")
             return
 
 
-def _read_fenced(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read_fenced(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     tag = yield from cursor.take(*_FENCED_TAGS)
-    yield from cursor.white()
+    yield from cursor.skip_space()
     start = yield from cursor.expect("[", "{")
     yield from _read(cursor, tools, start)
     while (yield from cursor.take("{")):
         yield from _read(cursor, tools, "{")
     if tag:
         yield from cursor.take(_closing(tag))
-        yield from cursor.white()
+        yield from cursor.skip_space()
     yield from cursor.take("```")
 
 
-def _read_in_tags(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read_in_tags(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     start = yield from cursor.expect("[", "{")
     yield from _read(cursor, tools, start)
     yield from cursor.take(_closing(opener))
@@ -132,13 +132,13 @@ def _closing(tag: str) -> str:
     return f"</{tag[1:]}"
 
 
-def _read_inline(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read_inline(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "[":
         yield from _list(cursor, tools)
     else:
-        cursor.unread(opener)
+        cursor.give_back(opener)
         yield from (yield from _object(cursor, tools))
-    yield from cursor.run(_CLOSERS)
+    yield from cursor.take_while(_CLOSERS)
 
 
 BARE_JSON = Dialect(

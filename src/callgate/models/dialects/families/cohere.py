@@ -7,8 +7,8 @@ Source: the chat template of c4ai-command-r7b-12-2024.
 
 from __future__ import annotations
 
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.shape import Dialect
+from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.json_calls import MarkedJson
 
 __all__ = ["COHERE"]
 
@@ -17,7 +17,7 @@ COHERE = Dialect(
     families="Command R7B, Command A",
     example='<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>',
     openers=("<|START_ACTION|>",),
-    read=Marked("<|END_ACTION|>"),
+    read=MarkedJson("<|END_ACTION|>"),
     silent=(
         "<|START_RESPONSE|>",
         "<|END_RESPONSE|>",

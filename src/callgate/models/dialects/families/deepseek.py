@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.json_calls import argument_text
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import normalise_arguments
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["DEEPSEEK"]
 
@@ -43,7 +43,7 @@ _SILENT = (
     "end of sentence",
 )
 _NAME = re.compile(r"[^\n`{<]*")
-_STEP = Tags(
+_STEP = CallTags(
     call=("<steptml:invoke",),
     end=("</steptml:invoke>",),
     parameter=("<steptml:parameter",),
@@ -51,47 +51,47 @@ _STEP = Tags(
 )
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if not opener.startswith("<"):
-        cursor.unread(opener)
-    yield from cursor.white()
+        cursor.give_back(opener)
+    yield from cursor.skip_space()
     header = ""
     if not (yield from cursor.at(_STEP.call[0])):
-        header, mark = yield from cursor.until(*_SEPARATOR, *_END, "\n")
+        header, mark = yield from cursor.read_until(*_SEPARATOR, *_END, "\n")
         if "<" in header:
-            raise NoCall
+            raise NotACall
         if mark == "\n":
-            yield from cursor.white()
+            yield from cursor.skip_space()
             yield from cursor.expect(*_SEPARATOR)
         elif mark not in _SEPARATOR:
-            raise NoCall
-        yield from cursor.white()
+            raise NotACall
+        yield from cursor.skip_space()
     if (yield from cursor.take(*_STEP.call)):
-        yield (yield from read_tagged(cursor, tools, _STEP))
+        yield (yield from read_tagged_call(cursor, tools, _STEP))
     else:
         yield (yield from _json(cursor, tools, header.strip()))
-    yield from cursor.white()
+    yield from cursor.skip_space()
     yield from cursor.take(*_END)
 
 
-def _json(cursor: Cursor, tools: ToolNames, header: str) -> Wait[Found]:
+def _json(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
     """The name, unless it came before the separator, and the arguments."""
-    name = (yield from cursor.run(_NAME)).strip() if header in ("function", "") else header
-    yield from cursor.white()
+    name = (yield from cursor.take_while(_NAME)).strip() if header in ("function", "") else header
+    yield from cursor.skip_space()
     yield from cursor.take("```json", "```")
-    yield from cursor.white()
+    yield from cursor.skip_space()
     if not name:
-        raise NoCall
+        raise NotACall
     if (yield from cursor.peek()) == "{":
-        text = (yield from cursor.value(*_END, *_END_ALL)).rstrip("`\n\r\t ")
+        text = (yield from cursor.read_bracketed(*_END, *_END_ALL)).rstrip("`\n\r\t ")
     else:
         text = yield from cursor.take("null")
-    yield from cursor.white()
+    yield from cursor.skip_space()
     yield from cursor.take("```")
-    yield from cursor.white()
+    yield from cursor.skip_space()
     if not text.startswith("{") and not (yield from cursor.at_any(*_END)):
-        raise NoCall
-    return Found(name=tools.written(name), arguments=argument_text(text))
+        raise NotACall
+    return FoundCall(name=tools.clean_name(name), arguments=normalise_arguments(text))
 
 
 DEEPSEEK = Dialect(

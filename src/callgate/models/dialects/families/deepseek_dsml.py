@@ -11,10 +11,10 @@ Source: the encoding module of DeepSeek-V3.2 and the chat template of DeepSeek-V
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.tagged_calls import invoke_tags, read_tagged_calls
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["DEEPSEEK_DSML"]
 
@@ -25,9 +25,9 @@ _SECTIONS = ("function_calls", "tool_calls", "calls")
 _CLOSERS = tuple(f"</{bar}{section}>" for bar in _BARS for section in _SECTIONS)
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener in _TAGS.call:
-        cursor.unread(opener)
+        cursor.give_back(opener)
     yield from read_tagged_calls(cursor, tools, _TAGS, *_CLOSERS)
 
 

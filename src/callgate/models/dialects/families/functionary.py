@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.fit import fits, known_name, text_argument
-from callgate.models.dialects.names import MAX_NAME, ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.schema_matching import matches_schema, peek_known_name, single_text_argument
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["FUNCTIONARY"]
 
@@ -30,58 +30,58 @@ _ENDS = ("<|stop|>", "<|eot_id|>")
 _NEXT = (*_ENDS, "<|from|>", _RECIPIENT, _ARROWS)
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    line = (yield from cursor.until("\n"))[0].rstrip("\r")
-    name = line if opener == _ARROWS else tools.written(line)
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    line = (yield from cursor.read_until("\n"))[0].rstrip("\r")
+    name = line if opener == _ARROWS else tools.clean_name(line)
     if opener == _RECIPIENT:
-        yield from cursor.white()
+        yield from cursor.skip_space()
         yield from cursor.expect(_CONTENT)
     if name == _USER:
         return
-    if not name or len(name) > MAX_NAME or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
-        raise NoCall
-    yield from cursor.white()
+    if not name or len(name) > MAX_NAME_CHARS or (opener == _ARROWS and not (_NAME.fullmatch(name) and tools.may_call(name))):
+        raise NotACall
+    yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{":
-        yield Found(name=name, arguments=(yield from cursor.value()))
-        yield from cursor.white()
+        yield FoundCall(name=name, arguments=(yield from cursor.read_bracketed()))
+        yield from cursor.skip_space()
         yield from cursor.take(*_ENDS)
     else:
         yield (yield from _bare(cursor, tools, name))
 
 
-def _bare(cursor: Cursor, tools: ToolNames, name: str) -> Wait[Found]:
+def _bare(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[FoundCall]:
     """Text up to the next part, for a tool that takes nothing else."""
-    text, mark = yield from cursor.until(*_NEXT, end=True)
-    cursor.unread("" if mark in _ENDS else mark)
-    arguments = text_argument(text.strip(), tools.schema(name))
+    text, mark = yield from cursor.read_until(*_NEXT, end=True)
+    cursor.give_back("" if mark in _ENDS else mark)
+    arguments = single_text_argument(text.strip(), tools.schema(name))
     if arguments is None:
-        raise NoCall
-    return Found(name=name, arguments=arguments, closed="sealed" if mark else "finished")
+        raise NotACall
+    return FoundCall(name=name, arguments=arguments, closed="sealed" if mark else "finished")
 
 
-def _read_first(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     """The first part, whose recipient the prompt opened: the tool has to exist, and nothing but the next part may follow."""
-    yield from cursor.white()
+    yield from cursor.skip_space()
     if (yield from cursor.take(f"{_USER}\n{_CONTENT}")):
         return
-    name = yield from known_name(cursor, tools)
+    name = yield from peek_known_name(cursor, tools)
     if not name:
-        raise NoCall
+        raise NotACall
     yield from cursor.expect(f"{name}\n", f"{name}\r\n")
     yield from cursor.take(_CONTENT)
     if (yield from cursor.peek()) != "{":
-        raise NoCall
-    text = yield from cursor.value()
-    yield from cursor.white()
+        raise NotACall
+    text = yield from cursor.read_bracketed()
+    yield from cursor.skip_space()
     over = (yield from cursor.peek()) == "" or (yield from _at_next(cursor))
-    if not over or not fits(text, tools.schema(name)):
-        raise NoCall
-    yield Found(name=tools.written(name), arguments=text)
+    if not over or not matches_schema(text, tools.schema(name)):
+        raise NotACall
+    yield FoundCall(name=tools.clean_name(name), arguments=text)
 
 
-def _at_next(cursor: Cursor) -> Wait[bool]:
+def _at_next(cursor: TextCursor) -> Incremental[bool]:
     found = yield from cursor.take(*_NEXT)
-    cursor.unread(found)
+    cursor.give_back(found)
     return bool(found)
 
 

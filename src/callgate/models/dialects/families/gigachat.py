@@ -16,30 +16,30 @@ Source: the chat templates of GigaChat3-10B and GigaChat 3.5.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.tagged_calls import invoke_tags, read_tagged_calls
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["GIGACHAT"]
 
-_JSON = Marked("<|message_sep|>")
+_JSON = MarkedJson("<|message_sep|>")
 _UNSEPARATED = 'function call{"name"'
 _SECTION, _END_SECTION = "<｜GCML｜tool_calls>", "</｜GCML｜tool_calls>"
 _TAGS = invoke_tags("｜GCML｜")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == _SECTION:
         yield from read_tagged_calls(cursor, tools, _TAGS, _END_SECTION)
         return
     if opener == "<|message_sep|>":
-        yield from cursor.white()
+        yield from cursor.skip_space()
         if not (yield from cursor.take("function call<|role_sep|>")):
             return
     if opener == _UNSEPARATED:
-        cursor.unread('{"name"')
+        cursor.give_back('{"name"')
     yield from _JSON(cursor, tools, opener)
 
 

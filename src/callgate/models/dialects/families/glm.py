@@ -13,22 +13,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.json_calls import argument_text
-from callgate.models.dialects.names import MAX_NAME, ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, parameter_schema, typed
-from callgate.models.dialects.values import AFTER_A_CALL, ValueTags, read_value
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import normalise_arguments
+from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.tag_values import TURN_ENDS, ValueTags, read_value
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
+from callgate.models.dialects.typed_values import json_object, parameter_schema, to_typed_json
 
-__all__ = ["GLM", "PairReader"]
+__all__ = ["GLM", "KeyValueReader"]
 
 Schema = Mapping[str, object]
 _WORD = re.compile(r"[\w.\-/:]+")
 _NAME = re.compile(r"[^<{\n]*")
 
 
-class PairReader:
+class KeyValueReader:
     """Reads keys and values whose tags begin, or end, with something of the family's own."""
 
     def __init__(self, end: str, *, prefix: str = "", suffix: str = "") -> None:
@@ -41,50 +41,52 @@ class PairReader:
             parameter=(self._key,),
             end_parameter=(self._end_value,),
             end_name=self._end_key,
-            followers=(self._begin, *AFTER_A_CALL),
+            followers=(self._begin, *TURN_ENDS),
         )
         self._separator = f"<tool_sep{suffix}>"
 
-    def __call__(self, cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+    def __call__(self, cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         spaced = yield from cursor.at(" ")
-        yield from cursor.white()
-        name = tools.written((yield from cursor.run(_NAME)))
+        yield from cursor.skip_space()
+        name = tools.clean_name((yield from cursor.take_while(_NAME)))
         yield from cursor.take(self._separator)
-        yield from cursor.white()
-        if not name or len(name) > MAX_NAME:
-            raise NoCall
+        yield from cursor.skip_space()
+        if not name or len(name) > MAX_NAME_CHARS:
+            raise NotACall
         if (yield from cursor.peek()) == "{":
             if not _WORD.fullmatch(name):
-                raise NoCall
+                raise NotACall
             yield (yield from self._json(cursor, name))
             return
         members = yield from self._members(cursor, tools.schema(name))
-        if not members and (spaced or not (tools.has(name) or (tools.unknown and _WORD.fullmatch(name)))):
-            raise NoCall
+        if not members and (spaced or not (tools.has(name) or (tools.is_empty and _WORD.fullmatch(name)))):
+            raise NotACall
         if (yield from cursor.take(self._end)) or (members and (yield from cursor.at(self._begin))):
-            yield Found(name=name, arguments=as_object(members))
-        elif members and not cursor.cut and not (yield from cursor.peek()):
-            yield Found(name=name, arguments=as_object(members), closed="finished")
+            yield FoundCall(name=name, arguments=json_object(members))
+        elif members and not cursor.truncated and not (yield from cursor.peek()):
+            yield FoundCall(name=name, arguments=json_object(members), closed="finished")
         else:
-            raise NoCall
+            raise NotACall
 
-    def _json(self, cursor: Cursor, name: str) -> Wait[Found]:
-        text = yield from cursor.value()
-        yield from cursor.white()
+    def _json(self, cursor: TextCursor, name: str) -> Incremental[FoundCall]:
+        text = yield from cursor.read_bracketed()
+        yield from cursor.skip_space()
         yield from cursor.expect(self._end)
-        return Found(name=name, arguments=argument_text(text))
+        return FoundCall(name=name, arguments=normalise_arguments(text))
 
-    def _members(self, cursor: Cursor, schema: Schema | None) -> Wait[dict[str, str]]:
+    def _members(self, cursor: TextCursor, schema: Schema | None) -> Incremental[dict[str, str]]:
         """The keys and their values as JSON. Of two equal keys the last one counts; a tag that is not closed ends at the next."""
         members: dict[str, str] = {}
         while (yield from cursor.take(self._key)):
-            key, mark = yield from cursor.until(self._end_key, self._value)
+            key, mark = yield from cursor.read_until(self._end_key, self._value)
             if mark == self._end_key:
-                yield from cursor.white()
+                yield from cursor.skip_space()
                 yield from cursor.take("\\n")
                 yield from cursor.expect(self._value)
-            members[key.strip()] = typed((yield from read_value(cursor, self._tags, schema)), parameter_schema(schema, key.strip()), schema)
-            yield from cursor.white()
+            members[key.strip()] = to_typed_json(
+                (yield from read_value(cursor, self._tags, schema)), parameter_schema(schema, key.strip()), schema
+            )
+            yield from cursor.skip_space()
         return members
 
 
@@ -93,6 +95,6 @@ GLM = Dialect(
     families="GLM 4.5 to 4.7, Ling 3, Poolside",
     example="<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     openers=("<tool_call>",),
-    read=PairReader("</tool_call>"),
+    read=KeyValueReader("</tool_call>"),
     silent=("<|observation|>", "<|role_end|>"),
 )

@@ -7,8 +7,8 @@ Source: the chat templates of granite-3.1 and granite-20b-functioncalling.
 
 from __future__ import annotations
 
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.shape import Dialect
+from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.json_calls import MarkedJson
 
 __all__ = ["GRANITE"]
 
@@ -17,5 +17,5 @@ GRANITE = Dialect(
     families="Granite 3, Granite 20B function calling, Arctic",
     example='<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]',
     openers=("<|tool_call|>", "<function_call>"),
-    read=Marked("<|/tool_call|>", "</function_call>", "<|end_of_text|>"),
+    read=MarkedJson("<|/tool_call|>", "</function_call>", "<|end_of_text|>"),
 )

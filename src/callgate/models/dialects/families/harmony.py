@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.fit import text_argument
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.schema_matching import single_text_argument
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["HARMONY"]
 
@@ -26,31 +26,31 @@ _MESSAGE = "<|message|>"
 _FUNCTION = re.compile(r"(?:\w+ )?to=functions\.([\w.\-]+)\s*(?:json|code)?\s*")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    header, mark = yield from cursor.until(_MESSAGE, "\n", "{")
-    cursor.unread("{" if mark == "{" else "")
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    header, mark = yield from cursor.read_until(_MESSAGE, "\n", "{")
+    cursor.give_back("{" if mark == "{" else "")
     to = (_FUNCTION.fullmatch if mark == "{" else _TO.search)(opener + header)
     if mark == "\n" or (mark == "{" and (to is None or not tools.may_call(to[1]))):
-        raise NoCall
+        raise NotACall
     if to is None:
         return
-    yield from cursor.white()
-    name = tools.written(to[1])
+    yield from cursor.skip_space()
+    name = tools.clean_name(to[1])
     if (yield from cursor.peek()) == "{":
-        text = yield from cursor.value()
-        yield from cursor.white()
+        text = yield from cursor.read_bracketed()
+        yield from cursor.skip_space()
         yield from cursor.take(*_ENDS)
     else:
         text = yield from _bare(cursor, tools, name, header)
-    yield Found(name=name, arguments=text)
+    yield FoundCall(name=name, arguments=text)
 
 
-def _bare(cursor: Cursor, tools: ToolNames, name: str, header: str) -> Wait[str]:
+def _bare(cursor: TextCursor, tools: KnownTools, name: str, header: str) -> Incremental[str]:
     """What no object holds, up to its own end: nothing, or the text for a tool that takes nothing else."""
-    body = (yield from cursor.until(*_ENDS))[0].strip()
-    text = "{}" if not body else None if "<|constrain|>" in header else text_argument(body, tools.schema(name))
+    body = (yield from cursor.read_until(*_ENDS))[0].strip()
+    text = "{}" if not body else None if "<|constrain|>" in header else single_text_argument(body, tools.schema(name))
     if text is None:
-        raise NoCall
+        raise NotACall
     return text
 
 

@@ -9,8 +9,8 @@ Source: the chat templates of NousResearch Hermes 2 Pro and Qwen2.5.
 
 from __future__ import annotations
 
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.shape import Dialect
+from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.json_calls import MarkedJson
 
 __all__ = ["HERMES"]
 
@@ -19,5 +19,5 @@ HERMES = Dialect(
     families="Hermes, Qwen 2.5 and 3, ERNIE, EXAONE, Granite 4, SmolLM",
     example='<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>',
     openers=("<tool_call>", "<functioncall>", "<toolcall>", "<|tool_call_start|>"),
-    read=Marked("</tool_call>", "</functioncall>", "</toolcall>", "<|tool_call_end|>"),
+    read=MarkedJson("</tool_call>", "</functioncall>", "</toolcall>", "<|tool_call_end|>"),
 )

@@ -9,32 +9,32 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.families.glm import PairReader
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.families.glm import KeyValueReader
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["HUNYUAN"]
 
 _SUFFIX = re.compile(r"\w{0,40}")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     suffix = ""
     if opener.endswith(":"):
-        suffix, _ = yield from cursor.until(">")
+        suffix, _ = yield from cursor.read_until(">")
         if not _SUFFIX.fullmatch(suffix):
-            raise NoCall
+            raise NotACall
         suffix = f":{suffix}"
-    read = PairReader(f"</tool_call{suffix}>", suffix=suffix)
+    read = KeyValueReader(f"</tool_call{suffix}>", suffix=suffix)
     count = 0
-    yield from cursor.white()
+    yield from cursor.skip_space()
     while (yield from cursor.take(f"<tool_call{suffix}>")):
         yield from read(cursor, tools, opener)
         count += 1
-        yield from cursor.white()
+        yield from cursor.skip_space()
     if not count:
-        raise NoCall
+        raise NotACall
     yield from cursor.take(f"</tool_calls{suffix}>")
 
 

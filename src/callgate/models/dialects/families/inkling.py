@@ -11,25 +11,25 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["INKLING"]
 
 _HEADER = re.compile(r"[^<\n]*")
 _CALL = "<|content_invoke_tool_json|>"
 _END = "<|end_message|>"
-_JSON = Marked(_END)
+_JSON = MarkedJson(_END)
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener != _CALL:
-        yield from cursor.run(_HEADER)
+        yield from cursor.take_while(_HEADER)
         yield from cursor.expect(_CALL)
         if (yield from cursor.peek()) != "{":
-            raise NoCall
+            raise NotACall
     yield from _JSON(cursor, tools, opener)
 
 

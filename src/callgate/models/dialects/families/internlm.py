@@ -7,8 +7,8 @@ Source: the chat format document of InternLM2.
 
 from __future__ import annotations
 
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.shape import Dialect
+from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.json_calls import MarkedJson
 
 __all__ = ["INTERNLM"]
 
@@ -17,5 +17,5 @@ INTERNLM = Dialect(
     families="InternLM 2, 2.5, 3",
     example='<|action_start|><|plugin|>{"name": "get_weather", "parameters": {"city": "Paris"}}<|action_end|>',
     openers=("<|action_start|><|plugin|>", "<|action_start|> <|plugin|>", "<|action_start|>\n<|plugin|>"),
-    read=Marked("<|action_end|>"),
+    read=MarkedJson("<|action_end|>"),
 )

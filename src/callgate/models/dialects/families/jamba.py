@@ -7,25 +7,25 @@ Source: the chat templates of AI21-Jamba-1.5, Hunyuan-A13B-Instruct and MiniMax-
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["JAMBA"]
 
 _ENDS = ("</tool_calls>", "</function_calls>")
-_SECTION, _TAGGED = Marked(*_ENDS), Marked("</tool_call>")
+_SECTION, _TAGGED = MarkedJson(*_ENDS), MarkedJson("</tool_call>")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     if not (yield from cursor.at("<tool_call>")):
         yield from _SECTION(cursor, tools, opener)
         return
     while (yield from cursor.take("<tool_call>")):
         yield from _TAGGED(cursor, tools, opener)
-        yield from cursor.white()
+        yield from cursor.skip_space()
     yield from cursor.take(*_ENDS)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.json_calls import argument_text
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import normalise_arguments
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["KIMI_K2"]
 
@@ -23,34 +23,34 @@ _ARGUMENTS, _END = "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 _SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    call_id, mark = yield from cursor.until(_ARGUMENTS, _END, "<|tool_call_begin|>")
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    call_id, mark = yield from cursor.read_until(_ARGUMENTS, _END, "<|tool_call_begin|>")
     name = _name(call_id.strip(), tools)
     if mark != _ARGUMENTS or not name or len(call_id) > 300:
-        raise NoCall
-    yield from cursor.white()
+        raise NotACall
+    yield from cursor.skip_space()
     if (yield from cursor.peek()) not in ("{", '"', _END[0]):
-        raise NoCall
+        raise NotACall
     if (yield from cursor.take(_END)):
         text = "{}"
     elif (yield from cursor.peek()) == "{":
-        text = (yield from cursor.value(_END, *_SECTION_ENDS)).rstrip()
+        text = (yield from cursor.read_bracketed(_END, *_SECTION_ENDS)).rstrip()
     else:
-        text = argument_text((yield from cursor.until(_END))[0].strip())
-        cursor.unread(_END)
+        text = normalise_arguments((yield from cursor.read_until(_END))[0].strip())
+        cursor.give_back(_END)
         if not text.startswith("{"):
-            raise NoCall
-    yield Found(name=tools.written(name), arguments=text, id=call_id.strip())
-    yield from cursor.white()
+            raise NotACall
+    yield FoundCall(name=tools.clean_name(name), arguments=text, id=call_id.strip())
+    yield from cursor.skip_space()
     yield from cursor.take(_END)
 
 
-def _name(call_id: str, tools: ToolNames) -> str:
+def _name(call_id: str, tools: KnownTools) -> str:
     """The name that an identifier holds. One without a number has to be a tool's."""
     named = _ID.fullmatch(call_id)
     if named is not None:
         return named["name"]
-    return call_id if not tools.unknown and tools.has(call_id) else ""
+    return call_id if not tools.is_empty and tools.has(call_id) else ""
 
 
 KIMI_K2 = Dialect(

@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping
 from html import unescape
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, json_kind, parameter_schema, quoted, typed
-from callgate.models.dialects.values import read_balanced
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.tag_values import read_balanced
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
+from callgate.models.dialects.typed_values import json_object, json_string, json_type, parameter_schema, to_typed_json
 
 __all__ = ["KIMI_K3"]
 
@@ -43,27 +43,27 @@ def _parts(*names: str) -> tuple[str, ...]:
     return tuple(mark for name in names for way in ("open", "close") for mark in _plain(way, name))
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    header, _ = yield from cursor.until(_SEP)
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    header, _ = yield from cursor.read_until(_SEP)
     named = _NAME.search(header)
     if named is None or len(header) > 500:
-        raise NoCall
-    name = tools.written(unescape(named[1]))
+        raise NotACall
+    name = tools.clean_name(unescape(named[1]))
     root = tools.schema(name)
     members: dict[str, str] = {}
     while True:
-        yield from cursor.white()
+        yield from cursor.skip_space()
         if (yield from cursor.take(*_END_CALL)):
-            yield Found(name=name, arguments=as_object(members))
+            yield FoundCall(name=name, arguments=json_object(members))
             return
-        if members and not cursor.cut and not (yield from cursor.peek()):
-            yield Found(name=name, arguments=as_object(members), closed="finished")
+        if members and not cursor.truncated and not (yield from cursor.peek()):
+            yield FoundCall(name=name, arguments=json_object(members), closed="finished")
             return
         yield from cursor.expect(*_ARGUMENT)
-        header, _ = yield from cursor.until(_SEP)
+        header, _ = yield from cursor.read_until(_SEP)
         found = _KEY.search(header)
         if found is None:
-            raise NoCall
+            raise NotACall
         key = unescape(found[1])
         text = yield from read_balanced(cursor, _ARGUMENT, _END_ARGUMENT)
         members[key] = _value(text, header, parameter_schema(root, key), root)
@@ -72,8 +72,8 @@ def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
 def _value(text: str, header: str, schema: Mapping[str, object] | None, root: Mapping[str, object] | None) -> str:
     """A value as JSON: what the argument says of itself goes before the schema."""
     if 'type="string"' in header:
-        return quoted(text)
-    return text.strip() if json_kind(text) else typed(text, schema, root)
+        return json_string(text)
+    return text.strip() if json_type(text) else to_typed_json(text, schema, root)
 
 
 KIMI_K3 = Dialect(

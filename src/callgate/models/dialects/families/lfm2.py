@@ -7,33 +7,33 @@ Source: the chat templates of LFM2-1.2B and MiniCPM3-4B.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.python_calls import python_calls
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["LFM2"]
 
 _END = "<|tool_call_end|>"
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     yield from cursor.take("```python", "```")
-    yield from python_calls(cursor, tools)
-    yield from cursor.white()
+    yield from read_python_calls(cursor, tools)
+    yield from cursor.skip_space()
     yield from cursor.take("```")
-    yield from cursor.white()
+    yield from cursor.skip_space()
     if (yield from cursor.take(_END)):
         yield from _echo(cursor)
 
 
-def _echo(cursor: Cursor) -> Reads:
+def _echo(cursor: TextCursor) -> ParsedCalls:
     """Pass over a list that another end follows: these models now and then repeat the calls behind their end."""
-    yield from cursor.white()
+    yield from cursor.skip_space()
     if (yield from cursor.peek()) == "[":
-        yield from cursor.value()
-        yield from cursor.white()
+        yield from cursor.read_bracketed()
+        yield from cursor.skip_space()
         yield from cursor.expect(_END)
 
 

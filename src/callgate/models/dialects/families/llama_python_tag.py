@@ -8,42 +8,42 @@ Source: Meta's prompt formats for Llama 3.1 and Llama 4.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.fit import known_name, text_argument
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.python_calls import python_calls
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.schema_matching import peek_known_name, single_text_argument
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["LLAMA_PYTHON_TAG"]
 
 _ENDS = ("<|python_end|>", "<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>")
-_JSON = Marked(*_ENDS)
+_JSON = MarkedJson(*_ENDS)
 _INTERPRETERS = ("python", "code_interpreter", "ipython")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{" or (yield from cursor.at("[{")):
         yield from _JSON(cursor, tools, opener)
         return
-    interpreter = next((name for name in _INTERPRETERS if text_argument("code", tools.schema(name))), "")
-    if interpreter and not (yield from cursor.at("[")) and not (yield from known_name(cursor, tools)):
+    interpreter = next((name for name in _INTERPRETERS if single_text_argument("code", tools.schema(name))), "")
+    if interpreter and not (yield from cursor.at("[")) and not (yield from peek_known_name(cursor, tools)):
         yield (yield from _code(cursor, tools, interpreter))
         return
-    yield from python_calls(cursor, tools)
-    yield from cursor.white()
+    yield from read_python_calls(cursor, tools)
+    yield from cursor.skip_space()
     yield from cursor.take(*_ENDS)
 
 
-def _code(cursor: Cursor, tools: ToolNames, interpreter: str) -> Wait[Found]:
+def _code(cursor: TextCursor, tools: KnownTools, interpreter: str) -> Incremental[FoundCall]:
     """Code for a tool that exists and takes nothing but code."""
-    code, mark = yield from cursor.until(*_ENDS, end=True)
-    arguments = text_argument(code.strip(), tools.schema(interpreter))
+    code, mark = yield from cursor.read_until(*_ENDS, end=True)
+    arguments = single_text_argument(code.strip(), tools.schema(interpreter))
     if arguments is None:
-        raise NoCall
-    return Found(name=interpreter, arguments=arguments, closed="sealed" if mark else "finished")
+        raise NotACall
+    return FoundCall(name=interpreter, arguments=arguments, closed="sealed" if mark else "finished")
 
 
 LLAMA_PYTHON_TAG = Dialect(

@@ -7,20 +7,20 @@ Source: the chat template of LongCat-Flash.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.families.glm import PairReader
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.families.glm import KeyValueReader
+from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["LONGCAT"]
 
 _END = "</longcat_tool_call>"
-_JSON, _PAIRS = Marked(_END), PairReader(_END, prefix="longcat_")
+_JSON, _PAIRS = MarkedJson(_END), KeyValueReader(_END, prefix="longcat_")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     yield from (_JSON if (yield from cursor.peek()) in ("{", "[") else _PAIRS)(cursor, tools, opener)
 
 

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.fit import fits
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.schema_matching import matches_schema
+from callgate.models.dialects.tagged_calls import CallTags, read_tagged_call
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["MINICPM"]
 
 _OPENERS = ("<function name=", "<functionĠname=", "<functionname=")
-_TAGS = Tags(
+_TAGS = CallTags(
     call=_OPENERS,
     end=("</function>",),
     parameter=("<param name=", "<paramname=", "<paramĠname=", "<parameter name="),
@@ -34,12 +34,12 @@ _TAGS = Tags(
 )
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    found = yield from read_tagged(cursor, tools, _TAGS)
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    found = yield from read_tagged_call(cursor, tools, _TAGS)
     if "Ġ" in opener:
         found = replace(found, arguments=found.arguments.replace("Ġ", " ").replace("Ċ", "\\n"))
-    if found.closed != "sealed" or not tools.may_call(found.name) or not fits(found.arguments, tools.schema(found.name)):
-        raise NoCall
+    if found.closed != "sealed" or not tools.may_call(found.name) or not matches_schema(found.arguments, tools.schema(found.name)):
+        raise NotACall
     yield found
 
 

@@ -11,17 +11,17 @@ Source: the tool-calling guide of MiniMax-M2.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.tagged_calls import invoke_tags, read_tagged_calls
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["MINIMAX_M2"]
 
 _TAGS = invoke_tags("")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from read_tagged_calls(cursor, tools, _TAGS, "</minimax:tool_call>")
 
 

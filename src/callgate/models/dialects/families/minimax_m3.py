@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.names import MAX_NAME, ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, inner_schema, kinds_of, only_text, quoted, typed
-from callgate.models.dialects.values import name_in, read_balanced
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.tag_values import read_balanced, tag_name
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
+from callgate.models.dialects.typed_values import allowed_types, is_text_only, json_object, json_string, nested_schema, to_typed_json
 
 __all__ = ["MINIMAX_M3"]
 
@@ -30,61 +30,61 @@ _WORDS = "$text"
 Schema = Mapping[str, object]
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     count = 0
     while True:
-        yield from cursor.white()
+        yield from cursor.skip_space()
         if not (yield from cursor.take(_TOKEN)):
             break
-        yield from cursor.white()
+        yield from cursor.skip_space()
         if (yield from cursor.take("</tool_call>")):
             break
         yield from cursor.expect("<invoke ")
-        name = tools.written(name_in((yield from cursor.until(">"))[0]))
-        if not name or len(name) > MAX_NAME:
-            raise NoCall
+        name = tools.clean_name(tag_name((yield from cursor.read_until(">"))[0]))
+        if not name or len(name) > MAX_NAME_CHARS:
+            raise NotACall
         root = tools.schema(name)
         text = yield from _inside(cursor, root, root, "invoke", 0)
         count += 1
-        yield Found(name=name, arguments=text)
+        yield FoundCall(name=name, arguments=text)
     if not count:
-        raise NoCall
+        raise NotACall
 
 
-def _inside(cursor: Cursor, schema: Schema | None, root: Schema | None, tag: str, depth: int) -> Wait[str]:
+def _inside(cursor: TextCursor, schema: Schema | None, root: Schema | None, tag: str, depth: int) -> Incremental[str]:
     """Read to the end of the tag: the value as JSON."""
     if depth > _MAX_DEPTH:
-        raise NoCall
-    if only_text(schema, root):
+        raise NotACall
+    if is_text_only(schema, root):
         opens, closes = (tuple(f"{_TOKEN}{gap}<{slash}{tag}>" for gap in ("", " ", "\n")) for slash in ("", "/"))
-        return quoted((yield from read_balanced(cursor, opens, closes)))
+        return json_string((yield from read_balanced(cursor, opens, closes)))
     members: dict[str, list[str]] = {}
     words: list[str] = []
     while True:
-        words.append((yield from cursor.until(_TOKEN))[0])
-        yield from cursor.white()
+        words.append((yield from cursor.read_until(_TOKEN))[0])
+        yield from cursor.skip_space()
         if (yield from cursor.take(f"</{tag}>")):
             break
         yield from cursor.expect("<")
-        name = (yield from cursor.until(">"))[0].strip()
+        name = (yield from cursor.read_until(">"))[0].strip()
         if name.startswith("/"):
-            raise NoCall
-        members.setdefault(name, []).append((yield from _inside(cursor, inner_schema(schema, name, root), root, name, depth + 1)))
+            raise NotACall
+        members.setdefault(name, []).append((yield from _inside(cursor, nested_schema(schema, name, root), root, name, depth + 1)))
     text = "".join(words)
     if depth == 0:
         return _object(members)
     if not members:
         return _leaf(text, schema, root)
     if text.strip():
-        members.setdefault(_WORDS, []).append(quoted(text))
-    return _list(members) if _is_list(members, kinds_of(schema, root)) else _object(members)
+        members.setdefault(_WORDS, []).append(json_string(text))
+    return _list(members) if _is_list(members, allowed_types(schema, root)) else _object(members)
 
 
 def _leaf(text: str, schema: Schema | None, root: Schema | None) -> str:
     """A value without tags. An empty one is an empty list or object where no text is allowed."""
-    kinds = kinds_of(schema, root)
+    kinds = allowed_types(schema, root)
     if text.strip() or "string" in kinds or not kinds & {"array", "object"}:
-        return typed(text, schema, root)
+        return to_typed_json(text, schema, root)
     return "[]" if "array" in kinds else "{}"
 
 
@@ -97,7 +97,7 @@ def _list(members: dict[str, list[str]]) -> str:
 
 
 def _object(members: dict[str, list[str]]) -> str:
-    return as_object({name: values[0] if len(values) == 1 else f"[{', '.join(values)}]" for name, values in members.items()})
+    return json_object({name: values[0] if len(values) == 1 else f"[{', '.join(values)}]" for name, values in members.items()})
 
 
 MINIMAX_M3 = Dialect(

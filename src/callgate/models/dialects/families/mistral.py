@@ -12,58 +12,57 @@ from __future__ import annotations
 
 import re
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.json_calls import call_of
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import MAX_NAME, ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import MarkedJson, parse_call
+from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
 
 __all__ = ["MISTRAL"]
 
 _NAME, _WORD = re.compile(r"[^\[{<\n]*"), re.compile(r"[\w.\-]*")
-_JSON = Marked("[/TOOL_CALLS]")
+_JSON = MarkedJson("[/TOOL_CALLS]")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     while (yield from cursor.take(opener)):
-        yield from cursor.white()
+        yield from cursor.skip_space()
     name, mark, call_id = yield from _header(cursor, _NAME)
     if not mark and (yield from cursor.peek()) == "[":
         yield from _JSON(cursor, tools, opener)
         return
     yield (yield from _call(cursor, tools, name, call_id))
     while True:
-        yield from cursor.white()
+        yield from cursor.skip_space()
         name, mark, call_id = yield from _header(cursor, _WORD)
         if not name or not mark:
-            raise NoCall
+            raise NotACall
         yield (yield from _call(cursor, tools, name, call_id))
 
 
-def _header(cursor: Cursor, of_name: re.Pattern[str]) -> Wait[tuple[str, str, str]]:
+def _header(cursor: TextCursor, of_name: re.Pattern[str]) -> Incremental[tuple[str, str, str]]:
     """What comes before the arguments: the name, the mark behind it and the identifier, as far as they are there."""
-    name, call_id = (yield from cursor.run(of_name)).strip(), ""
+    name, call_id = (yield from cursor.take_while(of_name)).strip(), ""
     mark = yield from cursor.take("[CALL_ID]", "[ARGS]")
     if mark == "[CALL_ID]":
-        call_id, _ = yield from cursor.until("[ARGS]")
-    yield from cursor.white()
+        call_id, _ = yield from cursor.read_until("[ARGS]")
+    yield from cursor.skip_space()
     return name, mark, call_id.strip()
 
 
-def _call(cursor: Cursor, tools: ToolNames, name: str, call_id: str) -> Wait[Found]:
-    if len(name) > MAX_NAME:
-        raise NoCall
+def _call(cursor: TextCursor, tools: KnownTools, name: str, call_id: str) -> Incremental[FoundCall]:
+    if len(name) > MAX_NAME_CHARS:
+        raise NotACall
     if name and (yield from cursor.take("null")):
-        return Found(name=tools.written(name), arguments="{}", id=call_id)
+        return FoundCall(name=tools.clean_name(name), arguments="{}", id=call_id)
     if (yield from cursor.peek()) != "{":
-        raise NoCall
-    text = yield from cursor.value()
-    call = None if name else call_of(text)
+        raise NotACall
+    text = yield from cursor.read_bracketed()
+    call = None if name else parse_call(text)
     if call is not None and call.arguments.startswith("{"):
         return call.found(tools)
-    return Found(name=tools.written(name), arguments=text, id=call_id)
+    return FoundCall(name=tools.clean_name(name), arguments=text, id=call_id)
 
 
 MISTRAL = Dialect(

@@ -10,15 +10,15 @@ Source: the chat template of Muse.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.tagged_calls import CallTags, read_tagged_calls
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["MUSE"]
 
 _SECTION = "<atem:function_calls>"
-_TAGS = Tags(
+_TAGS = CallTags(
     call=("<atem:invoke",),
     end=("</atem:invoke>",),
     parameter=("<atem:parameter",),
@@ -27,11 +27,11 @@ _TAGS = Tags(
 )
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "to=":
-        _, mark = yield from cursor.until("<|message|>", "\n")
+        _, mark = yield from cursor.read_until("<|message|>", "\n")
         if mark == "\n":
-            raise NoCall
+            raise NotACall
         yield from cursor.expect(_SECTION)
     yield from read_tagged_calls(cursor, tools, _TAGS, "</atem:function_calls>")
 

@@ -7,8 +7,8 @@ Source: the chat template of NVIDIA-Nemotron-Nano-9B-v2.
 
 from __future__ import annotations
 
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.shape import Dialect
+from callgate.models.dialects.dialect import Dialect
+from callgate.models.dialects.json_calls import MarkedJson
 
 __all__ = ["NEMOTRON"]
 
@@ -17,5 +17,5 @@ NEMOTRON = Dialect(
     families="Nemotron Nano 2, Llama Nemotron",
     example='<TOOLCALL>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</TOOLCALL>',
     openers=("<TOOLCALL>",),
-    read=Marked("</TOOLCALL>"),
+    read=MarkedJson("</TOOLCALL>"),
 )

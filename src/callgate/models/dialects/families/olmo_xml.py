@@ -7,17 +7,17 @@ Source: the chat template of Olmo-3-7B-Instruct.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.python_calls import python_calls
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["OLMO_XML"]
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from python_calls(cursor, tools)
-    yield from cursor.white()
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from read_python_calls(cursor, tools)
+    yield from cursor.skip_space()
     yield from cursor.take("</function_calls>" if opener == "<function_calls>" else "</tool_call>")
 
 

@@ -13,10 +13,10 @@ Source: Anthropic's guide to tool use by prompt; the answers of models that imit
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import invoke_tags, read_tagged_calls
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.tagged_calls import invoke_tags, read_tagged_calls
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["OTHER_XML"]
 
@@ -26,9 +26,9 @@ _SECTIONS = (*(f"{space}function_calls>" for space in _SPACES), "tool_calls>")
 _CLOSERS = (*(f"</{section}" for section in _SECTIONS), "</minimax:tool_call>")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener in _TAGS.call:
-        cursor.unread(opener)
+        cursor.give_back(opener)
     yield from read_tagged_calls(cursor, tools, _TAGS, *_CLOSERS)
 
 

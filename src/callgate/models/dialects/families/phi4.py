@@ -7,18 +7,18 @@ Source: the function-calling page of Phi-4-mini-instruct.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.marked import Marked
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.json_calls import MarkedJson
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["PHI4"]
 
-_JSON = Marked()
+_JSON = MarkedJson()
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    cursor.unread("[")
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    cursor.give_back("[")
     yield from _JSON(cursor, tools, opener)
 
 

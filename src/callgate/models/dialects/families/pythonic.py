@@ -7,34 +7,34 @@ Source: Meta's prompt format for Llama 3.2; the model cards of ToolACE-8B and wa
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.fit import fits, known_name
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.python_calls import python_calls
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.schema_matching import matches_schema, peek_known_name
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["PYTHONIC"]
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    cursor.unread(opener)
-    yield from python_calls(cursor, tools, known=True, listed=True)
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    cursor.give_back(opener)
+    yield from read_python_calls(cursor, tools, known=True, listed=True)
 
 
-def _read_first(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     """Calls without brackets: tools that exist, arguments that fit them, and nothing else in the message."""
-    yield from cursor.white()
-    if not (yield from known_name(cursor, tools)):
-        raise NoCall
-    calls: list[Found] = []
-    for found in python_calls(cursor, tools, known=True):
+    yield from cursor.skip_space()
+    if not (yield from peek_known_name(cursor, tools)):
+        raise NotACall
+    calls: list[FoundCall] = []
+    for found in read_python_calls(cursor, tools, known=True):
         if found is None:
             yield None
         else:
             calls.append(found)
-    if (yield from cursor.peek()) not in ("", "<") or not all(fits(call.arguments, tools.schema(call.name)) for call in calls):
-        raise NoCall
+    if (yield from cursor.peek()) not in ("", "<") or not all(matches_schema(call.arguments, tools.schema(call.name)) for call in calls):
+        raise NotACall
     yield from calls
 
 

@@ -8,27 +8,27 @@ Source: the function-calling prompt of Qwen-Agent.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor, NoCall
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_cursor import NotACall, TextCursor
 
 __all__ = ["QWEN_AGENT"]
 
 _ARGUMENTS = "✿ARGS✿:"
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    name, mark = yield from cursor.until("\n", _ARGUMENTS)
-    name = tools.written(name)
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    name, mark = yield from cursor.read_until("\n", _ARGUMENTS)
+    name = tools.clean_name(name)
     if mark != _ARGUMENTS:
-        yield from cursor.white()
+        yield from cursor.skip_space()
         yield from cursor.expect(_ARGUMENTS)
-    yield from cursor.white()
+    yield from cursor.skip_space()
     if not name or (yield from cursor.peek()) != "{":
-        raise NoCall
-    yield Found(name=name, arguments=(yield from cursor.value()))
-    yield from cursor.white()
+        raise NotACall
+    yield FoundCall(name=name, arguments=(yield from cursor.read_bracketed()))
+    yield from cursor.skip_space()
     yield from cursor.take("✿RESULT✿:", "✿RESULT✿")
 
 

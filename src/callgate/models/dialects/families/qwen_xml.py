@@ -13,26 +13,26 @@ Source: the chat templates of Qwen3-Coder and Seed-OSS; Meta's prompt format for
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.tagged import Tags, read_tagged_calls, spaced
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.tagged_calls import CallTags, read_tagged_calls, with_space_variants
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["QWEN_XML"]
 
-_TAGS = Tags(
-    call=spaced("<function=", "<function name="),
-    end=spaced("</function>"),
-    parameter=spaced("<parameter=", "<parameter name="),
-    end_parameter=spaced("</parameter>"),
+_TAGS = CallTags(
+    call=with_space_variants("<function=", "<function name="),
+    end=with_space_variants("</function>"),
+    parameter=with_space_variants("<parameter=", "<parameter name="),
+    end_parameter=with_space_variants("</parameter>"),
     trim=True,
 )
 _CLOSERS = ("</tool_call>", "</seed:tool_call>")
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "<function=":
-        cursor.unread(opener)
+        cursor.give_back(opener)
     yield from read_tagged_calls(cursor, tools, _TAGS, *_CLOSERS)
 
 

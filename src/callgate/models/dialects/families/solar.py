@@ -11,11 +11,11 @@ Source: the chat template of Solar-Open-100B; the tool parser for Solar Open 2.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor, NoCall, Wait
-from callgate.models.dialects.names import MAX_NAME, ToolNames
-from callgate.models.dialects.parts import Found
-from callgate.models.dialects.shape import Dialect, Reads
-from callgate.models.dialects.typed import as_object, parameter_schema, typed
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import MAX_NAME_CHARS, KnownTools
+from callgate.models.dialects.parsed_parts import FoundCall
+from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCursor
+from callgate.models.dialects.typed_values import json_object, parameter_schema, to_typed_json
 
 __all__ = ["SOLAR"]
 
@@ -24,42 +24,42 @@ _START = "<|tool_call:start|>"
 _ARGUMENT, _VALUE, _END_ARGUMENT = "<|tool_arg:start|>", "<|tool_arg:value|>", "<|tool_arg:end|>"
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == _START:
         yield (yield from _by_arguments(cursor, tools))
         return
-    call_id, _ = yield from cursor.until(_NAME)
-    name, mark = yield from cursor.until(_ARGUMENTS, _END)
-    if mark != _ARGUMENTS or not name.strip() or len(name) > MAX_NAME:
-        raise NoCall
-    yield from cursor.white()
+    call_id, _ = yield from cursor.read_until(_NAME)
+    name, mark = yield from cursor.read_until(_ARGUMENTS, _END)
+    if mark != _ARGUMENTS or not name.strip() or len(name) > MAX_NAME_CHARS:
+        raise NotACall
+    yield from cursor.skip_space()
     if (yield from cursor.peek()) != "{":
-        raise NoCall
-    text = yield from cursor.value()
-    yield Found(name=tools.written(name), arguments=text, id=call_id.strip())
-    yield from cursor.white()
+        raise NotACall
+    text = yield from cursor.read_bracketed()
+    yield FoundCall(name=tools.clean_name(name), arguments=text, id=call_id.strip())
+    yield from cursor.skip_space()
     yield from cursor.take(_END)
 
 
-def _by_arguments(cursor: Cursor, tools: ToolNames) -> Wait[Found]:
+def _by_arguments(cursor: TextCursor, tools: KnownTools) -> Incremental[FoundCall]:
     """A call with tokens for each argument. A token that is missing at the end of a value is forgiven."""
-    name, mark = yield from cursor.until("\n", _ARGUMENT, _END)
-    name = tools.written(name)
-    cursor.unread(mark)
-    if not name or len(name) > MAX_NAME:
-        raise NoCall
+    name, mark = yield from cursor.read_until("\n", _ARGUMENT, _END)
+    name = tools.clean_name(name)
+    cursor.give_back(mark)
+    if not name or len(name) > MAX_NAME_CHARS:
+        raise NotACall
     schema = tools.schema(name)
     members: dict[str, str] = {}
-    yield from cursor.white()
+    yield from cursor.skip_space()
     while (yield from cursor.take(_ARGUMENT)):
-        key, _ = yield from cursor.until(_VALUE)
-        value, mark = yield from cursor.until(_END_ARGUMENT, _ARGUMENT, _END)
-        cursor.unread("" if mark == _END_ARGUMENT else mark)
-        members.setdefault(key.strip(), typed(value, parameter_schema(schema, key.strip()), schema))
-        yield from cursor.white()
+        key, _ = yield from cursor.read_until(_VALUE)
+        value, mark = yield from cursor.read_until(_END_ARGUMENT, _ARGUMENT, _END)
+        cursor.give_back("" if mark == _END_ARGUMENT else mark)
+        members.setdefault(key.strip(), to_typed_json(value, parameter_schema(schema, key.strip()), schema))
+        yield from cursor.skip_space()
     if not (yield from cursor.take(_END)) and not (yield from cursor.at(_START)):
-        raise NoCall
-    return Found(name=name, arguments=as_object(members))
+        raise NotACall
+    return FoundCall(name=name, arguments=json_object(members))
 
 
 SOLAR = Dialect(

@@ -9,22 +9,22 @@ Source: Google's function-calling page for Gemma.
 
 from __future__ import annotations
 
-from callgate.models.dialects.cursor import Cursor
-from callgate.models.dialects.names import ToolNames
-from callgate.models.dialects.python_calls import python_calls
-from callgate.models.dialects.shape import Dialect, Reads
+from callgate.models.dialects.dialect import Dialect, ParsedCalls
+from callgate.models.dialects.known_tools import KnownTools
+from callgate.models.dialects.python_calls import read_python_calls
+from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["TOOL_CODE"]
 
 
-def _read(cursor: Cursor, tools: ToolNames, opener: str) -> Reads:
-    yield from cursor.white()
+def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
+    yield from cursor.skip_space()
     printed = yield from cursor.take("print(")
-    yield from python_calls(cursor, tools, known=True)
+    yield from read_python_calls(cursor, tools, known=True)
     if printed:
-        yield from cursor.white()
+        yield from cursor.skip_space()
         yield from cursor.take(")")
-    yield from cursor.white()
+    yield from cursor.skip_space()
     yield from cursor.take("</tool_code>" if opener == "<tool_code>" else "```")
 
 

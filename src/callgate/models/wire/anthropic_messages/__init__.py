@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from callgate.models.wire.anthropic_messages.reader import AnthropicDecoder
-from callgate.models.wire.anthropic_messages.writer import encode, result_item
+from callgate.models.wire.anthropic_messages.decoder import AnthropicDecoder
+from callgate.models.wire.anthropic_messages.encoder import encode, encode_result
 from callgate.models.wire.codec import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="anthropic.messages", decoder=AnthropicDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="anthropic.messages", decoder=AnthropicDecoder, encode=encode, result_item=encode_result)

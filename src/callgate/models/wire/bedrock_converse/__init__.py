@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from callgate.models.wire.bedrock_converse.reader import BedrockConverseDecoder
-from callgate.models.wire.bedrock_converse.writer import encode, result_item
+from callgate.models.wire.bedrock_converse.decoder import BedrockConverseDecoder
+from callgate.models.wire.bedrock_converse.encoder import encode, encode_result
 from callgate.models.wire.codec import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="bedrock.converse", decoder=BedrockConverseDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="bedrock.converse", decoder=BedrockConverseDecoder, encode=encode, result_item=encode_result)

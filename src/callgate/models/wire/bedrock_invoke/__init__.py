@@ -6,10 +6,10 @@ Converse is the API that takes tools.
 
 from __future__ import annotations
 
-from callgate.models.wire.bedrock_invoke.reader import BedrockInvokeDecoder
-from callgate.models.wire.bedrock_invoke.writer import encode, result_item
+from callgate.models.wire.bedrock_invoke.decoder import BedrockInvokeDecoder
+from callgate.models.wire.bedrock_invoke.encoder import encode, encode_result
 from callgate.models.wire.codec import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="bedrock.invoke", decoder=BedrockInvokeDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="bedrock.invoke", decoder=BedrockInvokeDecoder, encode=encode, result_item=encode_result)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from callgate.models.wire.codec import Codec
-from callgate.models.wire.cohere_chat.reader import CohereChatDecoder
-from callgate.models.wire.cohere_chat.writer import encode, result_item
+from callgate.models.wire.cohere_chat.decoder import CohereChatDecoder
+from callgate.models.wire.cohere_chat.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="cohere.chat", decoder=CohereChatDecoder, encode=encode, result_item=result_item, dashes=False)
+CODEC = Codec(api="cohere.chat", decoder=CohereChatDecoder, encode=encode, result_item=encode_result, dashes=False)

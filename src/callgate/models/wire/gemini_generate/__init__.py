@@ -7,9 +7,9 @@ schemas to what the API takes.
 from __future__ import annotations
 
 from callgate.models.wire.codec import Codec
-from callgate.models.wire.gemini_generate.reader import GeminiDecoder
-from callgate.models.wire.gemini_generate.writer import encode, result_item
+from callgate.models.wire.gemini_generate.decoder import GeminiDecoder
+from callgate.models.wire.gemini_generate.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="gemini.generate", decoder=GeminiDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="gemini.generate", decoder=GeminiDecoder, encode=encode, result_item=encode_result)

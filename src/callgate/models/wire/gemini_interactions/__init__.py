@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from callgate.models.wire.codec import Codec
-from callgate.models.wire.gemini_interactions.reader import GeminiInteractionsDecoder
-from callgate.models.wire.gemini_interactions.writer import encode, result_item
+from callgate.models.wire.gemini_interactions.decoder import GeminiInteractionsDecoder
+from callgate.models.wire.gemini_interactions.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="gemini.interactions", decoder=GeminiInteractionsDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="gemini.interactions", decoder=GeminiInteractionsDecoder, encode=encode, result_item=encode_result)

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from callgate.models.wire.codec import Codec
-from callgate.models.wire.openai_chat.reader import OpenAIChatDecoder
-from callgate.models.wire.openai_chat.writer import encode, result_item
+from callgate.models.wire.openai_chat.decoder import OpenAIChatDecoder
+from callgate.models.wire.openai_chat.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="openai.chat", decoder=OpenAIChatDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="openai.chat", decoder=OpenAIChatDecoder, encode=encode, result_item=encode_result)

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from callgate.models.wire.codec import Codec
-from callgate.models.wire.openai_responses.reader import OpenAIResponsesDecoder
-from callgate.models.wire.openai_responses.writer import encode, result_item
+from callgate.models.wire.openai_responses.decoder import OpenAIResponsesDecoder
+from callgate.models.wire.openai_responses.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="openai.responses", decoder=OpenAIResponsesDecoder, encode=encode, result_item=result_item)
+CODEC = Codec(api="openai.responses", decoder=OpenAIResponsesDecoder, encode=encode, result_item=encode_result)

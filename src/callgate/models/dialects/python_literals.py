@@ -1,0 +1,172 @@
+"""Literals and keyword arguments as Python writes them, as JSON text.
+
+`True` and `true`, `None` and `null`, either kind of quotes, tuples for lists, keywords that Python reserves, line breaks in strings.
+Reads, and never evaluates: a name or an expression is an error. Bounded in depth, linear in length. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+__all__ = ["parse_keyword_arguments", "python_to_json"]
+
+_MAX_DEPTH = 64
+_SPACE = re.compile(r"(?:\s+|#[^\n]*\n)*")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])", re.ASCII)
+_PARTS = re.compile(r"(?P<sign>[-+]?)(?P<whole>0|[1-9]\d*)?(?:\.(?P<part>\d*))?(?P<power>[eE][-+]?\d+)?", re.ASCII)
+_STRING = re.compile(
+    r"""[rRuUbBfF]{0,2}(?:'''(?P<a>.*?)(?<!\\)'''|\"\"\"(?P<b>.*?)(?<!\\)\"\"\"|'(?P<c>[^'\\]*(?:\\.[^'\\]*)*)'|"(?P<d>[^"\\]*(?:\\.[^"\\]*)*)")""",
+    re.DOTALL,
+)
+_WORD = re.compile(r"[^\W\d][\w.\-]*")
+_WORDS = {"True": "true", "true": "true", "False": "false", "false": "false", "None": "null", "null": "null"}
+_ESCAPE = re.compile(r"\\(\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "\\": "\\", "'": "'", '"': '"', "\n": "", "/": "/"}
+
+
+def python_to_json(text: str) -> str:
+    """The literal that `text` is, as JSON.
+
+    Raises:
+        ValueError: It is none, or too deep.
+    """
+    reader = _LiteralParser(text)
+    value = reader.value(0)
+    reader.space()
+    if reader.pos != len(text):
+        raise ValueError("more than one literal")
+    return value
+
+
+def parse_keyword_arguments(text: str) -> tuple[list[str], dict[str, str]]:
+    """What stands between the brackets of a call: values without a name, and named ones, as JSON.
+
+    Raises:
+        ValueError: It is not a list of literals, or names one twice.
+    """
+    reader = _LiteralParser(text)
+    bare: list[str] = []
+    named: dict[str, str] = {}
+    while True:
+        reader.space()
+        if reader.pos == len(text):
+            return bare, named
+        name = reader.keyword()
+        value = reader.value(0)
+        if name is None:
+            bare.append(value)
+        elif name in named:
+            raise ValueError(f"{name} is given twice")
+        else:
+            named[name] = value
+        reader.separator(len(text))
+
+
+class _LiteralParser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pos = 0
+
+    def space(self) -> None:
+        found = _SPACE.match(self.text, self.pos)
+        self.pos = found.end() if found else self.pos
+
+    def keyword(self) -> str | None:
+        """The name before an equals sign, read with it."""
+        found = _WORD.match(self.text, self.pos) or _STRING.match(self.text, self.pos)
+        if found is None:
+            return None
+        end = _SPACE.match(self.text, found.end())
+        at = end.end() if end else found.end()
+        if self.text[at : at + 1] != "=" or self.text[at : at + 2] == "==":
+            return None
+        self.pos = at + 1
+        return found.group().strip("\"'")
+
+    def separator(self, end: int) -> None:
+        self.space()
+        if self.pos == end:
+            return
+        if self.text[self.pos] != ",":
+            raise ValueError("no comma")
+        self.pos += 1
+
+    def value(self, depth: int) -> str:
+        self.space()
+        mark = self.text[self.pos : self.pos + 1]
+        if depth > _MAX_DEPTH:
+            raise ValueError("too deep")
+        if mark == "{":
+            return "{" + ", ".join(self._items("}", depth, self._member)) + "}"
+        if mark in ("[", "("):
+            return "[" + ", ".join(self._items("]" if mark == "[" else ")", depth, self.value)) + "]"
+        return self._scalar()
+
+    def _items(self, closer: str, depth: int, item: Callable[[int], str]) -> list[str]:
+        found: list[str] = []
+        self.pos += 1
+        while True:
+            self.space()
+            if self.text.startswith(closer, self.pos):
+                self.pos += 1
+                return found
+            found.append(item(depth + 1))
+            self.space()
+            if self.text.startswith(",", self.pos):
+                self.pos += 1
+            elif not self.text.startswith(closer, self.pos):
+                raise ValueError("no comma")
+
+    def _member(self, depth: int) -> str:
+        name = self.value(depth)
+        self.space()
+        if not self.text.startswith(":", self.pos):
+            raise ValueError("no colon")
+        self.pos += 1
+        key = name if name[0] == '"' else json.dumps(name)
+        return f"{key}: {self.value(depth)}"
+
+    def _scalar(self) -> str:
+        found = _STRING.match(self.text, self.pos)
+        if found:
+            return self._strings(found)
+        found = _NUMBER.match(self.text, self.pos)
+        if found:
+            self.pos = found.end()
+            return _number(found.group())
+        found = _WORD.match(self.text, self.pos)
+        if found is None or found.group() not in _WORDS:
+            raise ValueError("no literal")
+        self.pos = found.end()
+        return _WORDS[found.group()]
+
+    def _strings(self, found: re.Match[str] | None) -> str:
+        """One string, or several that stand side by side."""
+        whole: list[str] = []
+        while found:
+            body = next(group for group in found.groups() if group is not None)
+            whole.append(body if found.group()[0] in "rR" else _ESCAPE.sub(_unescaped, body))
+            self.pos = found.end()
+            self.space()
+            found = _STRING.match(self.text, self.pos)
+        return json.dumps("".join(whole), ensure_ascii=False)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    body = found[1]
+    if body in _LETTERS:
+        return _LETTERS[body]
+    if body[0] in "xuU":
+        return chr(min(int(body[1:], 16), 0x10FFFF)) if len(body) > 1 else found[0]
+    return chr(int(body, 8)) if body.isdigit() and body.isascii() and int(body[0]) < 8 else found[0]
+
+
+def _number(text: str) -> str:
+    """A number as JSON writes it, digit for digit."""
+    found = _PARTS.fullmatch(text.replace("_", ""))
+    if found is None or not (found["whole"] or found["part"]):
+        raise ValueError("no number")
+    part = "" if found["part"] is None else f".{found['part'] or '0'}"
+    return f"{found['sign'].strip('+')}{found['whole'] or '0'}{part}{found['power'] or ''}"

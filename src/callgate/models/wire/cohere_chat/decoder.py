@@ -1,0 +1,195 @@
+"""Read Cohere's chat: the second version's messages and events, and what the first version answers.
+
+Before it calls tools, a model says what it plans; that is reasoning. The first version gives calls as objects, without ids; its streams
+preview a call in pieces and then send all calls whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from callgate.models.events import FinishReason, Usage
+from callgate.models.wire.decoder import Decoder
+from callgate.models.wire.finish_reasons import finish_reason
+from callgate.models.wire.framing import FrameParser, JsonLines
+from callgate.models.wire.json_fields import as_arguments, as_object, as_objects, as_text, as_token_count
+from callgate.models.wire.open_call import OpenCall, canonical_form
+from callgate.models.wire.server_errors import error_from_body, parse_error
+
+__all__ = ["CohereChatDecoder"]
+
+_REASONS: Mapping[str, FinishReason] = {
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "TOOL_CALL": "tool_calls",
+    "MAX_TOKENS": "length",
+    "ERROR_LIMIT": "length",
+    "ERROR_TOXIC": "content_filter",
+    "ERROR": "error",
+    "TIMEOUT": "error",
+}
+
+
+class CohereChatDecoder(Decoder):
+    """One answer of Cohere."""
+
+    api = "cohere.chat"
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self._by_index: dict[object, OpenCall] = {}
+
+    def framing(self, content_type: str, *, streamed: bool) -> FrameParser:
+        return JsonLines() if "stream+json" in content_type else super().framing(content_type, streamed=streamed)
+
+    def read_frame(self, event: str, value: Mapping[str, object]) -> None:
+        message = as_object(as_object(value.get("delta")).get("message"))
+        match value.get("type") or value.get("event_type") or event:
+            case "content-start" | "content-delta":
+                for part in as_objects(message.get("content")):
+                    self._content(part)
+            case "tool-plan-delta":
+                self._plan(message.get("tool_plan"))
+            case "tool-call-start":
+                for item in as_objects(message.get("tool_calls")):
+                    self._by_index[value.get("index")] = self._open(item)
+            case "tool-call-delta":
+                for item in as_objects(message.get("tool_calls")):
+                    self._piece(value.get("index"), item)
+            case "tool-call-end":
+                if call := self._call_at(value.get("index")):
+                    self.message.seal(call)
+            case "message-end":
+                self._end(as_object(value.get("delta")))
+            case "" if "message" in value:
+                self.read_body(value)
+            case str(kind):
+                self._first_version(kind, value)
+            case _:
+                pass
+
+    def read_body(self, value: Mapping[str, object]) -> None:
+        message = value.get("message")
+        if isinstance(message, dict):
+            self._answer(message)
+            self._end(value)
+        elif "text" in value or "tool_calls" in value or "generations" in value:
+            self._whole_of_the_first(value)
+        elif "type" in value or "event_type" in value:
+            self.read_frame("", value)
+        else:
+            self.report_error(error_from_body(value, "The answer has no message."))
+
+    # The second version
+
+    def _answer(self, message: Mapping[str, object]) -> None:
+        self._plan(message.get("tool_plan"))
+        content = message.get("content")
+        for part in as_objects(content):
+            self._content(part)
+        if isinstance(content, str):
+            self.message.append_text(content)
+        for item in as_objects(message.get("tool_calls")):
+            self._open(item)
+        self.message.seal_followed()
+
+    def _content(self, part: Mapping[str, object]) -> None:
+        if thought := as_text(part.get("thinking")):
+            self.message.append_reasoning(thought, opaque={"kind": "thinking"})
+        self.message.append_text(as_text(part.get("text")))
+
+    def _plan(self, text: object) -> None:
+        if isinstance(text, str) and text:
+            self.message.append_reasoning(text, opaque={"kind": "tool_plan"})
+
+    def _open(self, item: Mapping[str, object]) -> OpenCall:
+        function = as_object(item.get("function")) or item
+        call = self.message.open_call(as_text(item.get("id")), as_text(function.get("name")))
+        self.message.append_arguments(call, as_arguments(function.get("arguments", function.get("parameters"))))
+        return call
+
+    def _piece(self, index: object, item: Mapping[str, object]) -> None:
+        call = self._call_at(index)
+        if call is None:
+            raise ValueError("arguments of a call that was never started")
+        self.message.append_arguments(call, as_arguments(as_object(item.get("function")).get("arguments")))
+
+    def _call_at(self, index: object) -> OpenCall | None:
+        """The call of this number; where there is no number, the last."""
+        return self._by_index.get(index) or (self.message.calls[-1] if index is None and self.message.calls else None)
+
+    def _end(self, end: Mapping[str, object]) -> None:
+        usage = as_object(end.get("usage") or end.get("meta"))
+        if usage:
+            tokens = as_object(usage.get("tokens")) or as_object(usage.get("billed_units"))
+            self.message.set_usage(
+                Usage(
+                    input_tokens=as_token_count(tokens.get("input_tokens")),
+                    output_tokens=as_token_count(tokens.get("output_tokens")),
+                    cached_tokens=as_token_count(usage.get("cached_tokens")),
+                )
+            )
+        self._reason(as_text(end.get("finish_reason")), as_text(end.get("error")))
+
+    def _reason(self, said: str, error: str = "") -> None:
+        reason = finish_reason(said.upper(), _REASONS) if said else None
+        if error or reason == "error":
+            self.message.add_fault(said.lower(), error or f"The answer ended with {said}.", retryable=said.upper() == "TIMEOUT")
+        elif reason is not None:
+            self.message.set_finish_reason(reason, said)
+
+    # The first version
+
+    def _first_version(self, kind: str, value: Mapping[str, object]) -> None:
+        match kind:
+            case "text-generation":
+                self.message.append_text(as_text(value.get("text")))
+            case "tool-calls-chunk":
+                self._preview(as_object(value.get("tool_call_delta")), as_text(value.get("text")))
+            case "tool-calls-generation":
+                self._settle(value)
+            case "stream-end":
+                response = as_object(value.get("response"))
+                self._settle(response)
+                self._end({**response, "finish_reason": value.get("finish_reason") or response.get("finish_reason")})
+            case "error" | "stream-error":
+                self.report_error(parse_error(value.get("error") or value, ("code",)))
+            case _:
+                pass  # searches, citations, and whatever is new
+
+    def _preview(self, piece: Mapping[str, object], plan: str) -> None:
+        self._plan(plan)
+        if not piece:
+            return
+        call = self._by_index.get(piece.get("index"))
+        if call is None or (piece.get("name") and call.size):
+            call = self._by_index[piece.get("index")] = self.message.open_call("", as_text(piece.get("name")))
+        self.message.append_arguments(call, as_arguments(piece.get("parameters")))
+
+    def _settle(self, value: Mapping[str, object]) -> None:
+        """Take the calls that came whole; those that were previewed are the same ones."""
+        for index, item in enumerate(as_objects(value.get("tool_calls"))):
+            if index >= len(self.message.calls):
+                self._open(item)
+                continue
+            call = self.message.calls[index]
+            call.name = as_text(item.get("name")) or call.name
+            self._agree(call, as_arguments(item.get("parameters")))
+
+    def _agree(self, call: OpenCall, arguments: str) -> None:
+        """The same arguments in other white space are left as they came."""
+        if call.canonical_arguments != canonical_form(arguments):
+            self.message.set_arguments(call, arguments)
+        self.message.seal(call)
+
+    def _whole_of_the_first(self, value: Mapping[str, object]) -> None:
+        calls = as_objects(value.get("tool_calls"))
+        text = as_text(value.get("text"))
+        if calls:
+            self._plan(text)
+        else:
+            self.message.append_text(text or "".join(as_text(item.get("text")) for item in as_objects(value.get("generations"))))
+        for item in calls:
+            self._open(item)
+        self.message.seal_followed()
+        self._end({**value, "finish_reason": value.get("finish_reason") or "COMPLETE"})

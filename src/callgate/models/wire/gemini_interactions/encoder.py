@@ -1,0 +1,110 @@
+"""Write a conversation as a request for an interaction: every message as steps, none of it kept by the provider.
+
+The quirk `store` lets the provider keep interactions; then `extra` may name the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from callgate.calls import Audio, Image, Part, Text
+from callgate.messages import AssistantMessage, Message, Native, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from callgate.models.wire.history_encoding import argument_object, encode_body, part_text, system_text
+from callgate.models.wire.request import HttpRequest, ModelRequest, ToolSpec
+from callgate.models.wire.result_order import order_results
+from callgate.models.wire.tool_names import WireNames
+from callgate.models.wire.tool_schemas import tool_schema
+
+__all__ = ["encode", "encode_result"]
+
+Step = dict[str, object]
+
+
+def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
+    """The request for `/interactions`."""
+    steps = [step for message in order_results(request.messages) for step in _steps(message, names)]
+    body: dict[str, object] = {"model": request.model, "input": steps, "stream": request.stream, "store": quirks.get("store", False)}
+    if system := system_text(request.messages).strip():
+        body["system_instruction"] = system
+    if request.tools:
+        body["tools"] = [_tool(tool, names) for tool in request.tools]
+    if config := _config(request, names):
+        body["generation_config"] = config
+    if request.output_schema is not None:
+        body["response_format"] = [{"type": "text", "mime_type": "application/json", "schema": request.output_schema}]
+    headers = {"Api-Revision": str(quirks.get("revision", "2026-05-20"))}
+    return HttpRequest(path="/interactions", body=encode_body(body, request.extra, inside="generation_config"), headers=headers)
+
+
+def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
+    """A result as a `function_result` step."""
+    content = _content(message.content)
+    only_text = all(part["type"] == "text" for part in content)
+    item: Step = {
+        "type": "function_result",
+        "call_id": message.call_id,
+        "name": names.to_wire(message.name),
+        "result": "\n".join(str(part["text"]) for part in content) if only_text else content,
+    }
+    return item | {"is_error": True} if message.is_error else item
+
+
+def _steps(message: Message, names: WireNames) -> list[Step]:
+    match message:
+        case SystemMessage():
+            return []
+        case UserMessage(content=content):
+            parts = _content((Text(text=content),) if isinstance(content, str) else content)
+            return [{"type": "user_input", "content": parts}] if parts else []
+        case ToolMessage():
+            return [encode_result(message, names)]
+        case AssistantMessage():
+            own = message.api == "gemini.interactions"
+            return [step for part in message.parts for step in _answer_part(part, names, own=own)]
+
+
+def _answer_part(part: Text | Reasoning | ToolCall | Native, names: WireNames, *, own: bool) -> list[Step]:
+    match part:
+        case ToolCall():
+            call: Step = {"type": "function_call", "id": part.id, "name": names.to_wire(part.name), "arguments": argument_object(part)}
+            return [call | dict(part.opaque)] if own and part.opaque else [call]
+        case Text(text=text):
+            return [{"type": "model_output", "content": [{"type": "text", "text": text}]}] if text else []
+        case Reasoning(text=text, opaque=opaque) if own and opaque:
+            thought: Step = {"type": "thought", **opaque}
+            return [thought | {"summary": [{"type": "text", "text": text}]}] if text else [thought]
+        case Native(kind=kind, item=item) if own:
+            return [dict(item)] if kind.endswith(("_call", "_result")) else [{"type": "model_output", "content": [dict(item)]}]
+        case _:
+            return []
+
+
+def _content(parts: Iterable[Part]) -> list[Step]:
+    found = [_part(part) for part in parts]
+    return [part for part in found if part["type"] != "text" or part["text"]]
+
+
+def _part(part: Part) -> Step:
+    match part:
+        case Image(data=data, mime_type=mime):
+            return {"type": "image", "data": data, "mime_type": mime}
+        case Audio(data=data, mime_type=mime):
+            return {"type": "audio", "data": data, "mime_type": mime}
+        case _:
+            return {"type": "text", "text": part_text(part)}
+
+
+def _config(request: ModelRequest, names: WireNames) -> dict[str, object]:
+    config: dict[str, object] = {}
+    if request.max_tokens is not None:
+        config["max_output_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        config["temperature"] = request.temperature
+    if request.tools and request.tool_choice != "auto":
+        plain = {"none": "none", "required": "any"}.get(request.tool_choice)
+        config["tool_choice"] = plain or {"allowed_tools": {"mode": "any", "tools": [names.to_wire(request.tool_choice)]}}
+    return config
+
+
+def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
+    return {"type": "function", "name": names.to_wire(tool.name), "description": tool.description, "parameters": tool_schema(tool)}

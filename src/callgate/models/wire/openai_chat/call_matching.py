@@ -1,0 +1,97 @@
+"""Which call a piece of a chat completion belongs to: the one place that decides.
+
+Servers name a piece's call by index, by id, by both, by an index that is always 0, by nothing; some send calls a second time, whole. Must
+not know what a message is made of besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from callgate.models.wire.json_fields import as_arguments, as_text
+from callgate.models.wire.message_assembly import MessageAssembly
+from callgate.models.wire.open_call import OpenCall
+
+__all__ = ["CallMatcher"]
+
+
+class CallMatcher:
+    """The calls of one message, as pieces of them come in.
+
+    Args:
+        message: Where they grow.
+    """
+
+    def __init__(self, message: MessageAssembly) -> None:
+        self._message = message
+        self._by_index: dict[int, OpenCall] = {}
+
+    def take(self, items: Sequence[Mapping[str, object]]) -> None:
+        """Take one list of calls, or of pieces."""
+        begun = len(self._message.calls)
+        for item in items:
+            self._take(item, begun)
+
+    def _take(self, item: Mapping[str, object], begun: int) -> None:
+        """Take one item of a list; `begun` calls were there before that list."""
+        custom = item.get("custom")
+        function = custom if isinstance(custom, dict) else item.get("function")
+        fields = function if isinstance(function, dict) else item
+        name = as_text(fields.get("name"))
+        arguments = as_arguments(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
+        if name and self._message.has_call(as_text(item.get("id")), name, arguments):
+            return
+        call = self._call_of(item, name, arguments, begun)
+        if call is None and not (name or arguments or item.get("id")):
+            return  # a place that is kept for a call
+        if call is not None and name and call.complete and call.has_arguments(arguments):
+            return  # the whole call once more
+        if call is None:
+            call = self._message.open_call(as_text(item.get("id")), name, custom=isinstance(custom, dict))
+        index = _index(item)
+        if index is not None:
+            self._by_index[index] = call
+        extra = item.get("extra_content")
+        if extra is not None:
+            call.opaque["extra_content"] = extra
+            if self._message.server:
+                call.opaque["server"] = self._message.server
+        self._message.append_arguments(call, arguments)
+
+    def _call_of(self, item: Mapping[str, object], name: str, arguments: str, begun: int) -> OpenCall | None:
+        """The call that a piece goes on with; None where it begins one."""
+        index, call_id = _index(item), as_text(item.get("id"))
+        calls = self._message.calls
+        known = self._by_index.get(index) if index is not None else calls[-1] if calls else None
+        if known is None:
+            return None
+        if name and known.position >= begun and not (call_id == known.id and name == known.name):
+            return None  # the items of one list are calls of their own
+        if call_id and not known.made_id and call_id != known.id:
+            same = self._message.call_by_id(call_id)
+            unnamed = known if index is not None and not known.complete else None  # some give every piece a new id
+            if not name:
+                return same or unnamed
+            return next((call for call in (same, unnamed) if call is not None and _goes_on(call, name, arguments)), None)
+        if name and arguments and known.complete and not (call_id and call_id == known.id and known.has_arguments(arguments)):
+            return None  # a whole call under a number that is already taken
+        if name and known.name != name:
+            if known.name and known.size:
+                return None
+            self._message.append_name(known, name)
+        if call_id and known.made_id:
+            self._message.set_call_id(known, call_id)
+        return known
+
+
+def _goes_on(call: OpenCall, name: str, arguments: str) -> bool:
+    """Whether a piece that says the name again is more of the call's arguments, since they are not whole and it begins none."""
+    open_json = call.size > 0 and not call.custom and not call.complete
+    return open_json and call.name == name and not arguments.lstrip().startswith("{")
+
+
+def _index(item: Mapping[str, object]) -> int | None:
+    index = item.get("index")
+    if isinstance(index, int):
+        return index
+    return int(index) if isinstance(index, str) and index.isdecimal() else None
