@@ -77,7 +77,7 @@ class World:
         self.paid: Counter[str] = Counter()
         self.hanging = asyncio.Event()
         self.engine = Engine(self.tools(), policies=[Judge()])
-        self.http = model("openai-compatible:any", base_url=url, retries=Retries(most=0))
+        self.http = model("openai-compatible:any", base_url=url, retries=Retries(max_retries=0))
         one = Alone(self.http, self.broken)
         exits = [ToolSpec(name="done")]
         rules = LoopRules(errors_in_a_row=3)

@@ -107,12 +107,12 @@ async def server_has(server: ScriptedServer, said: asyncio.Event) -> None:
 
 async def test_a_message_that_breaks_off_leaves_no_call_behind_and_is_said() -> None:
     async with ScriptedServer([[*LOOK, Drop()]]) as server:
-        over_http = model("openai-compatible:any", base_url=server.url, retries=Retries(most=0))
+        over_http = model("openai-compatible:any", base_url=server.url, retries=Retries(max_retries=0))
         async with Agent(over_http, tools=[look]) as agent:
             result = await agent.run("Look.")
         await over_http.close()
     assert (result.status, result.turn_status, result.results) == ("failed", "error", ())
-    assert "broke off" in result.reason
+    assert "was cut off" in result.reason
     assert "Ask again" in result.reason
 
 

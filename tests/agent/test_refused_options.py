@@ -54,7 +54,7 @@ def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, An
         (lambda: StuckLimits(hint=0), "StuckLimits(hint=0): it must be a whole number from 1."),
         (lambda: StuckLimits(stop=-1), "StuckLimits(stop=-1): it must be"),
         (lambda: Prices(output=Decimal(3)), "Prices(output=Decimal('3')): it must be a number from 0."),  # type: ignore[arg-type]
-        (lambda: Retries(most=-1), "Retries(most=-1): it must be a whole number from 0."),
+        (lambda: Retries(max_retries=-1), "Retries(max_retries=-1): it must be a whole number from 0."),
         (lambda: Retries(base_s="1"), "Retries(base_s='1'): it must be a finite number of seconds from 0."),  # type: ignore[arg-type]
         (lambda: StreamLimits(idle_s=0), "StreamLimits(idle_s=0): it must be a finite number of seconds above 0."),
         (lambda: StreamLimits(first_s=float("nan")), "StreamLimits(first_s=nan): it must be"),

@@ -106,7 +106,7 @@ async def test_what_the_model_raises_leaves_the_pass() -> None:
 @pytest.mark.parametrize(("model", "rather"), [(None, "Give an object"), (object(), "Give an object"), ("openai:any", "providers.model")])
 async def test_what_is_no_model_is_refused_before_anything_begins(model: object, rather: str) -> None:
     context, control = StreamingContext("c"), Control()
-    with pytest.raises(UsageError, match=f"which is no model.*{rather}"):
+    with pytest.raises(UsageError, match=f"which is not a model.*{rather}"):
         await stream_once(model, ModelRequest(model="m", messages=[]), context, control=control, limits=PATIENT)  # type: ignore[arg-type]
     assert (context.abort_signal, context.on_progress, control.kill_callback("c")) == (None, None, None)
 

@@ -342,7 +342,7 @@ def threads_that_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             read.append(threading.get_ident())
         return parse_keyword_arguments(text)
 
-    monkeypatch.setattr(python_calls, "keyword_arguments", noted)
+    monkeypatch.setattr(python_calls, "parse_keyword_arguments", noted)
     return read
 
 

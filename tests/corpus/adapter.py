@@ -106,7 +106,7 @@ def _judged(event: CallSealed) -> dict[str, Any]:
 
 def tool_message(api: str, call: Mapping[str, Any], content: str) -> dict[str, object]:
     result = ToolMessage(call_id=call["id"], name=call["name"], content=(Text(text=content),))
-    return codec(api).result_item(result, WireNames())
+    return codec(api).encode_result(result, WireNames())
 
 
 def parse_text(text: str, tools: list[dict[str, Any]], hint: str | None, partial: bool) -> dict[str, Any]:

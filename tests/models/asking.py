@@ -18,7 +18,7 @@ __all__ = ["KEY", "NEVER", "NO_WAIT", "ONCE", "REQUEST", "abortable", "ask", "at
 KEY = "sk-proj-not-to-be-shown-0123456789"
 NEVER = Pause(86_400.0)
 NO_WAIT = Retries(base_s=0.001)
-ONCE = Retries(most=0)
+ONCE = Retries(max_retries=0)
 REQUEST = ModelRequest(model="", messages=[UserMessage("Find books.")], tools=(ToolSpec(name="search"), ToolSpec(name="files/read")))
 
 

@@ -369,7 +369,7 @@ def test_no_history_makes_a_request_that_is_refused(messages: list[Message]) -> 
 def test_results_hold_pictures_and_ids_are_made_fit() -> None:
     parts = (Text(text="see"), Image(data="AA", mime_type="image/png"), Audio(data="AA", mime_type="audio/wav"))
     pdf = Resource(resource={"uri": "x", "mimeType": "application/pdf", "blob": "AA"})
-    item = codec(API).result_item(ToolMessage(call_id="call:1.f", name="f", content=(*parts, pdf)), WireNames())
+    item = codec(API).encode_result(ToolMessage(call_id="call:1.f", name="f", content=(*parts, pdf)), WireNames())
     use = sent([AssistantMessage(parts=(ToolCall(id="call:1.f", name="f"),))])["messages"][1]["content"][0]
     assert item["tool_use_id"] == use["id"] != "call:1.f"
     content = item["content"]

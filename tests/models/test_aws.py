@@ -129,7 +129,7 @@ async def test_what_was_refused_is_told_without_keys() -> None:
     """Amazon repeats what was signed, the lent token with it."""
     said = f"no match: x-amz-security-token:{ENVIRON['AWS_SESSION_TOKEN']} {KEYS.access_key} {KEYS.secret_key}"
     async with ScriptedServer([Reply(turn=[Raw(said.encode())], status=403, headers={"content-type": "text/plain"})]) as server:
-        of = model("bedrock:m", base_url=server.url, environ=ENVIRON, retries=Retries(most=0))
+        of = model("bedrock:m", base_url=server.url, environ=ENVIRON, retries=Retries(max_retries=0))
         fault = finished(await ask(of)).fault
         await of.close()
     assert fault is not None
@@ -141,7 +141,7 @@ def test_each_attempt_is_signed_at_its_own_time() -> None:
     """A signature is good for minutes, and a retry may come later."""
     clock = ManualClock(AT_NS)
     signer = AwsSigner(KEYS, "us-east-1", clock)
-    request = OutgoingRequest(url="https://example.amazonaws.com/", body=b"", headers={}, hidden=SecretRedactor(), sign=signer)
+    request = OutgoingRequest(url="https://example.amazonaws.com/", body=b"", headers={}, redactor=SecretRedactor(), sign=signer)
     first = signer(request)
     clock.advance(600)
     second = signer(request)
@@ -177,6 +177,6 @@ def test_what_is_missing_is_named(environ: dict[str, str], says: str) -> None:
 def test_the_region_may_be_said_by_the_address() -> None:
     environ = {key: value for key, value in ENVIRON.items() if key != "AWS_REGION"}
     of = model("bedrock:m", base_url="https://bedrock-runtime.ap-south-1.amazonaws.com", environ=environ)
-    request = OutgoingRequest(url="https://bedrock-runtime.ap-south-1.amazonaws.com/", body=b"", headers={}, hidden=SecretRedactor())
+    request = OutgoingRequest(url="https://bedrock-runtime.ap-south-1.amazonaws.com/", body=b"", headers={}, redactor=SecretRedactor())
     assert of._signer is not None
     assert "/ap-south-1/bedrock/" in of._signer(request)["authorization"]

@@ -99,7 +99,7 @@ _TAKES_COMMAS = ("granite", "mistral", "gigachat", "phi4")
 
 
 @pytest.mark.parametrize("frame", ["Write `{}` for it.", 'Write "{}" for it.', "For example: {}\n", "> {}", "The format is {}, as said."])
-@pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if not of.unmarked])
+@pytest.mark.parametrize("name", [name for name, of in DIALECTS.items() if not of.is_unmarked])
 def test_a_call_that_is_spoken_of_is_text_on_all_its_lines(name: str, frame: str) -> None:
     """The mark was text, and what stood behind it on a line of its own was called."""
     if "as said" in frame and name in _TAKES_COMMAS:

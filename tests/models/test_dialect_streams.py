@@ -153,7 +153,7 @@ def test_a_large_piece_is_read_in_steps_of_bounded_work(piece: str) -> None:
     """So that an event loop gets the turn in between; what is read is the same."""
     text, reader = (piece * (60_000 // len(piece) + 1))[:60_000], TextReader(TOOLS)
     parts: list[ParsedPart] = []
-    for steps in (reader.feeding(text), reader.closing()):
+    for steps in (reader.feed_in_steps(text), reader.close_in_steps()):
         before = reader.work
         for step in steps:
             assert reader.work - before < 32_768 + 2 * len(text)

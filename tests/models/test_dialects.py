@@ -16,7 +16,7 @@ from tests.models.dialect_texts import TOOLS, calls_in
 def test_every_dialect_reads_its_example_and_shows_nothing_of_it(name: str, hinted: bool) -> None:
     """The registry: one example of each family, with a hint and without."""
     dialect = DIALECTS[name]
-    if dialect.by_hint and not hinted:
+    if dialect.hint_only and not hinted:
         pytest.skip("only read by hint")
     reading = read_text(dialect.example, TOOLS, dialect=name if hinted else None)
     assert calls_in(reading) == [("get_weather", {"city": "Paris"})]

@@ -161,7 +161,7 @@ NAMES = {"cohere.chat": r"[A-Za-z_][A-Za-z0-9_]{0,63}", "gemini.generate": r"[A-
 @pytest.mark.parametrize("tool", ["get-issue", "crm.find", "files/read", "2nd", "-x", "naïve", "x" * 80, "get_issue"])
 def test_every_api_is_sent_names_that_it_takes(api: str, tool: str) -> None:
     """By the rules that the providers have written down; and the name that comes back is the tool's own."""
-    names = codec(api).names([tool])
+    names = codec(api).wire_names([tool])
     assert re.fullmatch(NAMES.get(api, r"[A-Za-z0-9_-]{1,64}"), names.to_wire(tool))
     assert names.original(names.to_wire(tool)) == tool
 
@@ -175,8 +175,8 @@ def test_a_web_page_instead_of_an_answer_is_called_one(api: str, streamed: bool,
     for body in ([page], [page[at : at + 1] for at in range(len(page))]):
         fault = finished(read(api, body, content_type=content_type, streamed=streamed)).fault
         assert fault is not None
-        assert fault.message.startswith("The answer is a web page and no JSON: '<!doctype html>")
-        assert fault.message.endswith("Check the URL that was asked.")
+        assert fault.message.startswith("The answer is an HTML page, not JSON: '<!doctype html>")
+        assert fault.message.endswith("Check the URL of the request.")
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -23,9 +23,9 @@ def test_an_object_ends_exactly_at_its_last_bracket(value: dict[str, object], cu
     text = json.dumps(value, ensure_ascii=False)
     places = sorted({0, len(text) - 1, len(text), *(cut % len(text) for cut in cuts)})
     extent = JsonExtent()
-    ends = [extent.ends_in(text[a:b]) for a, b in pairwise(places)]
+    ends = [extent.feed(text[a:b]) for a, b in pairwise(places)]
     assert ends == [False] * (len(ends) - 1) + [True]
 
 
 def test_what_is_no_object_has_no_end_of_its_own() -> None:
-    assert not any(JsonExtent().ends_in(text) for text in ("[{}]", '"{}"', "null", "", "   ", "x{}", "{} and more"))
+    assert not any(JsonExtent().feed(text) for text in ("[{}]", '"{}"', "null", "", "   ", "x{}", "{} and more"))

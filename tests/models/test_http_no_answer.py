@@ -40,13 +40,13 @@ async def bare_server(status: int, kind: str, pieces: list[bytes]) -> AsyncItera
 @pytest.mark.parametrize(
     ("body", "status", "kind", "said"),
     [
-        (PAGE, 200, "text/html; charset=utf-8", "answered 200 (text/html; charset=utf-8) with a page for people"),
-        (PAGE, 200, "text/event-stream", "answered 200 (text/event-stream) with a page for people"),
-        (PAGE, 200, "application/json", "answered 200 (application/json) with a page for people"),
+        (PAGE, 200, "text/html; charset=utf-8", "answered 200 (text/html; charset=utf-8) with an HTML page"),
+        (PAGE, 200, "text/event-stream", "answered 200 (text/event-stream) with an HTML page"),
+        (PAGE, 200, "application/json", "answered 200 (application/json) with an HTML page"),
         (b"", 200, "application/json", "answered 200 (application/json) with an empty body"),
         (b" \n", 200, "text/event-stream", "answered 200 (text/event-stream) with an empty body"),
         (b"", 204, "", "answered 204 (no content type) with an empty body"),
-        (b"It works!\n", 200, "text/plain", "answered 200 (text/plain) with text that is none of its API's, 'It works!"),
+        (b"It works!\n", 200, "text/plain", "answered 200 (text/plain) with unexpected text, 'It works!"),
     ],
     ids=["page", "page as events", "page as JSON", "nothing", "blank", "204", "text"],
 )
@@ -62,7 +62,7 @@ async def test_what_is_no_answer_at_all_is_one_clear_error(
     assert [fault.code for fault in faults] == ["no_answer"]
     assert finished(events).fault == faults[0]
     assert faults[0].message.startswith(f"someone at {address} {said}")
-    assert "Is base_url right? It should end in '/v1'." in faults[0].message
+    assert "Check base_url. It should end in '/v1'." in faults[0].message
 
 
 async def test_an_address_that_has_its_version_is_not_told_to_have_one() -> None:
@@ -71,7 +71,7 @@ async def test_an_address_that_has_its_version_is_not_told_to_have_one() -> None
         await of.close()
     fault = finished(events).fault
     assert fault is not None
-    assert (f"{address}/api/v4" in fault.message, "Is base_url right? If it is" in fault.message) == (True, True)
+    assert (f"{address}/api/v4" in fault.message, "Check base_url. If it is" in fault.message) == (True, True)
 
 
 async def test_a_connection_that_breaks_before_the_answer_is_not_taken_for_an_empty_one() -> None:

@@ -60,7 +60,7 @@ async def test_what_is_packed_is_unpacked_in_pieces_of_a_bounded_size() -> None:
     packed = gzip.compress(b"x" * 3_000_000)
     async with ScriptedServer([Reply(turn=[Raw(packed), End("cut")], headers={"content-encoding": "gzip"})]) as server:
         transport = Transport("some")
-        outgoing = OutgoingRequest(url=f"{server.url}/v1/chat/completions", body=b"{}", headers={}, hidden=SecretRedactor())
+        outgoing = OutgoingRequest(url=f"{server.url}/v1/chat/completions", body=b"{}", headers={}, redactor=SecretRedactor())
         with RequestDeadlines(Timeouts(), None) as watch:
             answer = await transport.open(outgoing, watch, lambda: None)
             sizes = []
@@ -125,4 +125,4 @@ async def test_a_packed_body_that_is_cut_is_not_taken_for_whole(lost: int) -> No
         await of.close()
     fault = finished(events).fault
     assert fault is not None
-    assert fault.message.endswith("(its packed data ends before its end).")
+    assert fault.message.endswith("(the gzip data is incomplete).")

@@ -84,7 +84,7 @@ async def test_a_key_is_not_shown_in_part_where_a_text_is_cut(limit: int) -> Non
 @pytest.mark.parametrize("kept", range(1, len(KEY)))
 def test_a_key_across_the_cut_of_a_quotation_is_redacted(kept: int) -> None:
     hidden = SecretRedactor([KEY])
-    assert KEY[:4] not in hidden.cut("p" * (100 - kept) + KEY, 100)
+    assert KEY[:4] not in hidden.redact_and_truncate("p" * (100 - kept) + KEY, 100)
 
 
 @pytest.mark.parametrize("url", [f"http://user:{KEY}@127.0.0.1:1/v1", f"http://127.0.0.1:1/v1?key={KEY}"])

@@ -67,7 +67,7 @@ def test_a_message_with_more_calls_than_the_limit_fails(api: str, name: str) -> 
 
 def test_a_message_of_endlessly_many_parts_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that are no calls fill the memory as well."""
-    monkeypatch.setattr(message_assembly, "_PARTS", 10)
+    monkeypatch.setattr(message_assembly, "_MAX_PARTS", 10)
     end = finished(read("openai.chat", BODIES["openai.chat"]["text and thoughts in turns"](30)))
     assert (len(end.message.parts), end.fault and end.fault.code) == (10, "too_large")
 

@@ -59,7 +59,7 @@ def test_a_page_is_shown_without_its_tags_and_short() -> None:
 def test_the_next_step_is_named() -> None:
     assert (
         describe_error_response("someone", 401, b"", key_name="SOME_KEY")[1]
-        == "someone answered 401: without a word. Check the key in SOME_KEY."
+        == "someone answered 401: an empty body. Check the key in SOME_KEY."
     )
     assert "which is not followed" in describe_error_response("someone", 308, b"", location="https://elsewhere.example/")[1]
 
@@ -72,7 +72,7 @@ def test_no_body_is_too_odd(body: bytes, status: int) -> None:
 
 
 def test_credentials_are_taken_out_with_and_without_their_scheme() -> None:
-    hidden = SecretRedactor.of_headers({"authorization": "Bearer sk-1234", "x-api-key": "abcd-ef", "x-team": "tools", "x-token": "abc"})
+    hidden = SecretRedactor.from_headers({"authorization": "Bearer sk-1234", "x-api-key": "abcd-ef", "x-team": "tools", "x-token": "abc"})
     shown = hidden.redact("Bearer sk-1234, sk-1234, abcd-ef, tools, abc")
     assert shown == "***, ***, ***, tools, abc"
     assert "1234" not in repr(hidden)
@@ -100,7 +100,7 @@ def test_what_a_provider_asks_for_is_read(headers: dict[str, str], wait_s: float
 
 @given(asked_s=st.none() | st.floats(0, 1e9), retry=st.integers(1, 20), jitter=st.floats(0, 1, exclude_max=True), most=st.integers(0, 20))
 def test_no_wait_is_longer_than_the_limit_or_shorter_than_asked(asked_s: float | None, retry: int, jitter: float, most: int) -> None:
-    wait_s = Retries(most=most).wait_s(asked_s, retry, jitter)
+    wait_s = Retries(max_retries=most).wait_s(asked_s, retry, jitter)
     if wait_s is None:
         assert retry > most or (asked_s is not None and asked_s > 60)
     else:
@@ -109,7 +109,7 @@ def test_no_wait_is_longer_than_the_limit_or_shorter_than_asked(asked_s: float |
 
 
 def test_own_waits_grow() -> None:
-    assert [Retries(most=9).wait_s(None, retry, 0.0) for retry in (1, 2, 3, 8)] == [0.5, 1.0, 2.0, 60.0]
+    assert [Retries(max_retries=9).wait_s(None, retry, 0.0) for retry in (1, 2, 3, 8)] == [0.5, 1.0, 2.0, 60.0]
 
 
 def test_the_delay_that_google_asks_for_in_the_body_is_read() -> None:

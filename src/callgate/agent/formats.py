@@ -84,7 +84,7 @@ def _left_out(message: ToolMessage) -> list[str]:
 class _Untouched(WireNames):
     """Names for readers that are no provider."""
 
-    def sent(self, name: str) -> str:
+    def to_wire(self, name: str) -> str:
         return name
 
 

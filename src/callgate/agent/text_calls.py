@@ -127,7 +127,7 @@ class _Reading:
     @property
     def is_large(self) -> bool:
         """Whether so much may become a call that a step can be long."""
-        return self._reader.held > _LARGE_CHARS
+        return self._reader.candidate_chars > _LARGE_CHARS
 
     def due(self, event: ModelEvent) -> list[ModelEvent]:
         """What is to be taken now: what is gathered, and `event`, unless that is gathered as well.
@@ -155,14 +155,14 @@ class _Reading:
         except MessageTooLarge as error:
             self.over = True
             self._out.add_fault(error.code, str(error))
-            self._out.finish(well=False)
+            self._out.finish(complete=False)
             yield self._told()
 
     def _read(self, event: ModelEvent) -> Iterator[list[ModelEvent]]:
         match event:
             case TextDelta(text=text):
                 self._heard = True
-                yield from self._steps(self._reader.feeding(text))
+                yield from self._steps(self._reader.feed_in_steps(text))
                 return
             case ReasoningDelta(text=text):
                 self._out.append_reasoning(text)
@@ -188,7 +188,7 @@ class _Reading:
     def _give_way(self, event: CallOpened | Finished) -> Iterator[list[ModelEvent]]:
         """The message has calls of its own: what was held as text is text."""
         self._native = True
-        yield from self._steps(self._reader.closing(cut=True))
+        yield from self._steps(self._reader.close_in_steps(cut=True))
         for found in self._found:
             self._out.append_text(found.source)
         yield [*self._told(), event]
@@ -198,14 +198,14 @@ class _Reading:
             yield from self._give_way(event)
             return
         if not self._heard:
-            yield from self._steps(self._reader.feeding(event.message.text))
-        yield from self._steps(self._reader.closing(cut=event.reason not in COMPLETE_REASONS))
+            yield from self._steps(self._reader.feed_in_steps(event.message.text))
+        yield from self._steps(self._reader.close_in_steps(cut=event.reason not in COMPLETE_REASONS))
         for found in self._found:
             self._call(found)
         self._out.model = event.model
         if event.reason != "error":
             self._out.set_finish_reason("tool_calls" if self._out.calls and event.reason == "stop" else event.reason, event.said)
-        self._out.finish(well=event.reason in COMPLETE_REASONS)
+        self._out.finish(complete=event.reason in COMPLETE_REASONS)
         told = self._told()
         end = told[-1]
         assert isinstance(end, Finished)

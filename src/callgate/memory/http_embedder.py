@@ -68,7 +68,7 @@ class EmbeddingsEndpoint:
         self._url = f"{base_url.rstrip('/')}/embeddings"
         self._headers = {**({"authorization": f"Bearer {api_key}"} if api_key else {}), **(headers or {})}
         self._shown = redact_url(self._url)
-        self._hidden = SecretRedactor.of_headers(self._headers, (api_key, *secrets_in_url(base_url)))
+        self._hidden = SecretRedactor.from_headers(self._headers, (api_key, *secrets_in_url(base_url)))
         self._shorten = shorten
         self._timeout_s = timeout_s
         self._client: httpx2.Client | None = None
@@ -112,7 +112,7 @@ class EmbeddingsEndpoint:
             said = self._hidden.redact(str(error) or type(error).__name__)
             raise EmbedderFailed(f"{self._shown} could not be asked: {said}. Check the address and whether it is up.") from None
         if not response.is_success:
-            said = self._hidden.cut(answer.decode("utf-8", "replace"), _SAID_CHARS)
+            said = self._hidden.redact_and_truncate(answer.decode("utf-8", "replace"), _SAID_CHARS)
             raise EmbedderFailed(f"{self._shown} refused with status {response.status_code}: {said}")
         return answer
 

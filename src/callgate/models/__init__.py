@@ -1,5 +1,7 @@
-"""Language models: what they send, read event by event, and what they are sent.
+"""Language models: providers, HTTP transport, and one codec per provider API.
 
-`wire` holds one decoder and encoder per provider API, without I/O; `dialects` reads calls that a model writes as text; `http` is the one
-transport. All of it speaks the values of `events` and of `callgate.messages`. Knows nothing of engines, tools' code or policies.
+In reading order: `model` (the `Model` protocol and the context of one pass), `events` (what a model yields), `providers` (makes a model
+from a name), `http_model` (one request and its answer), `http` (the transport: deadlines, retries, connections), `wire` (decoders and
+encoders of the provider APIs, without I/O) and `dialects` (tool calls that a model writes as plain text). The modules with an underscore
+serve the transport. Knows nothing of engines, tools' code or policies.
 """

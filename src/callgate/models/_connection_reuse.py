@@ -1,8 +1,8 @@
-"""Use a connection again only where nothing came on it beyond the answers that were asked for.
+"""Reuse an HTTP connection only if it holds no bytes beyond the responses that were requested.
 
-A surplus of one answer, and bytes that come while the connection is idle, would be read as the next answer, which may be another
-conversation's. httpcore2 looks at the socket alone; bytes also wait in the parser, in TLS and in the event loop's stream. Their places are
-private there: a connection of a kind that is not known here is closed after one answer.
+Surplus bytes of one response, and bytes that arrive on an idle connection, would be read as the next response, which may belong to another
+conversation. httpcore2 checks the socket only; bytes may also wait in the parser, in TLS and in the event loop's stream. Those are private
+attributes, so a connection of an unknown type is closed after one response.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["check_before_reuse"]
 
 
 def check_before_reuse(client: Any) -> None:
-    """Make every connection that this httpx2 client opens one that is checked before it is used again."""
+    """Check every connection that this httpx2 client opens before it is used again."""
     for transport in (client._transport, *client._mounts.values()):
         if transport is not None:
             _check_pool(transport._pool)
@@ -25,7 +25,7 @@ def _check_pool(pool: Any) -> None:
 
 
 class _CheckedConnection:
-    """A connection of httpcore2's pool, whose interface it has."""
+    """Wraps a connection of httpcore2's pool, with the same interface."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -37,26 +37,26 @@ class _CheckedConnection:
         return repr(self._connection)
 
     def is_available(self) -> bool:
-        return bool(self._connection.is_available()) and not self._is_spoiled()
+        return bool(self._connection.is_available()) and not self._has_unread_bytes()
 
     def has_expired(self) -> bool:
-        return bool(self._connection.has_expired()) or self._is_spoiled()
+        return bool(self._connection.has_expired()) or self._has_unread_bytes()
 
-    def _is_spoiled(self) -> bool:
-        """Whether an idle connection holds bytes that nobody has asked for."""
+    def _has_unread_bytes(self) -> bool:
+        """Whether an idle connection holds bytes that belong to no request."""
         connection = self._connection
         if not connection.is_idle() or connection.can_multiplex():
             return False
         while (inner := getattr(connection, "_connection", None)) is not None:
             connection = inner
         try:
-            return bool(connection._h11_state.trailing_data[0]) or _holds_bytes(connection._network_stream._stream)
+            return bool(connection._h11_state.trailing_data[0]) or _stream_has_unread_bytes(connection._network_stream._stream)
         except AttributeError:
             return True
 
 
-def _holds_bytes(stream: Any) -> bool:
-    """Whether a stream of anyio has bytes that were received and not read."""
+def _stream_has_unread_bytes(stream: Any) -> bool:
+    """Whether an anyio stream has received bytes that were not read."""
     while hasattr(stream, "transport_stream"):
         if stream._ssl_object.pending() or stream._read_bio.pending:
             return True

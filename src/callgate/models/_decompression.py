@@ -1,7 +1,7 @@
-"""A body in pieces of a bounded size, and what it is behind gzip, as it comes in.
+"""Split a response body into chunks of bounded size, and decompress gzip as it arrives.
 
-Apart from the transport because it is the one place where a few bytes may stand for gigabytes. Between two pieces of what arrived at once
-the event loop gets the turn, so that deadlines pass and others go on. Knows no request and no limit of a body.
+Stands apart from the transport because a few compressed bytes may expand to gigabytes. Yields to the event loop between chunks, so that
+deadlines pass and other tasks run. Knows no request and no limit on the body.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 __all__ = ["decompress_gzip", "split_chunks"]
 
-_PIECE_BYTES = 65_536
-"""The most that is given, or unpacked, at a time."""
-_PACKED_BYTES = 16_384
-"""The most that is unpacked from at a time: what follows a member is copied."""
-_GZIP = 31
-_MEMBER = 0x1F
-"""What every member of a gzip body begins with; what follows the last may be padding."""
+_CHUNK_BYTES = 65_536
+"""Maximum size of a chunk."""
+_COMPRESSED_CHUNK_BYTES = 16_384
+"""Maximum size of compressed input per step: zlib copies what follows a gzip member."""
+_GZIP_WBITS = 31
+_GZIP_FIRST_BYTE = 0x1F
+"""The first byte of every gzip member; other bytes after a member are padding."""
 
 
-async def split_chunks(chunks: AsyncIterator[bytes], size: int = _PIECE_BYTES) -> AsyncGenerator[bytes, None]:
-    """The same bytes in pieces of at most `size`."""
+async def split_chunks(chunks: AsyncIterator[bytes], size: int = _CHUNK_BYTES) -> AsyncGenerator[bytes, None]:
+    """Yield the same bytes in chunks of at most `size` bytes."""
     async for chunk in chunks:
         yield chunk[:size]
         for start in range(size, len(chunk), size):
@@ -30,27 +30,27 @@ async def split_chunks(chunks: AsyncIterator[bytes], size: int = _PIECE_BYTES) -
             yield chunk[start : start + size]
 
 
-async def decompress_gzip(packed: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The body behind gzip: of one member or several, and nothing of what follows the last.
+async def decompress_gzip(compressed: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the decompressed bytes of one or several gzip members; ignore what follows the last.
 
     Raises:
-        zlib.error: It is no gzip, or ends within a member.
+        zlib.error: The data is not gzip, or ends within a member.
     """
-    unpack = zlib.decompressobj(wbits=_GZIP)
-    begun = False
-    async for data in split_chunks(packed, _PACKED_BYTES):
+    decompressor = zlib.decompressobj(wbits=_GZIP_WBITS)
+    started = False
+    async for data in split_chunks(compressed, _COMPRESSED_CHUNK_BYTES):
         while data:
-            if unpack.eof:
-                if data[0] != _MEMBER:
+            if decompressor.eof:
+                if data[0] != _GZIP_FIRST_BYTE:
                     return
-                unpack = zlib.decompressobj(wbits=_GZIP)
-            begun = True
-            piece = unpack.decompress(data, _PIECE_BYTES)
-            while piece:
-                yield piece
-                if unpack.unconsumed_tail:
+                decompressor = zlib.decompressobj(wbits=_GZIP_WBITS)
+            started = True
+            chunk = decompressor.decompress(data, _CHUNK_BYTES)
+            while chunk:
+                yield chunk
+                if decompressor.unconsumed_tail:
                     await asyncio.sleep(0)
-                piece = unpack.decompress(unpack.unconsumed_tail, _PIECE_BYTES)
-            data = unpack.unused_data
-    if begun and not unpack.eof:
-        raise zlib.error("its packed data ends before its end")
+                chunk = decompressor.decompress(decompressor.unconsumed_tail, _CHUNK_BYTES)
+            data = decompressor.unused_data
+    if started and not decompressor.eof:
+        raise zlib.error("the gzip data is incomplete")

@@ -1,4 +1,8 @@
-"""Make httpx2 clients, and say which environment variable is wrong where one cannot be made. Sends nothing."""
+"""Import httpx2 on first use, create its clients, and describe its errors.
+
+httpx2 reads proxies and certificates from environment variables; a client that cannot be created names the variable that is wrong. Sends
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,40 +24,42 @@ _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 def create_client(make: Callable[[], _Client]) -> _Client:
-    """What `make` returns: a client that takes proxies and certificates from the environment.
+    """Return what `make` returns: a client that takes proxies and certificates from the environment.
 
     Raises:
-        UsageError: A variable of theirs cannot be used.
+        UsageError: An environment variable for proxies or certificates cannot be used.
     """
     try:
         return make()
     except OSError as error:
-        raise _wrong(_CERTIFICATES, "certificates", error, "the path of a readable file or folder of certificates in PEM form") from None
+        raise _environment_error(
+            _CERTIFICATES, "certificates", error, "the path of a readable file or folder of certificates in PEM form"
+        ) from None
     except Exception as error:
-        raise _wrong(_PROXIES, "proxies", error, "a URL, as in http://127.0.0.1:3128,") from None
+        raise _environment_error(_PROXIES, "proxies", error, "a URL, as in http://127.0.0.1:3128,") from None
 
 
-def _wrong(names: tuple[str, ...], what: str, error: Exception, form: str) -> UsageError:
+def _environment_error(names: tuple[str, ...], setting: str, error: Exception, form: str) -> UsageError:
     found = [f"{name}={redact_url(os.environ[name])[:200]!r}" for one in names for name in (one, one.lower()) if os.environ.get(name)]
-    said = ", ".join(found) or "what the environment says of them"
-    return UsageError(f"No request can be sent: the {what} cannot be used ({type(error).__name__}): {said}. Give {form} or unset it.")
+    values = ", ".join(found) or "the system's settings"
+    return UsageError(f"No request can be sent: the {setting} cannot be used ({type(error).__name__}): {values}. Give {form} or unset it.")
 
 
 def describe_cause(error: BaseException) -> str:
-    """The innermost error that says something. Not cut: what must not be shown of it is to be removed first."""
-    said = [text for cause in cause_chain(error) if (text := _said_by(cause))]
-    return said[-1] if said else type(error).__name__
+    """Return the text of the innermost error that has one. Not redacted and not truncated: the caller redacts first."""
+    texts = [text for cause in cause_chain(error) if (text := _error_text(cause))]
+    return texts[-1] if texts else type(error).__name__
 
 
-def _said_by(error: BaseException) -> str:
-    """The system's own words where it refused, without the numbers that Python puts before them."""
+def _error_text(error: BaseException) -> str:
+    """Return the operating system's text for an error number, or the error's own text without Python's `[Errno N]` prefix."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return _ERRNO.sub("", str(error))
 
 
 def cause_chain(error: BaseException | None) -> list[BaseException]:
-    """The error, what caused it, and so on inwards; at most ten of them."""
+    """Return the error, its cause, the cause of that, and so on; at most ten errors."""
     found: list[BaseException] = []
     while error is not None and len(found) < 10:
         found.append(error)
@@ -62,6 +68,11 @@ def cause_chain(error: BaseException | None) -> list[BaseException]:
 
 
 def import_httpx2() -> Any:
+    """Import httpx2, so that it is loaded with the first request only.
+
+    Raises:
+        UsageError: httpx2 is not installed.
+    """
     try:
         import httpx2
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A body as it comes in, piece by piece, and what is said of HTTP's own errors. Reads no message, and knows no provider."""
+"""Read a response body chunk by chunk, within the request's deadlines. Knows no provider and does not interpret the content."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ __all__ = [
     "ResponseBody",
 ]
 
-_BODY_BYTES = 268_435_456
-"""The longest answer that is read: far above any real one, so that no server can fill the memory."""
-_FIRST_BYTES = 4_096
-_BLANK = b" \t\r\n\xef\xbb\xbf"
-"""White space, and the byte order mark."""
+_MAX_BODY_BYTES = 268_435_456
+"""Maximum size of a body: far above any real answer, so that no server can fill the memory."""
+_PEEKED_BYTES = 4_096
+_WHITE_SPACE = b" \t\r\n\xef\xbb\xbf"
+"""White space and the byte order mark."""
 
 
 class ResponseBody:
-    """A body that is coming in. Close it, whatever happens."""
+    """A response body while it arrives. Must be closed."""
 
     __slots__ = (
-        "_ahead",
         "_chunks",
+        "_deadlines",
         "_next",
+        "_peeked",
         "_raw",
         "_response",
         "_size",
-        "_watch",
         "broken",
         "content_type",
+        "error",
         "first",
         "status",
-        "unreadable",
     )
 
-    def __init__(self, response: httpx2.Response, watch: RequestDeadlines) -> None:
+    def __init__(self, response: httpx2.Response, deadlines: RequestDeadlines) -> None:
         self.content_type = response.headers.get("content-type", "")
         self.status = response.status_code
         self.first = b""
-        """How the body begins, without white space; empty as long as nothing else has come."""
+        """The beginning of the body without white space; empty until something else has arrived."""
         self.broken = False
         """Whether the body ended before its end."""
-        self.unreadable = ""
-        """Why nothing more of it is read, where that is the body's own fault."""
-        self._ahead = b""
+        self.error = ""
+        """Why reading stopped, if the body itself is at fault; else empty."""
+        self._peeked = b""
         self._size = 0
         self._response = response
-        self._watch = watch
+        self._deadlines = deadlines
         encoding = response.headers.get("content-encoding", "").strip().lower()
         self._raw: AsyncGenerator[bytes, None] = response.aiter_raw()
         self._chunks = decompress_gzip(self._raw) if encoding == "gzip" else split_chunks(self._raw)
@@ -63,68 +63,68 @@ class ResponseBody:
         if encoding not in ("", "identity", "gzip"):
             self._stop(f"its encoding is '{encoding}', and only gzip was asked for")
 
-    async def begin(self) -> None:
-        """Wait for the first bytes; they are kept for `read`.
+    async def wait_first_bytes(self) -> None:
+        """Wait for the first bytes and keep them for `read`.
 
         Raises:
-            httpx2.TransportError: The connection broke before any came, also of those that only stand for others.
-            Interrupted: As in `read`.
+            httpx2.TransportError: The connection broke before any byte arrived.
+            RequestInterrupted: As in `read`.
         """
         try:
-            self._ahead = b"" if self.broken else await self._pull()
+            self._peeked = b"" if self.broken else await self._read_chunk()
         except import_httpx2().TransportError:
             if not self._response.num_bytes_downloaded:
                 raise
             self._stop("")
 
     async def read(self) -> bytes:
-        """The next bytes; empty at the end, whichever end that is.
+        """Return the next bytes; empty at the end of the body, complete or not.
 
         Raises:
-            Interrupted: A deadline has passed, or the request was aborted.
+            RequestInterrupted: A deadline passed, or the request was aborted.
         """
-        if self._ahead:
-            data, self._ahead = self._ahead, b""
+        if self._peeked:
+            data, self._peeked = self._peeked, b""
             return data
         try:
-            return b"" if self.broken else await self._pull()
+            return b"" if self.broken else await self._read_chunk()
         except import_httpx2().TransportError:
             return self._stop("")
 
-    async def _pull(self) -> bytes:
+    async def _read_chunk(self) -> bytes:
         try:
-            data = await self._watch.idle(self._next)
+            data = await self._deadlines.wait_bytes(self._next)
         except StopAsyncIteration:
             return b""
-        except zlib.error as error:
-            return self._stop(str(error))
+        except zlib.error as failure:
+            return self._stop(str(failure))
         except import_httpx2().TransportError:
             raise
-        except import_httpx2().HTTPError as error:
-            return self._stop(describe_cause(error))
+        except import_httpx2().HTTPError as failure:
+            return self._stop(describe_cause(failure))
         self._size += len(data)
         if not self.first:
-            self.first = data[:_FIRST_BYTES].lstrip(_BLANK)
-        return data if self._size <= _BODY_BYTES else self._stop(f"it is larger than {_BODY_BYTES} bytes")
+            self.first = data[:_PEEKED_BYTES].lstrip(_WHITE_SPACE)
+        return data if self._size <= _MAX_BODY_BYTES else self._stop(f"it is larger than {_MAX_BODY_BYTES} bytes")
 
-    def _stop(self, why: str) -> bytes:
-        self.broken, self.unreadable = True, why
+    def _stop(self, error_text: str) -> bytes:
+        self.broken, self.error = True, error_text
         return b""
 
-    async def close(self, *, whole: bool = False) -> None:
-        """Let go of the connection: to its pool where the body has come to its end, else closed, which the server sees.
+    async def close(self, *, drain: bool = False) -> None:
+        """Release the connection: back to the pool if the body was read to its end, else closed, which the server notices.
 
         Args:
-            whole: Nothing more is wanted, and the body's end may be a moment away: worth a short wait, to keep the connection.
+            drain: Nothing more is needed; wait briefly for the end of the body, so that the connection can be used again.
         """
-        if whole and not self.broken:
+        if drain and not self.broken:
             with suppress(import_httpx2().HTTPError, RequestInterrupted):
-                await self._watch.rest(self._drained)
+                await self._deadlines.wait_drain(self._drain)
         with suppress(import_httpx2().HTTPError):
             await self._chunks.aclose()
         with suppress(import_httpx2().HTTPError):
             await self._response.aclose()
 
-    async def _drained(self) -> None:
+    async def _drain(self) -> None:
         async for _ in self._raw:
             pass

@@ -1,7 +1,7 @@
-"""Whether a request to a provider is sent again, and when: decided from what the answer says alone.
+"""Decide whether and when a request to a provider is sent again, from its response alone.
 
-Only for requests of whose answer nobody has seen a byte. The provider's own words count most: `x-should-retry`, `retry-after-ms`,
-`Retry-After`, the delay in Google's body. Must not know who waits, and how.
+Applies only to requests whose answer nobody has seen any byte of. The provider's own instructions take precedence: `x-should-retry`,
+`retry-after-ms`, `Retry-After`, the delay in Google's body. Does not wait itself.
 """
 
 from __future__ import annotations
@@ -16,69 +16,69 @@ from callgate._options import Options, Pause, Whole
 __all__ = ["Retries", "is_retryable_response", "retry_after_s"]
 
 
-_SPENT = re.compile(rb'"(insufficient_quota|exceeded_current_quota_error|billing_hard_limit_reached)"')
-"""What providers call it, with the status of too many requests, where no more will be taken before somebody pays."""
-_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
+_QUOTA_EXHAUSTED = re.compile(rb'"(insufficient_quota|exceeded_current_quota_error|billing_hard_limit_reached)"')
+"""Codes that providers send with status 429 when the quota is used up: a retry cannot succeed."""
+_RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
 
 
 class Retries(Options, frozen=True, kw_only=True):
-    """How patiently a request is sent again."""
+    """How often and how patiently a request is sent again."""
 
-    most: Whole = 2
-    """Retries, not attempts; 0 for none."""
+    max_retries: Whole = 2
+    """Retries after the first attempt; 0 for none."""
     base_s: Pause = 0.5
-    """The wait before the first one; each further wait is twice as long."""
+    """The wait before the first retry; each further wait is twice as long."""
     max_s: Pause = 60.0
-    """No wait is longer. A provider that asks for a longer one has refused the request."""
+    """The longest wait. If the provider asks for a longer one, the request fails."""
 
-    def wait_s(self, asked_s: float | None, retry: int, jitter: float) -> float | None:
-        """How long to wait before the retry of this number, from 1; None where there is none.
+    def wait_s(self, requested_s: float | None, retry: int, jitter: float) -> float | None:
+        """Return the wait in seconds before retry number `retry`, from 1; None for no retry.
 
         Args:
-            asked_s: What the provider asks for; nothing, where it is 0.
-            retry: Its number.
-            jitter: In [0, 1); shortens a wait of our own by a quarter at most, and stretches the provider's as much.
+            requested_s: The wait that the provider asks for; 0 and None mean the default backoff.
+            retry: The number of the retry.
+            jitter: In [0, 1). Shortens the default backoff, or extends the provider's wait, by at most a quarter.
         """
-        if retry > self.most or (asked_s is not None and asked_s > self.max_s):
+        if retry > self.max_retries or (requested_s is not None and requested_s > self.max_s):
             return None
-        if asked_s:
-            return min(self.max_s, asked_s * (1 + jitter / 4))
+        if requested_s:
+            return min(self.max_s, requested_s * (1 + jitter / 4))
         return min(self.max_s, self.base_s * 2.0 ** (retry - 1)) * (1 - jitter / 4)
 
 
 def is_retryable_response(status: int, headers: Mapping[str, str], body: bytes = b"") -> bool:
     """Whether the same request may succeed later: the provider says so, or the status does and the body does not deny it."""
-    said = headers.get("x-should-retry", "").strip().lower()
-    if said in ("true", "false"):
-        return said == "true"
-    return (status in (408, 409, 429) or status >= 500) and not _SPENT.search(body)
+    value = headers.get("x-should-retry", "").strip().lower()
+    if value in ("true", "false"):
+        return value == "true"
+    return (status in (408, 409, 429) or status >= 500) and not _QUOTA_EXHAUSTED.search(body)
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float, body: bytes = b"") -> float | None:
-    """How long the provider asks to wait, in seconds; None where it does not say, or says nothing that can be read.
+    """Return the wait that the provider asks for, in seconds; None if there is none or it cannot be parsed.
 
     Args:
-        headers: Of the answer; looked up by lower-case names.
-        now_s: UTC seconds since 1970, for the providers that give a date.
-        body: What the headers do not say, it may.
+        headers: Of the response, with lower-case names.
+        now_s: UTC seconds since 1970, for providers that send a date.
+        body: Searched if the headers say nothing.
     """
-    wait_ms = _number(headers.get("retry-after-ms", ""))
+    wait_ms = _parse_number(headers.get("retry-after-ms", ""))
     if wait_ms is not None:
         return wait_ms / 1000
-    said = headers.get("retry-after", "")
-    wait_s = _number(said)
+    value = headers.get("retry-after", "")
+    wait_s = _parse_number(value)
     if wait_s is not None:
         return wait_s
     try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - now_s)
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now_s)
     except (ValueError, TypeError, OverflowError):
-        delay = _DELAY.search(body)
-        return float(delay[1]) if delay else None
+        match = _RETRY_DELAY.search(body)
+        return float(match[1]) if match else None
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
-        value = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return value if 0 <= value < math.inf else None
+    return number if 0 <= number < math.inf else None

@@ -1,4 +1,7 @@
-"""x."""
+"""Remove credentials from text and URLs before they are shown.
+
+Stands apart from the transport because errors of other modules show URLs too. Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ _SECRET_NAMES = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECA
 
 
 class SecretRedactor:
-    """Values that must never be shown. Its own text shows none of them.
+    """Replaces secret values in text. Its own representation shows none of them.
 
     Args:
-        values: Keys and the like; shorter ones than four characters are left alone, they would match anything.
+        values: Keys, tokens and passwords. Values shorter than four characters are ignored: they would match ordinary text.
     """
 
     __slots__ = ("_values",)
@@ -25,18 +28,19 @@ class SecretRedactor:
         self._values = tuple(sorted({value for value in values if len(value) >= 4}, key=len, reverse=True))
 
     @classmethod
-    def of_headers(cls, headers: Mapping[str, str], more: Iterable[str] = ()) -> SecretRedactor:
-        """The values of those headers that carry credentials, with and without their scheme; and `more`."""
+    def from_headers(cls, headers: Mapping[str, str], others: Iterable[str] = ()) -> SecretRedactor:
+        """Collect `others` and the values of the headers that carry credentials, with and without their scheme (`Bearer`)."""
         secret = [value for name, value in headers.items() if _SECRET_NAMES.search(name)]
-        return cls([*more, *secret, *(value.partition(" ")[2] for value in secret)])
+        return cls([*others, *secret, *(value.partition(" ")[2] for value in secret)])
 
     def redact(self, text: str) -> str:
+        """Return the text with every secret value replaced by `***`."""
         for value in self._values:
             text = text.replace(value, "***")
         return text
 
-    def cut(self, text: str, chars: int) -> str:
-        """The first characters of a text. Redacted before it is cut, since half of a value would not be found any more."""
+    def redact_and_truncate(self, text: str, chars: int) -> str:
+        """Return the first `chars` characters of the redacted text. Redacts first: half of a secret would not be found."""
         return self.redact(text)[:chars]
 
     def __repr__(self) -> str:
@@ -47,22 +51,22 @@ NO_SECRETS = SecretRedactor()
 
 
 def redact_url(url: str) -> str:
-    """A URL as it may be shown: without user, password, query and fragment."""
-    scheme, rest = _without_scheme(url)
-    place = rest.partition("#")[0].partition("?")[0]
-    host, slash, path = place.partition("/")
+    """Return the URL without user, password, query and fragment."""
+    scheme, rest = _split_scheme(url)
+    location = rest.partition("#")[0].partition("?")[0]
+    host, slash, path = location.partition("/")
     return f"{scheme}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _without_scheme(url: str) -> tuple[str, str]:
-    """The scheme with its `://`, empty where a URL is written without one, and the rest."""
+def _split_scheme(url: str) -> tuple[str, str]:
+    """Split a URL into its scheme with `://` (empty if there is none) and the rest."""
     found = _SCHEME.match(url)
     return (found[0], url[found.end() :]) if found else ("", url)
 
 
 def secrets_in_url(url: str) -> list[str]:
-    """The user's part and the query's values of a URL, as written and decoded: libraries repeat URLs in their errors."""
-    place, _, query = _without_scheme(url)[1].partition("#")[0].partition("?")
-    user = place.partition("/")[0].rpartition("@")[0]
+    """Return the user part and the query values of a URL, as written and decoded: libraries repeat URLs in their errors."""
+    location, _, query = _split_scheme(url)[1].partition("#")[0].partition("?")
+    user = location.partition("/")[0].rpartition("@")[0]
     found = [user, user.partition(":")[2], *(pair.partition("=")[2] for pair in query.split("&"))]
     return [value for written in found for value in (written, unquote(written))]

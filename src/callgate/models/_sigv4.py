@@ -1,7 +1,7 @@
-"""Sign a request as Amazon asks for it: Signature Version 4. Pure: keys, a request and a time in, headers out.
+"""AWS Signature Version 4 as a pure function: keys, a request and a time in, headers out.
 
-Stands apart from the transport, which only asks for a request's headers anew at each attempt, and from where keys come from. Must not know
-which service is asked, nor send anything.
+Stands apart from the transport, which only asks for new headers at each attempt, and from `_aws`, which reads the keys. Knows no service
+and sends nothing.
 
 Source: AWS, "Create a signed AWS API request".
 """
@@ -23,12 +23,12 @@ _PORTS = {"https": ":443", "http": ":80"}
 
 
 class AwsKeys(Struct, frozen=True, kw_only=True):
-    """Who asks."""
+    """AWS credentials."""
 
     access_key: str
     secret_key: str
     session_token: str = ""
-    """Of keys that were lent for a while; empty for lasting ones."""
+    """Of temporary credentials; empty for permanent ones."""
 
     def __repr__(self) -> str:
         return "<AwsKeys>"
@@ -37,40 +37,43 @@ class AwsKeys(Struct, frozen=True, kw_only=True):
 def sigv4_headers(
     method: str, url: str, headers: Mapping[str, str], body: bytes, *, keys: AwsKeys, region: str, service: str, at_ns: int
 ) -> dict[str, str]:
-    """The headers to send along, so that the service knows who asks and that nothing was changed on the way.
+    """Return the headers that authenticate a request and protect it against changes.
 
     Args:
-        method: Of the request.
-        url: As it is sent: its path is encoded already.
-        headers: To be sent exactly so; by lower-case names, without `host`.
+        method: The HTTP method.
+        url: As it is sent, with its path encoded.
+        headers: The headers to sign, exactly as they are sent; lower-case names, without `host`.
         body: As it is sent.
-        keys: Who asks.
-        region: Of the service.
-        service: The name that it signs under.
-        at_ns: The time, UTC nanoseconds; a service takes it for some minutes.
+        keys: The credentials.
+        region: The service's region.
+        service: The service's signing name.
+        at_ns: The time in UTC nanoseconds; a service accepts it for some minutes.
     """
     time = datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%Y%m%dT%H%M%SZ")
-    added = {"x-amz-date": time} | ({"x-amz-security-token": keys.session_token} if keys.session_token else {})
-    host, path, query = _parts(url)
-    all_headers = dict(sorted({**headers, **added, "host": host}.items()))
+    new_headers = {"x-amz-date": time} | ({"x-amz-security-token": keys.session_token} if keys.session_token else {})
+    host, path, query = _canonical_url(url)
+    all_headers = dict(sorted({**headers, **new_headers, "host": host}.items()))
     names = ";".join(all_headers)
     lines = [f"{name}:{' '.join(value.split())}" for name, value in all_headers.items()]
-    asked = "\n".join([method, path, query, *lines, "", names, hashlib.sha256(body).hexdigest()])
+    canonical_request = "\n".join([method, path, query, *lines, "", names, hashlib.sha256(body).hexdigest()])
     scope = f"{time[:8]}/{region}/{service}/aws4_request"
-    to_sign = "\n".join([_ALGORITHM, time, scope, hashlib.sha256(asked.encode()).hexdigest()])
+    string_to_sign = "\n".join([_ALGORITHM, time, scope, hashlib.sha256(canonical_request.encode()).hexdigest()])
     key = f"AWS4{keys.secret_key}".encode()
     for part in scope.split("/"):
         key = _hmac(key, part)
-    signature = _hmac(key, to_sign).hex()
-    return {**added, "authorization": f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"}
+    signature = _hmac(key, string_to_sign).hex()
+    return {
+        **new_headers,
+        "authorization": f"{_ALGORITHM} Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}",
+    }
 
 
 def _hmac(key: bytes, text: str) -> bytes:
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-def _parts(url: str) -> tuple[str, str, str]:
-    """Host as it is sent, and path and query as they are signed: the path encoded once more than it travels, the query sorted."""
+def _canonical_url(url: str) -> tuple[str, str, str]:
+    """Return host, path and query as they are signed: the path encoded once more than it is sent, the query sorted."""
     scheme, _, rest = url.partition("#")[0].partition("://")
     rest, _, query = rest.partition("?")
     host, slash, path = rest.partition("/")

@@ -1,7 +1,7 @@
-"""What comes out of a model's answer while it arrives, the same for every provider.
+"""The events of a model's answer while it arrives, the same for every provider.
 
-A call is *opened*, grows by deltas and is *sealed* once its arguments are final; everything else about the message is text, reasoning and
-bookkeeping. `Finished` comes last and exactly once, with the whole message as it will stand in the history. Knows no provider.
+A call is opened, grows by deltas, and is sealed once its arguments are final; the other events carry text, reasoning and bookkeeping.
+`Finished` comes last and exactly once, with the whole message for the history. Knows no provider.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ __all__ = [
 ]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "pause", "other", "error", "cut"]
-"""Why a message ended. `pause`: the provider wants the message sent back to go on. `other`: for a reason that is not known here, so that
-nothing is proved complete by it. `cut`: it ended without saying so."""
+"""Why a message ended. `pause`: the provider wants the message sent back to continue. `other`: an unknown reason, which proves nothing
+complete. `cut`: the answer ended without a reason.
+"""
 
 COMPLETE_REASONS: frozenset[str] = frozenset({"stop", "tool_calls", "pause"})
-"""Reasons after which what was not sealed before is complete."""
+"""Reasons after which the calls that were not sealed before are complete."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -41,16 +42,16 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(Struct, frozen=True, gc=False):
-    """A piece of what the model thinks aloud; not part of the answer."""
+    """A piece of the model's reasoning; not part of the answer."""
 
     text: str
 
 
 class CallOpened(Struct, frozen=True, gc=False):
-    """The model has begun to write a call."""
+    """The model began to write a call."""
 
     position: int
-    """Of the call among the message's calls, from 0."""
+    """Position of the call among the message's calls, from 0."""
     id: str
     name: str
 
@@ -63,7 +64,7 @@ class ArgumentsDelta(Struct, frozen=True, gc=False):
 
 
 class CallSealed(Struct, frozen=True):
-    """The call's arguments are final, or the message has ended and they never became so (`closed == "cut"`)."""
+    """The call's arguments are final, or (`closed == "cut"`) the message ended before they were."""
 
     position: int
     call: ToolCall
@@ -71,28 +72,30 @@ class CallSealed(Struct, frozen=True):
 
 
 class CallReopened(Struct, frozen=True, gc=False):
-    """A sealed call's arguments went on after all: whoever acted on it early takes that back. It is sealed again later."""
+    """The arguments of a sealed call continued after all. A consumer that acted on `CallSealed` must undo that; the call is sealed again
+    later.
+    """
 
     position: int
 
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False):
-    """Tokens of one request, as far as the provider tells; a later report of the same message replaces an earlier one."""
+    """Tokens of one request, as far as the provider reports them; a later report of the same message replaces an earlier one."""
 
     input_tokens: int = 0
     """All input, cached input included."""
     output_tokens: int = 0
     """All output, reasoning included."""
     cached_tokens: int = 0
-    """Of the input, those read from the provider's cache."""
+    """The part of the input that was read from the provider's cache."""
     reasoning_tokens: int = 0
 
 
 class Fault(Struct, frozen=True, kw_only=True, gc=False):
-    """The provider reported an error in the middle of its answer, or sent what cannot be read."""
+    """The provider reported an error in the middle of its answer, or sent data that cannot be read."""
 
     code: str
-    """The provider's own word, or ours: `bad_frame`, `too_large`."""
+    """The provider's own code, or ours: `bad_frame`, `too_large`."""
     message: str
     retryable: bool = False
 
@@ -102,12 +105,12 @@ class Finished(Struct, frozen=True, kw_only=True):
 
     reason: FinishReason
     said: str = ""
-    """The reason in the provider's own word."""
+    """The reason as the provider wrote it."""
     message: AssistantMessage
     usage: Usage | None = None
     fault: Fault | None = None
     model: str = ""
-    """The model that answered, by the provider's name."""
+    """The model that answered, by the provider's name for it."""
 
 
 ModelEvent = TextDelta | ReasoningDelta | CallOpened | ArgumentsDelta | CallSealed | CallReopened | Usage | Fault | Finished

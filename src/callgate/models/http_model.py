@@ -1,7 +1,7 @@
-"""A model behind HTTP: a request written by its API's codec, sent by the transport, its answer read event by event.
+"""A model over HTTP: its API's codec writes the request, the transport sends it, and the answer is decoded event by event.
 
-Holds no conversation, so that any number of them may use one. What the provider reports is a `Fault` and `Finished`; that there was no
-answer at all is raised. Knows no provider by name.
+Holds no conversation, so that any number of conversations may share one model. An error that the provider reports becomes `Fault` and
+`Finished`; a missing answer is raised. Knows no provider by name.
 """
 
 from __future__ import annotations
@@ -28,37 +28,39 @@ from callgate.models.wire.tool_names import WireNames
 
 __all__ = ["HttpModel", "Signer"]
 
-_LARGE_BYTES: Final = 262_144
-"""From this size on, what has come is decoded in a thread."""
-_TOGETHER: Final = 64
-"""Events that are handed on before the event loop comes round."""
+_THREAD_BYTES: Final = 262_144
+"""Chunks from this size on are decoded in a thread."""
+_EVENTS_PER_YIELD: Final = 64
+"""Events that are yielded before the event loop gets a turn."""
 
 
 class Signer(Protocol):
-    """Proves who asks, attempt by attempt."""
+    """Authenticates each attempt of a request."""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """The values that must not be shown."""
         ...
 
-    def __call__(self, request: OutgoingRequest) -> Mapping[str, str]: ...
+    def __call__(self, request: OutgoingRequest) -> Mapping[str, str]:
+        """Return the headers to add to this attempt."""
+        ...
 
 
 class HttpModel:
     """A provider's model. Make one with `model("openai:...")`; use it from one event loop, in any number of conversations; close it.
 
     Args:
-        provider: Who serves it.
-        name: The provider's name for it.
-        api: Which codec reads and writes.
-        base_url: What the codec's path is appended to.
-        transport: Sends.
-        headers: Of every request, credentials included; they are never shown.
+        provider: The provider's name.
+        name: The provider's name for the model.
+        api: The API's name, which selects the codec.
+        base_url: The URL that the codec's path is appended to.
+        transport: Sends the requests.
+        headers: Added to every request, credentials included; never shown.
         quirks: What this server wants differently, for the codec.
         native_tools: Whether calls travel in the API's own form.
         key_name: The environment variable of the key, for errors.
-        signer: Makes the headers that prove who asks, where no fixed one does.
+        signer: Returns authentication headers per attempt, where no fixed header authenticates.
     """
 
     def __init__(
@@ -87,139 +89,137 @@ class HttpModel:
         self._quirks = {**quirks, "server": self._server}
         self._key_name = key_name
         self._signer = signer
-        self._hidden = SecretRedactor.of_headers(headers, signer.secrets if signer is not None else ())
+        self._redactor = SecretRedactor.from_headers(headers, signer.secrets if signer is not None else ())
 
     def __repr__(self) -> str:
         return f"<HttpModel {self.provider}:{self.name}>"
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
-        """Answer once. Ends with `Finished`, of reason `cut` where the connection broke, or the pass was aborted, before the message's end.
+        """Answer once. Ends with `Finished`; its reason is `cut` if the connection broke or the pass was aborted before the message's end.
 
         Raises:
-            ModelTimeout: A deadline has passed.
-            ModelUnreachable: There was no answer, now and after all retries.
+            ModelTimeout: A deadline passed.
+            ModelUnreachable: There was no answer, even after all retries.
             UsageError: The request cannot be sent as it is.
         """
-        names = self._codec.names(tool.name for tool in request.tools)
-        outgoing = self._written(request, names)
-        with RequestDeadlines(self._transport.timeouts.for_stream(context.silence_s), context.abort_signal) as watch:
+        names = self._codec.wire_names(tool.name for tool in request.tools)
+        outgoing = self._encode_request(request, names)
+        with RequestDeadlines(self._transport.timeouts.for_stream(context.silence_s), context.abort_signal) as deadlines:
             try:
-                answer = await self._transport.open(outgoing, watch, context.beat)
-            except HttpStatusError as refused:
-                for event in self._refused(refused):
+                body = await self._transport.open(outgoing, deadlines, context.beat)
+            except HttpStatusError as status_error:
+                for event in self._status_error_events(status_error):
                     yield event
                 return
-            except RequestInterrupted as ended:
-                for event in self._given_up(ended, outgoing, self._decoder()):
+            except RequestInterrupted as interrupted:
+                for event in self._interrupted_events(interrupted, outgoing, self._new_decoder()):
                     yield event
                 return
             decoder = self._codec.decoder(
-                content_type=answer.content_type,
+                content_type=body.content_type,
                 streamed=request.stream,
                 names=names,
                 calls_per_message=request.calls_per_message,
-                redact=self._hidden.redact,
+                redact=self._redactor.redact,
             )
             decoder.message.server = self._server
             size_bytes = 0
             try:
-                while data := await answer.read():
+                while data := await body.read():
                     context.beat()
                     size_bytes += len(data)
-                    if is_html(answer.first):
+                    if is_html(body.first):
                         break
-                    told = await _decoded(decoder.waiting_bytes + len(data), partial(decoder.feed, data))
-                    for number, event in enumerate(told, 1):
-                        yield event if type(event) is not Fault else self._clean(event)
-                        if number % _TOGETHER == 0:
+                    events = await _run_decoder(decoder.waiting_bytes + len(data), partial(decoder.feed, data))
+                    for number, event in enumerate(events, 1):
+                        yield event if type(event) is not Fault else self._redact_fault(event)
+                        if number % _EVENTS_PER_YIELD == 0:
                             await asyncio.sleep(0)
                     if decoder.done:
                         break
-                told = await _decoded(size_bytes, partial(self._end, decoder, answer, outgoing))
-                for number, event in enumerate(told, 1):
+                events = await _run_decoder(size_bytes, partial(self._end_of_body_events, decoder, body, outgoing))
+                for number, event in enumerate(events, 1):
                     yield event
-                    if number % _TOGETHER == 0:
+                    if number % _EVENTS_PER_YIELD == 0:
                         await asyncio.sleep(0)
-            except RequestInterrupted as ended:
-                for event in self._given_up(ended, outgoing, decoder):
+            except RequestInterrupted as interrupted:
+                for event in self._interrupted_events(interrupted, outgoing, decoder):
                     yield event
             finally:
-                await answer.close(whole=decoder.done)
+                await body.close(drain=decoder.done)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
         await self._transport.close()
 
-    # Inside
-
-    def _written(self, request: ModelRequest, names: WireNames) -> OutgoingRequest:
+    def _encode_request(self, request: ModelRequest, names: WireNames) -> OutgoingRequest:
         if not request.model:
             request = msgspec.structs.replace(request, model=self.name)
-        written = self._codec.encode(request, names, self._quirks)
+        encoded = self._codec.encode(request, names, self._quirks)
         return OutgoingRequest(
-            url=self._base_url + written.path,
-            body=written.body,
-            headers={**written.headers, **self._headers},
-            method=written.method,
-            hidden=self._hidden,
+            url=self._base_url + encoded.path,
+            body=encoded.body,
+            headers={**encoded.headers, **self._headers},
+            method=encoded.method,
+            redactor=self._redactor,
             sign=self._signer,
         )
 
-    def _decoder(self) -> Decoder:
-        """For an answer of which nothing has come."""
+    def _new_decoder(self) -> Decoder:
+        """Return a decoder for a response without any answer."""
         return self._codec.decoder()
 
-    def _refused(self, refused: HttpStatusError) -> list[ModelEvent]:
+    def _status_error_events(self, status_error: HttpStatusError) -> list[ModelEvent]:
         code, text = describe_error_response(
             self.provider,
-            refused.status,
-            refused.body,
+            status_error.status,
+            status_error.body,
             key_name=self._key_name,
-            location=refused.headers.get("location", ""),
-            hidden=self._hidden,
+            location=status_error.headers.get("location", ""),
+            redactor=self._redactor,
         )
-        decoder = self._decoder()
-        decoder.message.add_fault(code, text, retryable=refused.passing or is_miswritten_call(code))
+        decoder = self._new_decoder()
+        decoder.message.add_fault(code, text, retryable=status_error.retryable or is_miswritten_call(code))
         return decoder.close()
 
-    def _end(self, decoder: Decoder, answer: ResponseBody, outgoing: OutgoingRequest) -> list[ModelEvent]:
-        """What the end of the body tells."""
-        broken = answer.broken
-        if answer.unreadable:
-            why = self._hidden.cut(answer.unreadable, 500)
-            decoder.message.add_fault("bad_frame", f"{self.provider}: the answer cannot be read any further ({why}).")
-        elif is_html(answer.first) or not (answer.broken or decoder.done or not decoder.message.is_empty):
-            address = outgoing.shown + urlsplit(self._base_url).path
+    def _end_of_body_events(self, decoder: Decoder, body: ResponseBody, outgoing: OutgoingRequest) -> list[ModelEvent]:
+        """Return the events that the end of the body completes."""
+        broken = body.broken
+        if body.error:
+            error_text = self._redactor.redact_and_truncate(body.error, 500)
+            decoder.message.add_fault("bad_frame", f"{self.provider}: the rest of the answer cannot be read ({error_text}).")
+        elif is_html(body.first) or not (body.broken or decoder.done or not decoder.message.is_empty):
+            address = outgoing.origin + urlsplit(self._base_url).path
             text = unexpected_body_message(
-                self.provider, address, self._codec.api, answer.status, answer.content_type, answer.first, self._hidden
+                self.provider, address, self._codec.api, body.status, body.content_type, body.first, self._redactor
             )
             if text:
                 decoder.message.add_fault("no_answer", text)
                 broken = True
-        return [self._clean(event) for event in decoder.close(broken=broken)]
+        return [self._redact_fault(event) for event in decoder.close(broken=broken)]
 
-    def _given_up(self, ended: RequestInterrupted, outgoing: OutgoingRequest, decoder: Decoder) -> list[ModelEvent]:
-        """The end of a pass that somebody aborted; raises where it was a deadline."""
-        if ended.deadline is not None:
-            raise self._transport.late(ended.deadline, ended.limit_s, outgoing) from None
-        return [self._clean(event) for event in decoder.close(broken=True)]
+    def _interrupted_events(self, interrupted: RequestInterrupted, outgoing: OutgoingRequest, decoder: Decoder) -> list[ModelEvent]:
+        """Return the last events of an aborted pass; raise `ModelTimeout` if a deadline passed instead."""
+        if interrupted.deadline is not None:
+            raise self._transport.timeout_error(interrupted.deadline, interrupted.limit_s, outgoing) from None
+        return [self._redact_fault(event) for event in decoder.close(broken=True)]
 
-    def _clean(self, event: ModelEvent) -> ModelEvent:
-        """A provider may repeat what it was sent."""
+    def _redact_fault(self, event: ModelEvent) -> ModelEvent:
+        """Remove secrets from a fault: a provider may repeat what it received."""
         if isinstance(event, Fault):
-            return msgspec.structs.replace(event, code=self._hidden.redact(event.code), message=self._hidden.redact(event.message))
+            return msgspec.structs.replace(event, code=self._redactor.redact(event.code), message=self._redactor.redact(event.message))
         if isinstance(event, Finished) and event.fault is not None:
-            return msgspec.structs.replace(event, fault=self._clean(event.fault))
+            return msgspec.structs.replace(event, fault=self._redact_fault(event.fault))
         return event
 
 
-async def _decoded(size_bytes: int, work: Callable[[], list[ModelEvent]]) -> list[ModelEvent]:
-    """What a decoder's `work` on so many bytes returns, off the event loop where it may be long: a frame may have 64 MiB."""
-    return await in_thread(work) if size_bytes >= _LARGE_BYTES else work()
+async def _run_decoder(size_bytes: int, work: Callable[[], list[ModelEvent]]) -> list[ModelEvent]:
+    """Run a decoder's `work` on so many bytes, in a thread if it may take long: a frame may have 64 MiB."""
+    return await in_thread(work) if size_bytes >= _THREAD_BYTES else work()
 
 
 def _server(base_url: str) -> str:
-    """Whose server it is: a domain, over all its regions; a machine without one, with its port."""
+    """Return the name of the server behind a URL: its domain without subdomains, or host and port where there is no domain."""
     at = urlsplit(base_url)
     labels = (at.hostname or "").split(".")
     return ".".join(labels[-2:]) if len(labels) > 1 and not labels[-1].isdigit() else at.netloc.rpartition("@")[2]

@@ -1,6 +1,6 @@
-"""The seam that a model plugs into: one method, and the context it streams in.
+"""The `Model` protocol, and the context that one pass of a model streams in.
 
-A model turns a request into events and beats while it is alive; limits of time, stop and kill belong to whoever streams it.
+A model turns a request into events and reports progress while it is alive; the caller enforces time limits, stop and kill.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Model", "StreamingContext"]
 class StreamingContext:
     """What a pass of a model may use: one object per turn, the same for every pass and for the tools.
 
-    `abort_signal`, `on_progress` and `silence_s` are set for one pass and taken away after it, whatever happens.
+    `abort_signal`, `on_progress` and `silence_s` are set for one pass and always removed after it.
     """
 
     __slots__ = ("abort_signal", "conversation", "extra", "on_progress", "reply_to", "silence_s")
@@ -26,28 +26,28 @@ class StreamingContext:
     def __init__(self, conversation: str = "", *, reply_to: str | None = None, extra: object = None) -> None:
         self.conversation = conversation
         self.reply_to = reply_to
-        """The host's id of the message that the turn answers; None where it answers none in particular."""
+        """The host's id of the message that the turn replies to; None if it replies to none in particular."""
         self.extra = extra
-        """The host's own, untouched."""
+        """The host's own value, passed through unchanged."""
         self.abort_signal: AbortSignal | None = None
-        """Fires when this pass is over before the model is: close the connection."""
+        """Fires when this pass must end before the model does: close the connection."""
         self.on_progress: Callable[[], None] | None = None
-        """Call it at every sign of life; the limit on silence starts anew."""
+        """Called at every sign of life; restarts the limit on silence."""
         self.silence_s: float | None = None
-        """How long this pass may be silent; None: nobody watches it."""
+        """How long this pass may be silent; None if silence is not limited."""
 
     def beat(self) -> None:
-        """Tell that the model is alive."""
+        """Report that the model is alive."""
         if self.on_progress is not None:
             self.on_progress()
 
 
 class Model(Protocol):
-    """Something that answers conversations."""
+    """Answers conversations."""
 
     @property
     def provider(self) -> str:
-        """Who serves it: `openai`, `ollama`, `scripted`."""
+        """The provider's name: `openai`, `ollama`, `scripted`."""
         ...
 
     @property
@@ -57,13 +57,13 @@ class Model(Protocol):
 
     @property
     def native_tools(self) -> bool:
-        """Whether calls travel in the API's own form. Otherwise tools are taught in the prompt and calls are read from the text."""
+        """Whether calls travel in the API's own form. Otherwise the prompt teaches the tools and calls are read from the text."""
         ...
 
     def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         """Answer once. The last event is `Finished`.
 
-        A failure that the provider reports is a `Fault`, and `Finished` with reason `error`; what cannot be told so is raised.
-        Must beat at every sign of life, and must end soon after `context.abort_signal` fires or its task is cancelled.
+        A failure that the provider reports is a `Fault` and `Finished` with reason `error`; other failures are raised. Must call
+        `context.beat()` at every sign of life, and must end soon after `context.abort_signal` fires or its task is cancelled.
         """
         ...

@@ -1,7 +1,7 @@
-"""Providers as data, and the one function that makes a model of a name.
+"""The table of providers, and `model`, which makes a model from a name.
 
-A provider is where its servers are, which API it speaks, where its key comes from and what it wants differently. One that is not in the
-table is `openai-compatible` with a `base_url`. Keys go from the environment into headers and nowhere else.
+A provider is data: its URL, its API, the environment variable of its key, and what it wants differently. Use `openai-compatible` with a
+`base_url` for a server that is not in the table. Keys go from the environment into headers and nowhere else.
 """
 
 from __future__ import annotations
@@ -26,53 +26,53 @@ __all__ = ["PROVIDERS", "Provider", "model"]
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """Who serves models, and how they are asked."""
+    """A provider of models and how its API is reached."""
 
     name: str
     api: str = "openai.chat"
     base_url: str = ""
-    """Empty where there is no usual one."""
+    """Empty if there is no usual one."""
     version: str = ""
-    """The path that belongs to the base URL, where people give the URL with it and without it."""
+    """The version path of the base URL, which users may give or leave out."""
     key_name: str = ""
     """The environment variable of the key."""
     signs: bool = False
-    """Whether AWS keys do instead of a key: requests are then signed with them."""
+    """Whether AWS keys may replace the key; requests are then signed."""
     key_needed: bool = True
     auth: Literal["bearer", "x-api-key", "x-goog-api-key"] = "bearer"
-    """How the key travels: always in a header, since addresses end up in logs."""
+    """How the key is sent: always in a header, since URLs end up in logs."""
     headers: Mapping[str, str] = {}
     quirks: Mapping[str, object] = {}
 
     @property
     def base_url_name(self) -> str:
         """The environment variable that overrides the base URL."""
-        return _variable(self.name.removesuffix("-responses"), "BASE_URL")
+        return _variable_name(self.name.removesuffix("-responses"), "BASE_URL")
 
 
-def _variable(name: str, what: str) -> str:
-    return f"{name.replace('-', '_').upper()}_{what}"
+def _variable_name(name: str, suffix: str) -> str:
+    return f"{name.replace('-', '_').upper()}_{suffix}"
 
 
-def _hosted(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, key_name: str = "") -> Provider:
-    return Provider(name=name, base_url=base_url, key_name=key_name or _variable(name, "API_KEY"), quirks=quirks)
+def _hosted_provider(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, key_name: str = "") -> Provider:
+    return Provider(name=name, base_url=base_url, key_name=key_name or _variable_name(name, "API_KEY"), quirks=quirks)
 
 
-def _own(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, api: str = "openai.chat") -> Provider:
-    """A server that people run themselves: a key is sent where there is one."""
-    return Provider(name=name, api=api, base_url=base_url, key_name=_variable(name, "API_KEY"), key_needed=False, quirks=quirks)
+def _local_provider(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, api: str = "openai.chat") -> Provider:
+    """A server that people run themselves; a key is sent if one is set."""
+    return Provider(name=name, api=api, base_url=base_url, key_name=_variable_name(name, "API_KEY"), key_needed=False, quirks=quirks)
 
 
-_ADDRESS = re.compile(r"https?://([^/?#@\s]*@)?(\[[\da-f:.%]+\]|[^/?#@:\s\[\]]+)(:\d{0,5})?([/?#].*)?", re.IGNORECASE)
-_PLAIN: dict[str, object] = {"custom_tools": False}
-_OLD: dict[str, object] = {**_PLAIN, "max_tokens_key": "max_tokens"}
-_QUIET: dict[str, object] = {**_OLD, "stream_usage": False}
-_THINKING: dict[str, object] = {**_OLD, "reasoning_key": "reasoning_content"}
+_HTTP_URL = re.compile(r"https?://([^/?#@\s]*@)?(\[[\da-f:.%]+\]|[^/?#@:\s\[\]]+)(:\d{0,5})?([/?#].*)?", re.IGNORECASE)
+_NO_CUSTOM_TOOLS: dict[str, object] = {"custom_tools": False}
+_MAX_TOKENS_KEY: dict[str, object] = {**_NO_CUSTOM_TOOLS, "max_tokens_key": "max_tokens"}
+_NO_STREAM_USAGE: dict[str, object] = {**_MAX_TOKENS_KEY, "stream_usage": False}
+_REASONING_CONTENT: dict[str, object] = {**_MAX_TOKENS_KEY, "reasoning_key": "reasoning_content"}
 
 PROVIDERS: Mapping[str, Provider] = {
     provider.name: provider
     for provider in (
-        _hosted("openai", "https://api.openai.com/v1"),
+        _hosted_provider("openai", "https://api.openai.com/v1"),
         Provider(name="openai-responses", api="openai.responses", base_url="https://api.openai.com/v1", key_name="OPENAI_API_KEY"),
         Provider(
             name="anthropic",
@@ -91,16 +91,16 @@ PROVIDERS: Mapping[str, Provider] = {
             key_name="GEMINI_API_KEY",
             auth="x-goog-api-key",
         ),
-        _hosted("mistral", "https://api.mistral.ai/v1", {**_QUIET, "id_chars": 9}),
-        _hosted("groq", "https://api.groq.com/openai/v1", _PLAIN),
-        _hosted("deepseek", "https://api.deepseek.com", _THINKING),
-        _hosted("openrouter", "https://openrouter.ai/api/v1", _OLD),
-        _hosted("together", "https://api.together.xyz/v1", _OLD),
-        _hosted("fireworks", "https://api.fireworks.ai/inference/v1", _OLD),
-        _hosted("xai", "https://api.x.ai/v1", _PLAIN),
-        _hosted("cerebras", "https://api.cerebras.ai/v1", _PLAIN),
-        _hosted("nvidia", "https://integrate.api.nvidia.com/v1", _OLD),
-        _hosted("huggingface", "https://router.huggingface.co/v1", _OLD, key_name="HF_TOKEN"),
+        _hosted_provider("mistral", "https://api.mistral.ai/v1", {**_NO_STREAM_USAGE, "id_chars": 9}),
+        _hosted_provider("groq", "https://api.groq.com/openai/v1", _NO_CUSTOM_TOOLS),
+        _hosted_provider("deepseek", "https://api.deepseek.com", _REASONING_CONTENT),
+        _hosted_provider("openrouter", "https://openrouter.ai/api/v1", _MAX_TOKENS_KEY),
+        _hosted_provider("together", "https://api.together.xyz/v1", _MAX_TOKENS_KEY),
+        _hosted_provider("fireworks", "https://api.fireworks.ai/inference/v1", _MAX_TOKENS_KEY),
+        _hosted_provider("xai", "https://api.x.ai/v1", _NO_CUSTOM_TOOLS),
+        _hosted_provider("cerebras", "https://api.cerebras.ai/v1", _NO_CUSTOM_TOOLS),
+        _hosted_provider("nvidia", "https://integrate.api.nvidia.com/v1", _MAX_TOKENS_KEY),
+        _hosted_provider("huggingface", "https://router.huggingface.co/v1", _MAX_TOKENS_KEY, key_name="HF_TOKEN"),
         Provider(name="cohere", api="cohere.chat", base_url="https://api.cohere.com", key_name="COHERE_API_KEY"),
         Provider(
             name="bedrock",
@@ -109,17 +109,17 @@ PROVIDERS: Mapping[str, Provider] = {
             key_name="AWS_BEARER_TOKEN_BEDROCK",
             signs=True,
         ),
-        _hosted("perplexity", "https://api.perplexity.ai", _QUIET),
-        _hosted("moonshot", "https://api.moonshot.ai/v1", _THINKING),
-        _hosted("zai", "https://api.z.ai/api/paas/v4", _THINKING),
-        _own("ollama", "http://localhost:11434", api="ollama.chat"),
-        _own("lmstudio", "http://localhost:1234/v1", _OLD),
-        _own("vllm", "http://localhost:8000/v1", _OLD),
-        _own("llamacpp", "http://localhost:8080/v1", _OLD),
-        _own("openai-compatible", "", _OLD),
+        _hosted_provider("perplexity", "https://api.perplexity.ai", _NO_STREAM_USAGE),
+        _hosted_provider("moonshot", "https://api.moonshot.ai/v1", _REASONING_CONTENT),
+        _hosted_provider("zai", "https://api.z.ai/api/paas/v4", _REASONING_CONTENT),
+        _local_provider("ollama", "http://localhost:11434", api="ollama.chat"),
+        _local_provider("lmstudio", "http://localhost:1234/v1", _MAX_TOKENS_KEY),
+        _local_provider("vllm", "http://localhost:8000/v1", _MAX_TOKENS_KEY),
+        _local_provider("llamacpp", "http://localhost:8080/v1", _MAX_TOKENS_KEY),
+        _local_provider("openai-compatible", "", _MAX_TOKENS_KEY),
     )
 }
-"""By name."""
+"""Providers by name."""
 
 
 def model(
@@ -135,37 +135,37 @@ def model(
     quirks: Mapping[str, object] = {},
     environ: Mapping[str, str] = os.environ,
 ) -> HttpModel:
-    """A provider's model: `model("openai:gpt-5")`.
+    """Return a provider's model: `model("openai:gpt-5")`.
 
     Args:
-        name: The provider, a colon, and the provider's name for the model, which may hold colons itself.
-        base_url: Instead of the provider's own, and of `OPENAI_BASE_URL` or whatever the provider's variable is.
-        api_key: Instead of the one in the environment.
+        name: The provider, a colon, and the provider's name for the model, which may contain colons.
+        base_url: Replaces the provider's URL and its environment variable, such as `OPENAI_BASE_URL`.
+        api_key: Replaces the key in the environment.
         timeouts: The deadlines of a request.
-        retries: How patiently a request is sent again.
-        client: An `httpx2.AsyncClient` of your own, for your own proxies and certificates; you close it.
-        native_tools: False where the model takes no tools, and they are taught in the prompt.
-        headers: Sent with every request, and never shown where their names say that they are secret.
-        quirks: What this server wants differently, over what is known of it.
+        retries: How often and how patiently a request is sent again.
+        client: Your own `httpx2.AsyncClient`, with your own proxies and certificates; you close it.
+        native_tools: False if the model takes no tools; the prompt teaches them then.
+        headers: Sent with every request; never shown if their names say that they are secret.
+        quirks: What this server wants differently; overrides the provider's own quirks.
         environ: Where keys and base URLs are looked up.
 
     Raises:
-        UsageError: There is no such provider, its key is missing or cannot be sent, or it has no base URL.
+        UsageError: The provider is unknown, its key is missing or cannot be sent, or it has no base URL.
     """
-    provider, said = _provider(name)
+    provider, model_name = _parse_model_name(name)
     keys = _aws_keys(provider, api_key, environ)
-    key = "" if keys is not None else _key(provider, api_key, environ)
-    url = base_url or environ.get(provider.base_url_name, "") or _of_region(provider, environ)
+    key = "" if keys is not None else _api_key(provider, api_key, environ)
+    url = base_url or environ.get(provider.base_url_name, "") or _regional_base_url(provider, environ)
     if not url:
-        raise UsageError(f"'{provider.name}' has no address of its own. Give base_url, or set {provider.base_url_name}.")
+        raise UsageError(f"'{provider.name}' has no default URL. Give base_url, or set {provider.base_url_name}.")
     signer = _signer(keys, environ, url) if keys is not None else None
     return HttpModel(
         provider.name,
-        said,
+        model_name,
         api=provider.api,
-        base_url=_address(provider, url),
+        base_url=_normalised_url(provider, url),
         transport=Transport(provider.name, timeouts=timeouts, retries=retries, client=client),
-        headers={**provider.headers, **_authorisation(provider, key), **headers},
+        headers={**provider.headers, **_auth_headers(provider, key), **headers},
         quirks={**provider.quirks, **quirks},
         native_tools=native_tools,
         key_name=provider.key_name if signer is None else "AWS_ACCESS_KEY_ID",
@@ -173,20 +173,20 @@ def model(
     )
 
 
-def _provider(name: str) -> tuple[Provider, str]:
-    given, colon, said = name.partition(":")
-    provider = PROVIDERS.get(given.strip().lower())
+def _parse_model_name(name: str) -> tuple[Provider, str]:
+    provider_name, colon, model_name = name.partition(":")
+    provider = PROVIDERS.get(provider_name.strip().lower())
     if provider is None:
         raise UsageError(
-            f"No provider is called '{given[:80]}'. Known are: {', '.join(PROVIDERS)}. "
+            f"No provider is called '{provider_name[:80]}'. Known are: {', '.join(PROVIDERS)}. "
             "For any other that speaks OpenAI's chat completions: model('openai-compatible:NAME', base_url=...)."
         )
-    if not colon or not said.strip():
-        raise UsageError(f"'{name[:80]}' names no model. Write the provider, a colon and the model: '{provider.name}:NAME'.")
-    return provider, said.strip()
+    if not colon or not model_name.strip():
+        raise UsageError(f"'{name[:80]}' does not name a model. Write the provider, a colon and the model: '{provider.name}:NAME'.")
+    return provider, model_name.strip()
 
 
-def _of_region(provider: Provider, environ: Mapping[str, str]) -> str:
+def _regional_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     if "{region}" not in provider.base_url:
         return provider.base_url
     from callgate.models._aws import region_from_environment
@@ -195,7 +195,7 @@ def _of_region(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def _aws_keys(provider: Provider, api_key: str | None, environ: Mapping[str, str]) -> AwsKeys | None:
-    """What to sign with; None where a key does, which goes before."""
+    """Return the AWS keys to sign with; None if an API key is used, which takes precedence."""
     if not provider.signs or api_key is not None or environ.get(provider.key_name, "").strip():
         return None
     from callgate.models._aws import keys_from_environment
@@ -209,34 +209,36 @@ def _signer(keys: AwsKeys, environ: Mapping[str, str], url: str) -> Signer:
     return AwsSigner(keys, region_from_environment(environ, url))
 
 
-def _key(provider: Provider, given: str | None, environ: Mapping[str, str]) -> str:
-    key = (environ.get(provider.key_name, "") if given is None else given).strip()
+def _api_key(provider: Provider, api_key: str | None, environ: Mapping[str, str]) -> str:
+    key = (environ.get(provider.key_name, "") if api_key is None else api_key).strip()
     if not key and provider.key_needed:
         keys = ", AWS_ACCESS_KEY_ID with AWS_SECRET_ACCESS_KEY" if provider.signs else ""
         raise UsageError(f"'{provider.name}' needs a key. Set {provider.key_name}{keys}, or give api_key.")
     if not (key.isascii() and (not key or key.isprintable())):
-        raise UsageError(f"The key of '{provider.name}' has characters that no header can hold. Copy it into {provider.key_name} again.")
+        raise UsageError(
+            f"The key of '{provider.name}' has characters that an HTTP header cannot hold. Copy it into {provider.key_name} again."
+        )
     return key
 
 
-def _authorisation(provider: Provider, key: str) -> dict[str, str]:
+def _auth_headers(provider: Provider, key: str) -> dict[str, str]:
     if not key:
         return {}
     return {"authorization": f"Bearer {key}"} if provider.auth == "bearer" else {provider.auth: key}
 
 
-def _address(provider: Provider, url: str) -> str:
-    """The base URL with its scheme, and with the provider's version just once.
+def _normalised_url(provider: Provider, url: str) -> str:
+    """Return the base URL with its scheme, and with the provider's version path exactly once.
 
     Raises:
-        UsageError: It is no address that can be asked.
+        UsageError: It is not an HTTP URL.
     """
     url = (url.strip() if "://" in url else f"http://{url.strip()}").rstrip("/")
-    if not _ADDRESS.fullmatch(url):
+    if not _HTTP_URL.fullmatch(url):
         scheme, _, rest = url.partition("://")
         shown = f"{scheme}://{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
         raise UsageError(
-            f"'{provider.name}' cannot be asked at {shown[:200]}. Give a URL that begins with http:// or https:// and names a host, as"
+            f"'{provider.name}' cannot be used at {shown[:200]}. Give a URL that begins with http:// or https:// and names a host, as"
             f" base_url (--base-url at a terminal) or in {provider.base_url_name}."
         )
     return url if url.endswith(provider.version) else url + provider.version

@@ -1,6 +1,7 @@
-"""One pass of a model: stream it once, under a limit on silence, so that stop, kill and follow-up end it at once.
+"""One pass of a model: stream one answer, under a limit on silence, so that stop, kill and follow-up end it at once.
 
-Above the engine's control and below any loop. Knows nothing of tools' code, histories or budgets.
+In reading order: `model_pass` (`stream_once`), `result` (what a pass returns), `model_checks` (refuses invalid events of a host's own
+model). Uses the engine's control; any loop stands above it. Knows nothing of tools' code, histories or budgets.
 """
 
 from __future__ import annotations

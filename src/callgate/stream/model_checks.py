@@ -1,7 +1,7 @@
-"""Refuse what a model may not yield, in words for whoever wrote the model.
+"""Check what a model yields, and raise `UsageError` for the author of the model.
 
-A provider's decoder never yields it; a model of the host's own may. Looked at once for each call and once for each message, never for each
-piece of text.
+The decoders of the providers yield only valid events; a host's own model may not. Each call and each message is checked once, pieces of
+text never.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from callgate.models.model import Model
 
 __all__ = ["check_call", "check_events", "check_finished", "check_model"]
 
-_PARTS = (Text, Reasoning, ToolCall, Native)
-_AS_TEXT = ": the arguments as JSON"
+_PART_TYPES = (Text, Reasoning, ToolCall, Native)
+_ARGUMENTS_HINT = ": the arguments as JSON"
 
 
 def check_model(model: object) -> None:
-    """Refuse what cannot be asked.
+    """Check that `model` can be streamed.
 
     Raises:
         UsageError: It has no method `stream`.
     """
     if not callable(getattr(model, "stream", None)):
         by_name = "Make one of the name: callgate.models.providers.model(...)."
-        rather = by_name if isinstance(model, str) else "Give an object with what `Model` has."
-        raise UsageError(f"stream_once was given {shown(model)}, which is no model: it has no method `stream`. {rather}")
+        hint = by_name if isinstance(model, str) else "Give an object that implements `Model`."
+        raise UsageError(f"stream_once was given {shown(model)}, which is not a model: it has no method `stream`. {hint}")
 
 
 def check_events(model: Model, events: object) -> None:
-    """Refuse what cannot be streamed.
+    """Check that `stream` returned an async iterator.
 
     Raises:
-        UsageError: It is no async iterator.
+        UsageError: It did not.
     """
     if not hasattr(events, "__aiter__"):
         raise UsageError(
@@ -45,10 +45,10 @@ def check_events(model: Model, events: object) -> None:
 
 
 def check_call(event: CallSealed) -> None:
-    """Refuse a call that is none.
+    """Check the call of an event.
 
     Raises:
-        UsageError: The event has no `ToolCall`, or one that is not made of text.
+        UsageError: The event has no `ToolCall`, or one whose fields are not text.
     """
     if not isinstance(event.call, ToolCall):
         raise UsageError(f"The model's CallSealed.call is a {type(event.call).__name__}; it must be a ToolCall.")
@@ -56,36 +56,36 @@ def check_call(event: CallSealed) -> None:
 
 
 def check_finished(event: Finished) -> None:
-    """Refuse an end of a message that says nothing usable.
+    """Check the last event of a message.
 
     Raises:
         UsageError: Message, usage or fault are not of their types.
     """
-    _check("message", event.message, AssistantMessage)
-    for part in _parts(event.message):
-        if not isinstance(part, _PARTS):
+    _check_type("message", event.message, AssistantMessage)
+    for part in _message_parts(event.message):
+        if not isinstance(part, _PART_TYPES):
             raise UsageError(
                 f"The model's AssistantMessage.parts has a {type(part).__name__}; its parts are Text, Reasoning, ToolCall and Native."
             )
         if isinstance(part, ToolCall):
             _check_text(part)
     if event.fault is not None:
-        _check("fault", event.fault, Fault)
+        _check_type("fault", event.fault, Fault)
     if event.usage is not None:
-        _check("usage", event.usage, Usage)
+        _check_type("usage", event.usage, Usage)
         _check_tokens(event.usage)
 
 
-def _parts(message: AssistantMessage) -> tuple[object, ...]:
+def _message_parts(message: AssistantMessage) -> tuple[object, ...]:
     if isinstance(message.parts, (tuple, list)):
         return tuple(message.parts)
     raise UsageError(f"The model's AssistantMessage.parts is a {type(message.parts).__name__}; it must be a tuple of parts.")
 
 
-def _check(name: str, value: object, kind: type) -> None:
+def _check_type(name: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
-        unless = "" if name == "message" else ", or None"
-        raise UsageError(f"The model's Finished.{name} is a {type(value).__name__}; it must be of type {kind.__name__}{unless}.")
+        or_none = "" if name == "message" else ", or None"
+        raise UsageError(f"The model's Finished.{name} is a {type(value).__name__}; it must be of type {kind.__name__}{or_none}.")
 
 
 def _check_text(call: ToolCall) -> None:
@@ -94,7 +94,7 @@ def _check_text(call: ToolCall) -> None:
     for name, value in (("id", call.id), ("name", call.name), ("arguments", call.arguments)):
         if not isinstance(value, str):
             raise UsageError(
-                f"The model's ToolCall.{name} is a {type(value).__name__}; it must be text{_AS_TEXT if name == 'arguments' else ''}."
+                f"The model's ToolCall.{name} is a {type(value).__name__}; it must be text{_ARGUMENTS_HINT if name == 'arguments' else ''}."
             )
 
 
@@ -102,4 +102,4 @@ def _check_tokens(usage: Usage) -> None:
     for name in Usage.__struct_fields__:
         value = getattr(usage, name)
         if not isinstance(value, int):
-            raise UsageError(f"The model's Usage.{name} is a {type(value).__name__}; it must be a whole number, 0 where it is not known.")
+            raise UsageError(f"The model's Usage.{name} is a {type(value).__name__}; it must be an integer, 0 if unknown.")

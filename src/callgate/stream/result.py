@@ -1,4 +1,4 @@
-"""What one pass of a model came to."""
+"""The result of one pass of a model."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ __all__ = ["Closed", "PassStatus", "StreamResult"]
 PassStatus = Literal[
     "completed", "error", "timeout", "empty_response", "stopped_by_user", "follow_up_interrupt", "function_call", "budget_exhausted"
 ]
-"""The ways a pass ends; it drives the loop. The last is the loop's own: its time was up."""
+"""How a pass ended; decides what the loop does next. `budget_exhausted` is set when the loop's own time is up."""
 
 Closed = Literal["sealed", "finished", "cut"]
-"""What proved a call's arguments complete: their own end, the message's good end, or nothing."""
+"""What proved a call's arguments complete: their own end, a complete message, or nothing."""
 
 
 class StreamResult(Struct, frozen=True, kw_only=True):
-    """One pass."""
+    """The result of one pass."""
 
     status: PassStatus
     text: str = ""
-    """The visible text, as far as it came; empty where a follow-up interrupted it, since nobody asked for it any more."""
+    """The visible text received; empty if a follow-up interrupted the pass."""
     message: AssistantMessage | None = None
-    """The whole message, where it ended as one."""
+    """The whole message, if it is complete."""
     calls: tuple[ToolCall, ...] = ()
-    """The message's calls, in its order."""
+    """The message's calls, in order."""
     closed: tuple[Closed, ...] = ()
-    """What proved the arguments of each of the message's calls complete, in their order."""
+    """For each call, what proved its arguments complete."""
     finish: FinishReason | None = None
     usage: Usage | None = None
     reason: str = ""
-    """Why it is not `completed`; for a silent stream it begins with `SDK_CALL_TIMEOUT:`."""
+    """Why the status is not `completed`; begins with `SDK_CALL_TIMEOUT:` after too long a silence."""
     retryable: bool = False
-    """Whether the provider said that the same request may succeed later."""
+    """Whether the same request may succeed later."""
 
     @property
     def data(self) -> ToolCall | None:

@@ -136,7 +136,7 @@ class ReplayModel:
         self.requests.append(request)
         answer = self._recordings[number]
         api = codec(answer.api)
-        names = api.names(tool.name for tool in request.tools)
+        names = api.wire_names(tool.name for tool in request.tools)
         decoder = api.decoder(content_type=answer.content_type, streamed=answer.streamed, names=names)
         size = self._cut or len(answer.body) or 1
         for at in range(0, len(answer.body), size):

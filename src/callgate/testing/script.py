@@ -117,7 +117,7 @@ def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
         if isinstance(item, (Fail, End)):
             whole = whole and item != End("cut")
             break
-    message.finish(well=whole)
+    message.finish(complete=whole)
     return steps + _taken(message)
 
 

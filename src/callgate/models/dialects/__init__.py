@@ -1,7 +1,11 @@
-"""Calls in plain text: what models write where their provider has no structured calls, or where it fails.
+"""Tool calls in plain text: what models write where their provider has no structured calls, or where it fails to parse them.
 
-Every family of models has a dialect of its own. `TextReader` reads them all from a stream, with or without a hint. Only what a model
-wrote may be fed to it, never what a tool returned. Knows the tools' names and schemas; runs and checks nothing.
+Every family of models has a dialect. In reading order: `text_reader` (`TextReader`, which reads all dialects from a stream), `parsed_parts`
+(what it returns), `dialect` (what a dialect is) and `families` (one module per dialect). Reading a stream: `text_cursor`, `markers`,
+`marker_search`. What surrounds a call: `text_output`, `line_context`, `json_nesting`, `example_phrases`, `call_mentions`. Shared by the
+dialects: `json_calls`, `python_calls` with `python_literals`, `tagged_calls` with `tag_values`; `typed_values`, `known_tools`,
+`schema_matching`. Only text that a model wrote may be fed to a reader, never a tool's result. Knows the tools' names and schemas; runs and
+validates nothing.
 """
 
 from __future__ import annotations

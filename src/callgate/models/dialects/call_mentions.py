@@ -1,7 +1,7 @@
-"""Calls that are only spoken of: quoted, in code, shown as examples, or in the middle of a sentence about them.
+"""Find calls that are only mentioned: quoted, in code, shown as examples, or in the middle of a sentence about them.
 
-Such a call is text as a whole, whatever stands on lines of its own within it. So it is read as a call would be, to find its end, and what
-comes directly behind it says whether it is spoken of. Moves nothing.
+A mentioned call is text as a whole, whatever lines it contains. So it is read like a call, to find its end, and the text directly behind it
+decides. Moves nothing.
 """
 
 from __future__ import annotations
@@ -15,51 +15,51 @@ from callgate.models.dialects.text_output import TextOutput
 __all__ = ["WASTED_CHARS", "WASTED_PER_CHAR", "MentionFinder"]
 
 WASTED_CHARS, WASTED_PER_CHAR = 65_536, 8
-"""How many characters may be read in vain: some at first, and some more for each that has been read for good."""
+"""How many characters may be read without result: this many at first, and `WASTED_PER_CHAR` more per character that was consumed."""
 
 
 class MentionFinder:
-    """Finds them where `flow` stands, in what `cursor` has ahead."""
+    """Finds mentioned calls at the cursor, judging by the text before it."""
 
-    def __init__(self, cursor: TextCursor, marks: Markers, flow: TextOutput, tools: KnownTools) -> None:
+    def __init__(self, cursor: TextCursor, markers: Markers, output: TextOutput, tools: KnownTools) -> None:
         self._cursor = cursor
-        self._marks = marks
-        self._flow = flow
+        self._markers = markers
+        self._output = output
         self._tools = tools
-        self._vain = 0
+        self._wasted = 0
 
-    def size(self, literal: str) -> Incremental[int]:
-        """How long the call is that this mark would open, if it is only spoken of; 0 if it is not."""
-        if not self._flow.may_be_mention or self._vain > WASTED_CHARS + WASTED_PER_CHAR * self._cursor.offset:
+    def mention_chars(self, literal: str) -> Incremental[int]:
+        """Return the length of the call that this marker would open, if it is only mentioned; else 0."""
+        if not self._output.may_be_mention or self._wasted > WASTED_CHARS + WASTED_PER_CHAR * self._cursor.offset:
             return 0
-        for opener in self._marks.beginning_with(literal):
+        for opener in self._markers.starting_with(literal):
             if not (yield from self._cursor.at(opener)):
                 continue
-            for dialect in self._marks.dialects.get(opener, ()):
-                size = 0 if dialect.unmarked else (yield from self._spoken_of(dialect, opener))
-                if size:
-                    return size
+            for dialect in self._markers.dialects.get(opener, ()):
+                mention_chars = 0 if dialect.is_unmarked else (yield from self._mention_chars(dialect, opener))
+                if mention_chars:
+                    return mention_chars
         return 0
 
-    def _spoken_of(self, dialect: Dialect, opener: str) -> Incremental[int]:
+    def _mention_chars(self, dialect: Dialect, opener: str) -> Incremental[int]:
         cursor = self._cursor
         cursor.start_candidate()
-        start, size, behind = cursor.offset, 0, ""
+        start, mention_chars, following = cursor.offset, 0, ""
         try:
             yield from cursor.take(opener)
             for found in dialect.read(cursor, self._tools, opener):
                 if found is None:
                     yield
-            size = cursor.offset - start
+            mention_chars = cursor.offset - start
             while len(cursor.ahead(2)) < 2 and (yield from cursor.wait_more()):
                 pass
-            behind = cursor.ahead(2)
+            following = cursor.ahead(2)
         except NotACall:
-            self._vain += cursor.offset - start
+            self._wasted += cursor.offset - start
         cursor.rewind()
         if cursor.truncated and cursor.ran_out:  # what would tell has not come
             return len(cursor.text) - cursor.pos
-        if size and self._flow.is_mention_before(behind):
-            return size
-        self._vain += size
+        if mention_chars and self._output.is_mention_before(following):
+            return mention_chars
+        self._wasted += mention_chars
         return 0

@@ -1,7 +1,7 @@
-"""The one shape of all dialects: what opens a call, and how it is read from there.
+"""A dialect: what opens a call in a model's text, and how the call is read.
 
-A dialect is data and a reader. Its reader starts behind the opener, moves the cursor and yields what it finds; it raises `NoCall` where
-what stands there is no call after all, and everything since its last find is text again. A dialect never sees what the user is shown.
+A dialect is data and a reader. The reader starts behind the opener, moves the cursor and yields the calls it finds; it raises `NotACall` if
+the text is no call after all, and everything since its last call is text again. A dialect does not see the text that is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from callgate.models.dialects.text_cursor import TextCursor
 __all__ = ["Dialect", "ParsedCalls"]
 
 ParsedCalls = Generator[FoundCall | None, None, None]
-"""What a reader yields: calls as they are complete, and nothing when it waits for text."""
+"""Yields calls as they are complete, and None when the reader needs more text."""
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -25,26 +25,27 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     name: str
     families: str
-    """Who writes so."""
+    """The models that write it."""
     example: str
     """One call of `get_weather` for Paris."""
     openers: tuple[str, ...]
+    """The literals that open a call."""
     read: Callable[[TextCursor, KnownTools, str], ParsedCalls]
-    """Reads on behind the opener, which it is told."""
-    bare: bool = False
-    """Its openers are ordinary text: they count at the start of a line only, and never behind a final answer."""
-    by_hint: bool = False
-    """Only for hosts that name it."""
+    """Reads calls from behind the opener, which is its third argument."""
+    line_start_only: bool = False
+    """Whether its openers are ordinary text: they count only at the start of a line, and never after a final answer."""
+    hint_only: bool = False
+    """Whether it is read only if the host names it."""
     read_hinted: Callable[[TextCursor, KnownTools, str], ParsedCalls] | None = None
-    """Reads for hosts that name it, who want its openers to count inside a line as well."""
+    """Replaces `read` if the host names the dialect: its openers then count inside a line as well."""
     read_first: Callable[[TextCursor, KnownTools, str], ParsedCalls] | None = None
-    """Reads where a message, or what follows its thought, starts with a call that has no opener."""
-    silent: tuple[str, ...] = ()
-    """Its markers that say nothing and are not shown."""
-    thoughts: tuple[tuple[str, str], ...] = ()
-    """What opens and what closes a thought. Nothing opens one that the prompt always opens."""
+    """Reads a call without an opener at the start of a message, or behind its reasoning."""
+    ignored_markers: tuple[str, ...] = ()
+    """Markers of the family that have no meaning and are not shown."""
+    reasoning_markers: tuple[tuple[str, str], ...] = ()
+    """Pairs of markers that open and close reasoning. An empty opener stands for one that the prompt always writes."""
 
     @property
-    def unmarked(self) -> bool:
-        """Whether its openers are ordinary text, wherever they count."""
-        return self.bare or self.by_hint or self.read_hinted is not None
+    def is_unmarked(self) -> bool:
+        """Whether its openers are ordinary text."""
+        return self.line_start_only or self.hint_only or self.read_hinted is not None

@@ -1,7 +1,7 @@
 """Calls written as JSON: which members of an object are the name, the arguments and the rest.
 
-The arguments come out exactly as they were read, digits and doubled keys included: judging them is for whoever runs the call. So the
-places of members are found in the text, and only the name is decoded. Linear in the text's length. Knows no markers: dialects do.
+Arguments are returned exactly as written, digits and repeated keys included; the engine validates them. So members are located in the text,
+and only the name is decoded. Linear in the text's length. Knows no markers.
 """
 
 from __future__ import annotations
@@ -38,89 +38,90 @@ __all__ = [
 NAME_KEYS = ("name", "tool_name", "tool", "function_name", "function", "action", "recipient_name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "tool_arguments")
 _ID_KEYS = ("id", "tool_call_id", "call_id")
-_WHY_KEYS = ("reasoning", "thought", "thoughts")
+_REASON_KEYS = ("reasoning", "thought", "thoughts")
 _OTHER_KEYS = frozenset({"type", "index"})
-_CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_WHY_KEYS, *_OTHER_KEYS})
+_CALL_KEYS = frozenset({*NAME_KEYS, *ARGUMENT_KEYS, *_ID_KEYS, *_REASON_KEYS, *_OTHER_KEYS})
 _GROUP_KEYS = ("tool_calls", "tool_call", "function_calls", "function_call", "functionCall", "tool_uses")
 _NESTING_KEYS = ("function", "tool", "action")
 _ROLE_KEY = "role"
 _MESSAGE_KEYS = frozenset({_ROLE_KEY, "content"})
-_SURE_NAMES = ("name", "tool_name", "tool", "function")
-_SURE_ARGUMENTS = ("arguments", "parameters")
-_TAUGHT_KEYS = frozenset({"tool", "reasoning", *_SURE_ARGUMENTS})
+_STANDARD_NAME_KEYS = ("name", "tool_name", "tool", "function")
+_STANDARD_ARGUMENT_KEYS = ("arguments", "parameters")
+_FALLBACK_KEYS = frozenset({"tool", "reasoning", *_STANDARD_ARGUMENT_KEYS})
 _INPUT_KEYS = ("input", "action_input", "tool_input")
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_KEY = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
-_BARE = re.compile(r"[^\s,\]}\[{\"':]+")
-_STRAY = re.compile(r"[\s;,\]}]*")
+_FIRST_MEMBER = re.compile(r"""\s*(["'])([^"'\\]{1,64})\1\s*(?::\s*("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*')?)?""", re.DOTALL)
+_BARE_VALUE = re.compile(r"[^\s,\]}\[{\"':]+")
+_TRAILING = re.compile(r"[\s;,\]}]*")
 _FENCES = ("```json", "```")
-_NEXT = re.compile(r'[\[\]{}"]')
+_BRACKET_OR_QUOTE = re.compile(r'[\[\]{}"]')
 
 
 class JsonCall(Struct, frozen=True, kw_only=True):
-    """What an object says as a call."""
+    """An object read as a call."""
 
     name: str
     arguments: str
     id: str = ""
     reasoning: str = ""
-    alien: bool = False
+    has_other_keys: bool = False
     """Whether it has members that no call has."""
-    sure: bool = False
+    has_standard_keys: bool = False
     """Whether its members are those that hardly anything but a call has."""
-    beside: str = ""
-    """As the fallback format has them: what stands beside parameters that are empty or missing, as an object."""
+    sibling_arguments: str = ""
+    """In the fallback format: what stands beside empty or missing parameters, as an object."""
     lifted: bool = False
-    """Whether that was taken for the arguments."""
-    worded: bool = False
-    """Whether its arguments are what agents call an input, which may be bare text."""
-    taught: bool = False
-    """Whether it has the form of the fallback: the name of a `tool`, and its parameters."""
+    """Whether `sibling_arguments` became the arguments."""
+    has_input_key: bool = False
+    """Whether the arguments have a key such as `input`, whose value may be bare text."""
+    is_fallback: bool = False
+    """Whether it has the fallback format: the name of a `tool`, and its parameters."""
 
-    def found(self, tools: KnownTools) -> FoundCall:
+    def to_found_call(self, tools: KnownTools) -> FoundCall:
+        """Return the call as a part of the text."""
         arguments = self.arguments
-        if self.worded and arguments[:1] == '"':
-            arguments = single_text_argument(_string(arguments), tools.schema(self.name)) or arguments
+        if self.has_input_key and arguments[:1] == '"':
+            arguments = single_text_argument(_decode_string(arguments), tools.schema(self.name)) or arguments
         name = tools.clean_name(self.name)
         return FoundCall(name=name, arguments=arguments, id=self.id, reasoning=self.reasoning, lifted=self.lifted)
 
 
 def member_spans(text: str) -> dict[str, tuple[int, int]]:
-    """Where the values of an object's members stand; the first of two equal keys. Nothing if `text` is no object."""
+    """Return the spans of the values of an object's members, the first of two equal keys; empty if `text` is no object."""
     found: dict[str, tuple[int, int]] = {}
-    pos = _skip(text, 1)
+    pos = _skip_space(text, 1)
     while text[:1] == "{" and pos < len(text) and text[pos] == '"':
         key = _STRING.match(text, pos)
-        colon = _skip(text, key.end()) if key else len(text)
+        colon = _skip_space(text, key.end()) if key else len(text)
         if key is None or text[colon : colon + 1] != ":":
             return {}
-        start = _skip(text, colon + 1)
+        start = _skip_space(text, colon + 1)
         end = _value_end(text, start)
         if end <= start:
             return {}
-        found.setdefault(_string(key.group()), (start, end))
-        pos = _skip(text, end)
+        found.setdefault(_decode_string(key.group()), (start, end))
+        pos = _skip_space(text, end)
         if text[pos : pos + 1] != ",":
             break
-        pos = _skip(text, pos + 1)
+        pos = _skip_space(text, pos + 1)
     return found if pos < len(text) and text[pos] == "}" else {}
 
 
-def _skip(text: str, pos: int) -> int:
+def _skip_space(text: str, pos: int) -> int:
     found = _SPACE.match(text, pos)
     return found.end() if found else pos
 
 
 def _value_end(text: str, pos: int) -> int:
-    """Where the JSON value that starts at `pos` ends; `pos` if none starts there."""
+    """Return where the JSON value that starts at `pos` ends; `pos` if none starts there."""
     if text[pos : pos + 1] not in ("{", "["):
-        found = _STRING.match(text, pos) or _BARE.match(text, pos)
+        found = _STRING.match(text, pos) or _BARE_VALUE.match(text, pos)
         return found.end() if found else pos
     depth = 0
     at = pos
     while True:
-        mark = _NEXT.search(text, at)
+        mark = _BRACKET_OR_QUOTE.search(text, at)
         if mark is None:
             return pos
         if mark.group() == '"':
@@ -135,8 +136,8 @@ def _value_end(text: str, pos: int) -> int:
             return at
 
 
-def _string(text: str) -> str:
-    """The string that a JSON string is; its inside as it stands if it is none."""
+def _decode_string(text: str) -> str:
+    """Return the value of a JSON string; the text between the quotes if it is malformed."""
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
@@ -145,50 +146,50 @@ def _string(text: str) -> str:
 
 
 def parse_call(text: str) -> JsonCall | None:
-    """The call that an object says, or the object that is its member for a name; None if it names nothing."""
+    """Return the call that an object describes, itself or in a nested object; None if it has no name."""
     spans = member_spans(text)
     if not spans:
         return _python_call(text)
-    held = (_of(text, spans, key) for key in _NESTING_KEYS if key in spans)
+    held = (_member(text, spans, key) for key in _NESTING_KEYS if key in spans)
     inner = next((one for one in held if one.startswith("{")), "")
     if not inner:
-        return _call(text, spans)
-    call = _call(inner, member_spans(inner))
-    return call if call is None or call.id else replace(call, id=_first(text, spans, _ID_KEYS))
+        return _call_from(text, spans)
+    call = _call_from(inner, member_spans(inner))
+    return call if call is None or call.id else replace(call, id=_first_member(text, spans, _ID_KEYS))
 
 
-def _call(text: str, spans: dict[str, tuple[int, int]]) -> JsonCall | None:
-    name_key = next((key for key in NAME_KEYS if key in spans and _of(text, spans, key).startswith('"')), None)
+def _call_from(text: str, spans: dict[str, tuple[int, int]]) -> JsonCall | None:
+    name_key = next((key for key in NAME_KEYS if key in spans and _member(text, spans, key).startswith('"')), None)
     if name_key is None:
         return None
-    name = _of(text, spans, name_key)
+    name = _member(text, spans, name_key)
     key = next((key for key in ARGUMENT_KEYS if key in spans), None)
-    arguments = normalise_arguments(_of(text, spans, key)) if key else ""
+    arguments = normalise_arguments(_member(text, spans, key)) if key else ""
     return JsonCall(
-        name=_string(name),
+        name=_decode_string(name),
         arguments=arguments,
-        id=_first(text, spans, _ID_KEYS),
-        reasoning=_first(text, spans, _WHY_KEYS),
-        alien=not _CALL_KEYS.issuperset(spans),
-        sure=name_key in _SURE_NAMES and key in _SURE_ARGUMENTS,
-        beside=_rest(text) if name_key == "tool" and arguments in ("", "{}") else "",
-        worded=key in _INPUT_KEYS,
-        taught=name_key == "tool" and key in _SURE_ARGUMENTS and _TAUGHT_KEYS.issuperset(spans),
+        id=_first_member(text, spans, _ID_KEYS),
+        reasoning=_first_member(text, spans, _REASON_KEYS),
+        has_other_keys=not _CALL_KEYS.issuperset(spans),
+        has_standard_keys=name_key in _STANDARD_NAME_KEYS and key in _STANDARD_ARGUMENT_KEYS,
+        sibling_arguments=_remaining_arguments(text) if name_key == "tool" and arguments in ("", "{}") else "",
+        has_input_key=key in _INPUT_KEYS,
+        is_fallback=name_key == "tool" and key in _STANDARD_ARGUMENT_KEYS and _FALLBACK_KEYS.issuperset(spans),
     )
 
 
-def _of(text: str, spans: dict[str, tuple[int, int]], key: str) -> str:
+def _member(text: str, spans: dict[str, tuple[int, int]], key: str) -> str:
     start, end = spans[key]
     return text[start:end]
 
 
-def _first(text: str, spans: dict[str, tuple[int, int]], keys: tuple[str, ...]) -> str:
-    """The first of these members that there is, as text."""
-    return next((_string(_of(text, spans, key)) for key in keys if key in spans), "")
+def _first_member(text: str, spans: dict[str, tuple[int, int]], keys: tuple[str, ...]) -> str:
+    """Return the first of these members that exists, as text."""
+    return next((_decode_string(_member(text, spans, key)) for key in keys if key in spans), "")
 
 
 def _python_call(text: str) -> JsonCall | None:
-    """The same for an object in Python's words."""
+    """Return the call that an object in Python syntax describes."""
     try:
         written = python_to_json(text)
     except ValueError:
@@ -197,37 +198,37 @@ def _python_call(text: str) -> JsonCall | None:
 
 
 def normalise_arguments(text: str) -> str:
-    """Arguments as the text of an object: `null` and nothing are `{}`, and JSON in a string is what the string holds."""
+    """Return arguments as the text of an object: `null` and nothing become `{}`, and a JSON string its content."""
     if text in ("null", "", '""'):
         return "{}"
     if text.startswith('"'):
-        inner = _string(text).strip()
+        inner = _decode_string(text).strip()
         return inner if inner.startswith("{") else text
     return text
 
 
 def list_items(text: str) -> list[str]:
-    """The values of a list, as they stand."""
+    """Return the values of a list as they are written."""
     found: list[str] = []
-    pos = _skip(text, 1)
+    pos = _skip_space(text, 1)
     while pos < len(text) and text[pos] != "]":
         end = _value_end(text, pos)
         if end <= pos:
             return found
         found.append(text[pos:end])
-        pos = _skip(text, end)
+        pos = _skip_space(text, end)
         if text[pos : pos + 1] == ",":
-            pos = _skip(text, pos + 1)
+            pos = _skip_space(text, pos + 1)
     return found
 
 
 def may_start_call(text: str, tools: KnownTools) -> bool | None:
-    """Whether an object that begins so may be a call without markers; None if more of it has to be seen."""
+    """Whether an object with this start may be an unmarked call; None if more text is needed."""
     body = text[1:]
-    found = _KEY.match(body)
+    found = _FIRST_MEMBER.match(body)
     if found is None:
-        head = body.lstrip()
-        return None if len(head) < 70 and (not head or (head[0] in "\"'" and head[0] not in head[1:])) else False
+        start = body.lstrip()
+        return None if len(start) < 70 and (not start or (start[0] in "\"'" and start[0] not in start[1:])) else False
     key, value, rest = found[2], found[3], body[found.end() :]
     if key in _GROUP_KEYS or (key in _NESTING_KEYS and rest.startswith("{")):
         return True
@@ -236,46 +237,46 @@ def may_start_call(text: str, tools: KnownTools) -> bool | None:
     if value is None:
         return None if len(rest) < 1_000 else False
     if key == _ROLE_KEY:
-        return _string(value) == "assistant"
-    return tools.may_call(_string(value)) or (tools.fallback_taught and key == "tool")
+        return _decode_string(value) == "assistant"
+    return tools.may_call(_decode_string(value)) or (tools.fallback_taught and key == "tool")
 
 
 def parse_unmarked_calls(text: str) -> list[JsonCall]:
-    """The calls that an object without markers says: itself, or those that it holds and nothing else."""
+    """Return the calls of an object without markers: itself, or the calls that it contains and nothing else."""
     spans = member_spans(text)
     key = next((key for key in _GROUP_KEYS if key in spans), None)
     if key is None:
         call = parse_call(text)
         return [call] if call is not None else []
-    group = _of(text, spans, key)
+    group = _member(text, spans, key)
     texts = [group] if group.startswith("{") else list_items(group) if group.startswith("[") else []
     found = [call for call in map(parse_call, texts) if call is not None]
-    return found if len(found) == len(texts) and _says_nothing_else(text, spans, key) else []
+    return found if len(found) == len(texts) and _has_only_calls(text, spans, key) else []
 
 
-def _says_nothing_else(text: str, spans: dict[str, tuple[int, int]], key: str) -> bool:
+def _has_only_calls(text: str, spans: dict[str, tuple[int, int]], key: str) -> bool:
     """Whether an object has no other member, or is a whole message without text."""
-    return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _of(text, spans, "content") in ("null", '""'))
+    return spans.keys() - {key} <= _MESSAGE_KEYS and ("content" not in spans or _member(text, spans, "content") in ("null", '""'))
 
 
 def read_json_calls(cursor: TextCursor, tools: KnownTools) -> Incremental[list[FoundCall]]:
-    """Read one JSON value behind a marker: an object, or a list of objects. What in a list is no call is passed over.
+    """Read one JSON value behind a marker: an object, or a list of objects. Items that are no calls are skipped.
 
-    An object without a name key calls what its members are named for, if they are objects or `null`.
+    In an object without a name key, each member whose value is an object or `null` is a call with the member's key as name.
     """
     text = yield from cursor.read_bracketed()
     texts = [text] if text.startswith("{") else list_items(text)
-    found = [call for one in texts for call in _explicit(one, tools)]
+    found = [call for one in texts for call in _marked_calls(one, tools)]
     if not found and text.strip("[] \t\r\n"):
         raise NotACall
     return found
 
 
-def _explicit(text: str, tools: KnownTools) -> Iterator[FoundCall]:
+def _marked_calls(text: str, tools: KnownTools) -> Iterator[FoundCall]:
     call = parse_call(text) if text.startswith("{") else None
     held = parse_unmarked_calls(text) if call is None else []
     if held:
-        yield from (replace(one, arguments=one.arguments or "{}").found(tools) for one in held)
+        yield from (replace(one, arguments=one.arguments or "{}").to_found_call(tools) for one in held)
         return
     if call is None:
         spans = member_spans(text)
@@ -285,19 +286,23 @@ def _explicit(text: str, tools: KnownTools) -> Iterator[FoundCall]:
         yield from (FoundCall(name=tools.clean_name(name), arguments=value) for name, value in named.items() if value[0] == "{")
         return
     if not call.arguments:
-        rest = _rest(text)
+        rest = _remaining_arguments(text)
         call = JsonCall(name=call.name, arguments=rest, id=call.id, reasoning=call.reasoning, lifted=rest != "{}")
     if call.name:
-        yield call.found(tools)
+        yield call.to_found_call(tools)
 
 
-def _rest(text: str) -> str:
-    """The members of a call without arguments, that may be its arguments: an object of what is left."""
+def _remaining_arguments(text: str) -> str:
+    """Return the members that may be the arguments of a call without arguments: all except the call's own keys."""
     return json_object({key: text[start:end] for key, (start, end) in member_spans(text).items() if key not in _CALL_KEYS})
 
 
 class MarkedJson:
-    """A reader of objects, and of lists of objects, up to one of these markers."""
+    """Reads JSON calls between a family's markers: objects, and lists of objects, up to one of the closing markers.
+
+    The markers prove the call, so its name may be unknown: the engine's answer lists the known tools. The value ends at its own closing
+    bracket; a missing closing marker, or surplus brackets, change nothing.
+    """
 
     def __init__(self, *closers: str) -> None:
         self._closers = closers
@@ -310,7 +315,7 @@ class MarkedJson:
             raise NotACall
         while (yield from cursor.peek()) in ("{", "["):
             yield from (yield from read_json_calls(cursor, tools))
-            yield from cursor.take_while(_STRAY)
+            yield from cursor.take_while(_TRAILING)
             yield from cursor.take("```")
             yield from cursor.skip_space()
         if self._closers:

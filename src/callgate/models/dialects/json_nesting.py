@@ -1,7 +1,7 @@
-"""Whether text that was let through is inside a JSON value: what stands there is part of an answer, and no call of its own.
+"""Tell whether shown text is inside a JSON value, where no unmarked call can begin.
 
-A value begins at the start of a line. It ends where its brackets do, and, because nothing says that it is JSON, also where a line begins
-without indentation with a bracket that opens, or with a letter.
+A value begins at the start of a line. It ends with its brackets, or, since it may not be JSON at all, at a line that begins without
+indentation with an opening bracket or a letter.
 """
 
 from __future__ import annotations
@@ -10,46 +10,46 @@ import re
 
 __all__ = ["JsonNesting"]
 
-_PIECES = re.compile(r'\\[^\n]|[{}\[\]"\n]|[^{}\[\]"\n\\]+|\\\Z')
+_TOKENS = re.compile(r'\\[^\n]|[{}\[\]"\n]|[^{}\[\]"\n\\]+|\\\Z')
 
 
 class JsonNesting:
-    """How deep the text is in brackets, from where a value began."""
+    """Bracket depth of the text since a value began."""
 
     def __init__(self) -> None:
         self._depth = 0
-        self._string = False
-        self._blank = True
-        """Whether nothing but white space stands on this line yet."""
-        self._flush = True
-        """Whether nothing at all stands on it."""
+        self._in_string = False
+        self._line_is_blank = True
+        """Whether this line has only white space so far."""
+        self._line_is_empty = True
+        """Whether this line has nothing so far."""
         self._escape = ""
-        """A backslash whose character has not come yet."""
+        """A backslash whose character has not arrived yet."""
 
     @property
     def inside(self) -> bool:
-        """Whether what comes is inside a value."""
-        return self._depth > 0 and not self._flush
+        """Whether the next text is inside a value."""
+        return self._depth > 0 and not self._line_is_empty
 
-    def text(self, text: str) -> None:
-        """Take more of the text, in pieces of any size."""
-        pieces = _PIECES.findall(self._escape + text)
-        self._escape = pieces.pop() if pieces and pieces[-1] == "\\" else ""
-        for piece in pieces:
-            if piece == "\n":
-                self._blank = self._flush = True
-                self._string = False
+    def add_text(self, text: str) -> None:
+        """Add more of the text, in pieces of any size."""
+        tokens = _TOKENS.findall(self._escape + text)
+        self._escape = tokens.pop() if tokens and tokens[-1] == "\\" else ""
+        for token in tokens:
+            if token == "\n":
+                self._line_is_blank = self._line_is_empty = True
+                self._in_string = False
                 continue
-            if self._flush and (piece in ("{", "[") or piece[0].isalpha()):
-                self._depth, self._string = 0, False
-            self._take(piece)
-            self._blank = self._blank and not piece.strip()
-            self._flush = False
+            if self._line_is_empty and (token in ("{", "[") or token[0].isalpha()):
+                self._depth, self._in_string = 0, False
+            self._read_token(token)
+            self._line_is_blank = self._line_is_blank and not token.strip()
+            self._line_is_empty = False
 
-    def _take(self, piece: str) -> None:
-        if piece == '"':
-            self._string = self._depth > 0 and not self._string
-        elif not self._string and piece in ("{", "["):
-            self._depth += 1 if self._depth or self._blank else 0
-        elif not self._string and piece in ("}", "]"):
+    def _read_token(self, token: str) -> None:
+        if token == '"':
+            self._in_string = self._depth > 0 and not self._in_string
+        elif not self._in_string and token in ("{", "["):
+            self._depth += 1 if self._depth or self._line_is_blank else 0
+        elif not self._in_string and token in ("}", "]"):
             self._depth = max(0, self._depth - 1)

@@ -1,7 +1,7 @@
-"""What the lines before say of what stands on the next: quoted, or shown as an example.
+"""The context that the lines before give to the current one: a quotation, or an example.
 
-A model that explains how a tool is called writes such a call, and does not make it. Sees the text that was let through, line by line, in
-pieces of any size. Knows no dialect.
+A model that explains how a tool is called writes such a call and does not make it. Sees the text that was let through, in pieces of any
+size. Knows no dialect.
 """
 
 from __future__ import annotations
@@ -12,66 +12,67 @@ from callgate.models.dialects.example_phrases import announces_example, discusse
 
 __all__ = ["InlineCode", "LineContext"]
 
-_MOST = 300
-"""Of a line, as much is looked at."""
-_TICKS = re.compile(r"`+|'+|[^`']+")
+_MAX_LINE_CHARS = 300
+"""Characters of a line that are examined."""
+_TICK_RUNS = re.compile(r"`+|'+|[^`']+")
 _QUOTE_MARKS = frozenset({'"', '"""', "'''", "\u201c", "\u201d", "\u201e", "\u00ab", "\u00bb"})
 
 
 class LineContext:
-    """The line that is being written, and what the ones before have announced."""
+    """The current line, and what the lines before announced."""
 
     def __init__(self) -> None:
         self._line = ""
-        self._whole = True
-        """Whether the line is here from its beginning: behind a mark it is not."""
+        self._from_line_start = True
+        """Whether the line is known from its start: behind a marker it is not."""
         self._example = False
         self._between_quotes = False
 
     @property
-    def quoted(self) -> bool:
-        """Whether the line is of a quotation, as mail and Markdown mark one."""
-        return self._whole and self._line.lstrip().startswith(">")
+    def is_quoted(self) -> bool:
+        """Whether the line is a quotation, as mail and Markdown mark one with `>`."""
+        return self._from_line_start and self._line.lstrip().startswith(">")
 
     @property
     def between_quotes(self) -> bool:
-        """Whether the lines before have opened a quotation."""
+        """Whether a line before opened a quotation."""
         return self._between_quotes
 
     @property
-    def shows(self) -> bool:
-        """Whether the lines before have announced an example that goes on: a line of prose ends it."""
+    def in_example(self) -> bool:
+        """Whether the lines before announced an example that still lasts: a line of prose ends it."""
         return self._example and not _is_prose(self._line.lstrip())
 
     @property
-    def announces(self) -> bool:
-        """Whether the line announces an example as far as it is written."""
-        return self._whole and announces_example(self._line)
+    def announces_example(self) -> bool:
+        """Whether the line announces an example so far."""
+        return self._from_line_start and announces_example(self._line)
 
     @property
-    def speaks(self) -> bool:
-        """Whether the line is in the middle of a sentence about calls, and nobody says in it what he does himself."""
-        return self._whole and len(self._line) < _MOST and discusses_calls(self._line)
+    def discusses_calls(self) -> bool:
+        """Whether the line is in the middle of a sentence about calls, in which the model does not speak of itself."""
+        return self._from_line_start and len(self._line) < _MAX_LINE_CHARS and discusses_calls(self._line)
 
-    def text(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
+        """Add text of one or more lines."""
         first, *rest = text.split("\n")
-        self._add(first)
+        self._append(first)
         for line in rest:
-            self._end()
-            self._line, self._whole = "", True
-            self._add(line)
+            self._end_line()
+            self._line, self._from_line_start = "", True
+            self._append(line)
 
-    def mark(self, *, silent: bool = False) -> None:
-        """A mark or a call stood here: what came before is no longer what the next line is about, unless the mark says nothing."""
-        self._example = silent and (self._example or self.announces)
-        self._line, self._whole = "", False
+    def add_marker(self, *, ignored: bool = False) -> None:
+        """Note a marker or a call: it ends an example, unless the marker is ignored."""
+        self._example = ignored and (self._example or self.announces_example)
+        self._line, self._from_line_start = "", False
 
-    def _add(self, text: str) -> None:
-        self._line += text[: max(0, _MOST - len(self._line))]
+    def _append(self, text: str) -> None:
+        self._line += text[: max(0, _MAX_LINE_CHARS - len(self._line))]
 
-    def _end(self) -> None:
+    def _end_line(self) -> None:
         line = self._line.strip()
-        if not line or not self._whole:
+        if not line or not self._from_line_start:
             return
         if line in _QUOTE_MARKS:
             self._between_quotes = not self._between_quotes
@@ -84,36 +85,36 @@ def _is_prose(line: str) -> bool:
 
 
 class InlineCode:
-    """The inline code of one line: as Markdown has it, as many backticks as have opened it end it. ``Quotes'' of TeX are none."""
+    """The inline code of one line, as in Markdown: the number of backticks that opens it also closes it. TeX's ``quotes'' are no code."""
 
-    __slots__ = ("_inside", "_quotes", "_run")
+    __slots__ = ("_opening_ticks", "_single_quotes", "_tick_run")
 
     def __init__(self) -> None:
-        self._inside = 0
-        """How many backticks have opened it; 0 outside."""
-        self._run = 0
-        """How many stand directly before what comes."""
-        self._quotes = 0
-        """The same of single quotes."""
+        self._opening_ticks = 0
+        """Number of backticks that opened the code; 0 outside."""
+        self._tick_run = 0
+        """Number of backticks directly before the next character."""
+        self._single_quotes = 0
+        """Number of single quotes directly before the next character."""
 
     @property
     def open(self) -> bool:
-        return bool(self._after_run())
+        return bool(self._open_ticks())
 
-    def text(self, text: str) -> None:
-        """Take more of the line, in pieces of any size."""
-        for piece in _TICKS.findall(text):
+    def add_text(self, text: str) -> None:
+        """Add more of the line, in pieces of any size."""
+        for piece in _TICK_RUNS.findall(text):
             if piece[0] == "`":
-                self._run, self._quotes = self._run + len(piece), 0
+                self._tick_run, self._single_quotes = self._tick_run + len(piece), 0
                 continue
-            self._inside, self._run = self._after_run(), 0
-            self._quotes = self._quotes + len(piece) if piece[0] == "'" else 0
-            if self._quotes >= 2 and self._inside == 2:
-                self._inside = 0
+            self._opening_ticks, self._tick_run = self._open_ticks(), 0
+            self._single_quotes = self._single_quotes + len(piece) if piece[0] == "'" else 0
+            if self._single_quotes >= 2 and self._opening_ticks == 2:
+                self._opening_ticks = 0
 
-    def _after_run(self) -> int:
-        if not self._run:
-            return self._inside
-        if not self._inside:
-            return self._run
-        return 0 if self._run == self._inside else self._inside
+    def _open_ticks(self) -> int:
+        if not self._tick_run:
+            return self._opening_ticks
+        if not self._opening_ticks:
+            return self._tick_run
+        return 0 if self._tick_run == self._opening_ticks else self._opening_ticks

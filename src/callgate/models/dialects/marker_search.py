@@ -1,7 +1,7 @@
-"""Where the next mark stands in text that is still arriving, and how much of its end may still become one.
+"""Find the next marker in text that still arrives, and the part at its end that may become one.
 
-Between the marks, which know nothing of a place, and the reader, which knows what they mean: which of them may count depends on whether
-something new starts there. Text is searched once. Moves nothing.
+Which markers count depends on whether something new starts at their position, which `TextOutput` knows. Text is searched once. Moves
+nothing.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ __all__ = ["MarkerSearch"]
 
 
 class MarkerSearch:
-    """Searches what `cursor` has ahead for `marks`, from where `flow` stands."""
+    """Searches the text ahead of `cursor` for `markers`."""
 
-    def __init__(self, cursor: TextCursor, marks: Markers, flow: TextOutput) -> None:
+    def __init__(self, cursor: TextCursor, markers: Markers, output: TextOutput) -> None:
         self._cursor = cursor
-        self._marks = marks
-        self._flow = flow
+        self._markers = markers
+        self._output = output
         self._next: dict[str, tuple[int, re.Match[str] | None]] = {}
 
-    def found(self) -> tuple[int, str] | None:
-        """Where the next literal starts, and the literal."""
-        marks, pos = self._marks, self._cursor.pos
+    def find(self) -> tuple[int, str] | None:
+        """Return the position of the next marker, and the marker."""
+        markers, pos = self._markers, self._cursor.pos
         places: list[tuple[int, int, str]] = []
-        anywhere = self._searched("anywhere", marks.anywhere)
+        anywhere = self._search("anywhere", markers.anywhere)
         if anywhere is not None:
             places.append((anywhere.start(), 0, anywhere.group()))
-        at_line = self._searched("at_line", marks.at_line)
-        if at_line is not None:
-            places.append((at_line.start(1), 1, at_line[1]))
-        here = marks.here.match(self._cursor.text, pos) if self._flow.is_start() else None
-        if here is not None and self._flow.is_start(self._cursor.text[pos : here.start(1)]):
-            places.append((here.start(1), 1, here[1]))
+        at_line_start = self._search("at_line", markers.at_line_start)
+        if at_line_start is not None:
+            places.append((at_line_start.start(1), 1, at_line_start[1]))
+        at_cursor = markers.at_cursor.match(self._cursor.text, pos) if self._output.is_start() else None
+        if at_cursor is not None and self._output.is_start(self._cursor.text[pos : at_cursor.start(1)]):
+            places.append((at_cursor.start(1), 1, at_cursor[1]))
         if not places:
             return None
         start, _, literal = min(places)
         return start, literal
 
-    def _searched(self, name: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """The next match from here on; searched for once."""
+    def _search(self, name: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Return the next match from the cursor on; each position is searched once."""
         cursor = self._cursor
         version, found = self._next.get(name, (-1, None))
         if version != cursor.version or (found is not None and found.start() < cursor.pos):
@@ -52,16 +52,16 @@ class MarkerSearch:
             self._next[name] = cursor.version, found
         return found
 
-    def unfinished(self) -> int:
-        """Where the end of the text starts that may still become a literal."""
-        cursor, marks = self._cursor, self._marks
+    def unfinished_from(self) -> int:
+        """Return the position from which the end of the text may still become a marker."""
+        cursor, markers = self._cursor, self._markers
         size = len(cursor.text)
-        for start in range(max(cursor.pos, size - marks.longest), size):
+        for start in range(max(cursor.pos, size - markers.max_chars), size):
             end = cursor.text[start:]
-            if end in marks.unfinished or (end in marks.unfinished_at_line and self._starts_at(start)):
+            if end in markers.prefixes or (end in markers.line_start_prefixes and self._starts_at(start)):
                 return start
         return size
 
     def _starts_at(self, place: int) -> bool:
         _, line, before = self._cursor.text[self._cursor.pos : place].rpartition("\n")
-        return (bool(line) and not before.strip()) or self._flow.is_start(self._cursor.text[self._cursor.pos : place])
+        return (bool(line) and not before.strip()) or self._output.is_start(self._cursor.text[self._cursor.pos : place])

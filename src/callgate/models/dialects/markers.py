@@ -1,7 +1,7 @@
-"""What stands in a model's text besides text: which literals mean something, and what.
+"""The markers in a model's text: which literals have a meaning, and which meaning.
 
-Made from the dialects. Literals that are ordinary text mean something at the start of a line only; the others wherever they stand. Two
-patterns find them, and two sets say which end of an unfinished text may still become one. Knows nothing of what is read behind them.
+Collected from the dialects. Literals that are ordinary text count only at the start of a line; the others count everywhere. Compiled
+patterns find them, and sets of prefixes tell whether the end of an unfinished text may become one. Knows nothing of what follows a marker.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ OBSERVATIONS = frozenset({"Observation:", "**Observation:**", "**Observation**:"
 END_MARKERS = frozenset(
     {"</s>", "<eos>", "</function>", "</function_calls>", "</minimax:tool_call>", "</seed:tool_call>", "</tool_call>", "</tool_calls>"},
 )
-"""End a message or a call, and are text elsewhere: they are nothing only directly behind a call, as where a model writes them twice."""
+"""Markers that end a message or a call. Ignored directly behind a call, where models may write them twice; text elsewhere."""
 ANSWER_TAGS = {"<response>": "</response>", "<answer>": "</answer>"}
-"""What some put around an answer that follows a thought."""
-_SILENT = (
+"""Tags that some models put around an answer after their reasoning."""
+_IGNORED = (
     "<|im_end|>",
     "<|im_start|>assistant",
     "<|endoftext|>",
@@ -37,76 +37,76 @@ _SILENT = (
     "<|start_of_role|>assistant<|end_of_role|>",
     *sorted(END_MARKERS),
 )
-_TAUGHT = frozenset({"bare-json", "fenced-json"})
-"""Those that read the fallback format."""
-_THOUGHTS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
+_FALLBACK_DIALECTS = frozenset({"bare-json", "fenced-json"})
+"""The dialects that read the fallback format."""
+_REASONING_PAIRS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>"), ("<thought>", "</thought>"))
 
 
 class Markers:
-    """The literals of some dialects."""
+    """The markers of some dialects."""
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self.dialects: dict[str, list[Dialect]] = {}
-        """By their openers. Those that need none, where a message starts, stand at the empty one."""
-        first = list[Dialect]()
-        self.silent = set(_SILENT)
-        self.thoughts: dict[str, frozenset[str]] = {}
-        pairs = [*_THOUGHTS]
-        bare = {CODE_FENCE, *FINAL_ANSWERS, *OBSERVATIONS}
+        """Dialects by opener. Those that need no opener at the start of a message have the key `""`."""
+        unopened = list[Dialect]()
+        self.ignored = set(_IGNORED)
+        self.reasoning: dict[str, frozenset[str]] = {}
+        pairs = [*_REASONING_PAIRS]
+        line_start = {CODE_FENCE, *FINAL_ANSWERS, *OBSERVATIONS}
         for dialect in dialects:
             if dialect.read_first is not None:
-                first.append(replace(dialect, read=dialect.read_first, bare=True))
+                unopened.append(replace(dialect, read=dialect.read_first, line_start_only=True))
             for opener in dialect.openers:
                 self.dialects.setdefault(opener, []).append(dialect)
-            self.silent.update(dialect.silent)
-            pairs += dialect.thoughts
-            bare.update(dialect.openers if dialect.bare else ())
+            self.ignored.update(dialect.ignored_markers)
+            pairs += dialect.reasoning_markers
+            line_start.update(dialect.openers if dialect.line_start_only else ())
         for opener, closer in pairs:
             if opener:
-                self.thoughts[opener] = self.thoughts.get(opener, frozenset()) | {closer}
+                self.reasoning[opener] = self.reasoning.get(opener, frozenset()) | {closer}
         self.closers = frozenset(closer for _, closer in pairs)
-        self.bare = frozenset(literal for literal in bare if all(one.bare for one in self.dialects.get(literal, ())))
-        everything = {*self.dialects, *self.silent, *self.thoughts, *self.closers, *self.bare, *ANSWER_TAGS, *ANSWER_TAGS.values()}
-        anywhere = everything - self.bare
-        self.anywhere = re.compile(_alternatives(_shortest(anywhere)))
-        self.at_line = re.compile(rf"(?:\n[ \t]*|[.!?] ?)({_alternatives(_shortest(self.bare))})")
-        self.here = re.compile(rf"\s*({_alternatives(_shortest(self.bare))})")
-        self.unfinished = _beginnings(anywhere)
-        self.unfinished_at_line = _beginnings(self.bare)
-        self.longest = max(map(len, everything))
-        self.dialects[""] = first
-        self._longer = {
-            short: sorted((one for one in everything if one.startswith(short)), key=len, reverse=True)
-            for short in (*_shortest(anywhere), *_shortest(self.bare))
+        self.line_start = frozenset(literal for literal in line_start if all(one.line_start_only for one in self.dialects.get(literal, ())))
+        literals = {*self.dialects, *self.ignored, *self.reasoning, *self.closers, *self.line_start, *ANSWER_TAGS, *ANSWER_TAGS.values()}
+        anywhere = literals - self.line_start
+        self.anywhere = re.compile(_alternation(_minimal(anywhere)))
+        self.at_line_start = re.compile(rf"(?:\n[ \t]*|[.!?] ?)({_alternation(_minimal(self.line_start))})")
+        self.at_cursor = re.compile(rf"\s*({_alternation(_minimal(self.line_start))})")
+        self.prefixes = _proper_prefixes(anywhere)
+        self.line_start_prefixes = _proper_prefixes(self.line_start)
+        self.max_chars = max(map(len, literals))
+        self.dialects[""] = unopened
+        self._by_prefix = {
+            short: sorted((one for one in literals if one.startswith(short)), key=len, reverse=True)
+            for short in (*_minimal(anywhere), *_minimal(self.line_start))
         }
 
-    def beginning_with(self, literal: str) -> list[str]:
-        """The literals that begin as this one does, the longest first."""
-        return self._longer[literal]
+    def starting_with(self, literal: str) -> list[str]:
+        """Return the literals that begin with this one, the longest first."""
+        return self._by_prefix[literal]
 
 
-def _shortest(literals: Iterable[str]) -> list[str]:
-    """Those that none of the others begins."""
+def _minimal(literals: Iterable[str]) -> list[str]:
+    """Return the literals of which no other literal is a prefix."""
     known = set(literals)
     return sorted(one for one in known if not any(one[:end] in known for end in range(1, len(one))))
 
 
-def _alternatives(literals: Iterable[str]) -> str:
+def _alternation(literals: Iterable[str]) -> str:
     return "|".join(map(re.escape, literals))
 
 
-def _beginnings(literals: Iterable[str]) -> frozenset[str]:
+def _proper_prefixes(literals: Iterable[str]) -> frozenset[str]:
     return frozenset(one[:end] for one in literals for end in range(1, len(one)))
 
 
 @lru_cache(maxsize=64)
-def markers_for(hint: str | None, *, taught: bool = False) -> Markers:
-    """The marks of all dialects, that of the hint first; of those without markers, where another form was taught, only the taught one."""
-    chosen = [_hinted(one) if one.name == hint else one for one in ALL_DIALECTS if not one.by_hint or one.name == hint]
-    if taught:
-        chosen = [one for one in chosen if not one.unmarked or one.name in _TAUGHT]
+def markers_for(hint: str | None, *, fallback_taught: bool = False) -> Markers:
+    """Return the markers of all dialects, the hinted first; if the fallback was taught, without other unmarked ones."""
+    chosen = [_with_hint(one) if one.name == hint else one for one in ALL_DIALECTS if not one.hint_only or one.name == hint]
+    if fallback_taught:
+        chosen = [one for one in chosen if not one.is_unmarked or one.name in _FALLBACK_DIALECTS]
     return Markers(sorted(chosen, key=lambda one: one.name != hint))
 
 
-def _hinted(dialect: Dialect) -> Dialect:
-    return dialect if dialect.read_hinted is None else replace(dialect, bare=False, read=dialect.read_hinted)
+def _with_hint(dialect: Dialect) -> Dialect:
+    return dialect if dialect.read_hinted is None else replace(dialect, line_start_only=False, read=dialect.read_hinted)

@@ -1,6 +1,6 @@
-"""What a model's text consists of: what is shown, what was thought, what was called.
+"""The parts of a model's text: visible text, reasoning, and calls.
 
-Values only. They stand apart so that a host can take them apart without knowing how they were read.
+Values only, separate from the reader, so that a host can use them without it.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ class ReasoningPart(Struct, frozen=True, kw_only=True):
 
     text: str
     reclassifies_text: bool = False
-    """All that was shown so far was a thought: the model closed a thought that its prompt had opened."""
+    """Whether all text shown so far was reasoning: the model closed reasoning that its prompt had opened."""
 
 
 class FoundCall(Struct, frozen=True, kw_only=True):
-    """A call that the text makes."""
+    """A call in the text."""
 
     name: str
-    """As written, without quotes, white space and the prefix of its family. Empty if the model named none."""
+    """As written, without quotes, white space and the family's namespace. Empty if the model named none."""
     arguments: str
-    """JSON text of an object: exactly what was read, where the dialect writes JSON. May be malformed, is never cut off."""
+    """JSON text of an object, exactly as read if the dialect writes JSON. May be malformed; never truncated."""
     id: str = ""
     dialect: str = ""
     closed: Literal["sealed", "finished"] = "sealed"
     """`sealed`: the call's own end was read. `finished`: only the end of the message shows that the call is complete."""
     reasoning: str = ""
-    """Why, if the call says so itself."""
+    """The reason that the call itself gives."""
     lifted: bool = False
     """Whether the arguments stood beside an empty or missing parameter object, at the top level of the call."""
     source: str = ""
-    """The exact text that it was read from."""
+    """The exact text of the call."""
 
 
 ParsedPart = TextPart | ReasoningPart | FoundCall
 
 
 class ParsedText(Struct, frozen=True, kw_only=True):
-    """A whole message, read."""
+    """A whole message, by kind of part."""
 
     calls: tuple[FoundCall, ...]
     content: str
@@ -58,7 +58,7 @@ class ParsedText(Struct, frozen=True, kw_only=True):
 
 
 def collect_parts(parts: Iterable[ParsedPart]) -> ParsedText:
-    """The parts of one message together."""
+    """Collect the parts of one message."""
     calls: list[FoundCall] = []
     content: list[str] = []
     reasoning: list[str] = []

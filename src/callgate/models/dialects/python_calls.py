@@ -1,6 +1,6 @@
 """Calls written as Python calls: `name(key=value)`, alone or in a list.
 
-Arguments without a name are taken in the order of the tool's schema, if that is known. Knows no markers: dialects do.
+Positional arguments are assigned in the order of the tool's schema, if it is known. Knows no markers.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from callgate.models.dialects.typed_values import json_object
 __all__ = ["parse_python_arguments", "read_python_calls"]
 
 _NAME = re.compile(r"[\w.\-]*")
-_BREAK = re.compile(r"[\s,;]*")
+_SEPARATORS = re.compile(r"[\s,;]*")
 _SUFFIX = ".call"
 
 
-def read_python_calls(cursor: TextCursor, tools: KnownTools, *, known: bool = False, listed: bool = False) -> ParsedCalls:
-    """Read one call after the other, in square brackets or not.
+def read_python_calls(cursor: TextCursor, tools: KnownTools, *, known_only: bool = False, in_brackets: bool = False) -> ParsedCalls:
+    """Read consecutive calls, in square brackets or not.
 
     Args:
-        cursor: Stands where they start.
-        tools: Their schemas name the arguments that come without a name.
-        known: Only calls of tools that may be called without markers are calls.
-        listed: They have to stand in brackets.
+        cursor: At the start of the calls.
+        tools: Their schemas name positional arguments.
+        known_only: Whether only tools that may be called without markers are accepted.
+        in_brackets: Whether the calls must stand in brackets.
     """
     yield from cursor.skip_space()
     bracket = yield from cursor.take("[")
-    if listed and not bracket:
+    if in_brackets and not bracket:
         raise NotACall
     count = 0
     while True:
         yield from cursor.skip_space()
         if bracket and (yield from cursor.take("]")):
             break
-        found = yield from _one(cursor, tools, known)
+        found = yield from _read_call(cursor, tools, known_only)
         if found is None:
             break
         count += 1
         yield found
-        yield from cursor.take_while(_BREAK)
+        yield from cursor.take_while(_SEPARATORS)
     if not count:
         raise NotACall
 
 
-def _one(cursor: TextCursor, tools: KnownTools, known: bool) -> Incremental[FoundCall | None]:
+def _read_call(cursor: TextCursor, tools: KnownTools, known_only: bool) -> Incremental[FoundCall | None]:
     name = yield from cursor.take_while(_NAME)
     if not name or name[0].isdigit() or (yield from cursor.peek()) != "(":
         if name:
             raise NotACall
         return None
     name = name.removesuffix(_SUFFIX)
-    if known and not tools.may_call(name):
+    if known_only and not tools.may_call(name):
         raise NotACall
     text = yield from cursor.read_bracketed()
     return FoundCall(name=tools.clean_name(name), arguments=parse_python_arguments(name, text[1:-1], tools))
 
 
 def parse_python_arguments(name: str, text: str, tools: KnownTools) -> str:
-    """What stands between the brackets of a call, as an object. One object without a name that fits the tool is all of its arguments."""
+    """Return the text between a call's brackets as an object. A single positional object that matches the tool becomes all arguments."""
     try:
         bare, named = parse_keyword_arguments(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Literals and keyword arguments as Python writes them, as JSON text.
+"""Convert Python literals and keyword arguments to JSON text.
 
-`True` and `true`, `None` and `null`, either kind of quotes, tuples for lists, keywords that Python reserves, line breaks in strings.
-Reads, and never evaluates: a name or an expression is an error. Bounded in depth, linear in length. Pure.
+Accepts `True` and `true`, `None` and `null`, both kinds of quotes, tuples, reserved words as keywords, and line breaks in strings. Parses
+and never evaluates: names and expressions are errors. Bounded in depth, linear in length. Pure.
 """
 
 from __future__ import annotations
@@ -12,25 +12,38 @@ from collections.abc import Callable
 
 __all__ = ["parse_keyword_arguments", "python_to_json"]
 
-_MAX_DEPTH = 64
+_MAX_NESTING = 64
 _SPACE = re.compile(r"(?:\s+|#[^\n]*\n)*")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])", re.ASCII)
-_PARTS = re.compile(r"(?P<sign>[-+]?)(?P<whole>0|[1-9]\d*)?(?:\.(?P<part>\d*))?(?P<power>[eE][-+]?\d+)?", re.ASCII)
+_NUMBER_PARTS = re.compile(r"(?P<sign>[-+]?)(?P<whole>0|[1-9]\d*)?(?:\.(?P<part>\d*))?(?P<power>[eE][-+]?\d+)?", re.ASCII)
 _STRING = re.compile(
     r"""[rRuUbBfF]{0,2}(?:'''(?P<a>.*?)(?<!\\)'''|\"\"\"(?P<b>.*?)(?<!\\)\"\"\"|'(?P<c>[^'\\]*(?:\\.[^'\\]*)*)'|"(?P<d>[^"\\]*(?:\\.[^"\\]*)*)")""",
     re.DOTALL,
 )
-_WORD = re.compile(r"[^\W\d][\w.\-]*")
-_WORDS = {"True": "true", "true": "true", "False": "false", "false": "false", "None": "null", "null": "null"}
+_NAME = re.compile(r"[^\W\d][\w.\-]*")
+_CONSTANTS = {"True": "true", "true": "true", "False": "false", "false": "false", "None": "null", "null": "null"}
 _ESCAPE = re.compile(r"\\(\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
-_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "\\": "\\", "'": "'", '"': '"', "\n": "", "/": "/"}
+_ESCAPED_CHARACTERS = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "a": "\a",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "\n": "",
+    "/": "/",
+}
 
 
 def python_to_json(text: str) -> str:
-    """The literal that `text` is, as JSON.
+    """Return a Python literal as JSON.
 
     Raises:
-        ValueError: It is none, or too deep.
+        ValueError: It is not a literal, or nested too deeply.
     """
     reader = _LiteralParser(text)
     value = reader.value(0)
@@ -41,22 +54,22 @@ def python_to_json(text: str) -> str:
 
 
 def parse_keyword_arguments(text: str) -> tuple[list[str], dict[str, str]]:
-    """What stands between the brackets of a call: values without a name, and named ones, as JSON.
+    """Return the positional and the keyword arguments between a call's brackets, as JSON.
 
     Raises:
-        ValueError: It is not a list of literals, or names one twice.
+        ValueError: It is not a list of literals, or repeats a name.
     """
     reader = _LiteralParser(text)
-    bare: list[str] = []
+    positional: list[str] = []
     named: dict[str, str] = {}
     while True:
         reader.space()
         if reader.pos == len(text):
-            return bare, named
+            return positional, named
         name = reader.keyword()
         value = reader.value(0)
         if name is None:
-            bare.append(value)
+            positional.append(value)
         elif name in named:
             raise ValueError(f"{name} is given twice")
         else:
@@ -65,6 +78,8 @@ def parse_keyword_arguments(text: str) -> tuple[list[str], dict[str, str]]:
 
 
 class _LiteralParser:
+    """Parses the literals of one text."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.pos = 0
@@ -74,8 +89,8 @@ class _LiteralParser:
         self.pos = found.end() if found else self.pos
 
     def keyword(self) -> str | None:
-        """The name before an equals sign, read with it."""
-        found = _WORD.match(self.text, self.pos) or _STRING.match(self.text, self.pos)
+        """Consume and return the name before an equals sign; None if there is none."""
+        found = _NAME.match(self.text, self.pos) or _STRING.match(self.text, self.pos)
         if found is None:
             return None
         end = _SPACE.match(self.text, found.end())
@@ -96,7 +111,7 @@ class _LiteralParser:
     def value(self, depth: int) -> str:
         self.space()
         mark = self.text[self.pos : self.pos + 1]
-        if depth > _MAX_DEPTH:
+        if depth > _MAX_NESTING:
             raise ValueError("too deep")
         if mark == "{":
             return "{" + ", ".join(self._items("}", depth, self._member)) + "}"
@@ -136,14 +151,14 @@ class _LiteralParser:
         if found:
             self.pos = found.end()
             return _number(found.group())
-        found = _WORD.match(self.text, self.pos)
-        if found is None or found.group() not in _WORDS:
+        found = _NAME.match(self.text, self.pos)
+        if found is None or found.group() not in _CONSTANTS:
             raise ValueError("no literal")
         self.pos = found.end()
-        return _WORDS[found.group()]
+        return _CONSTANTS[found.group()]
 
     def _strings(self, found: re.Match[str] | None) -> str:
-        """One string, or several that stand side by side."""
+        """Consume one string, or several adjacent ones."""
         whole: list[str] = []
         while found:
             body = next(group for group in found.groups() if group is not None)
@@ -156,16 +171,16 @@ class _LiteralParser:
 
 def _unescaped(found: re.Match[str]) -> str:
     body = found[1]
-    if body in _LETTERS:
-        return _LETTERS[body]
+    if body in _ESCAPED_CHARACTERS:
+        return _ESCAPED_CHARACTERS[body]
     if body[0] in "xuU":
         return chr(min(int(body[1:], 16), 0x10FFFF)) if len(body) > 1 else found[0]
     return chr(int(body, 8)) if body.isdigit() and body.isascii() and int(body[0]) < 8 else found[0]
 
 
 def _number(text: str) -> str:
-    """A number as JSON writes it, digit for digit."""
-    found = _PARTS.fullmatch(text.replace("_", ""))
+    """Return a number as JSON, digit for digit."""
+    found = _NUMBER_PARTS.fullmatch(text.replace("_", ""))
     if found is None or not (found["whole"] or found["part"]):
         raise ValueError("no number")
     part = "" if found["part"] is None else f".{found['part'] or '0'}"

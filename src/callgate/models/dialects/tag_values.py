@@ -1,8 +1,8 @@
-"""Values that stand as bare text between tags: where one ends, though it may speak of tags itself.
+"""Values that stand as text between tags: where a value ends, although it may contain tags itself.
 
-A model that writes a file about tools writes such tags into a value. So a call that a value quotes is text with all its tags, another
-parameter's tag counts only where the tool has that parameter, and the end of the call only where nothing but calls follow. Dialects say
-which tags are theirs; known here are only those of the families that end a parameter alike.
+A model that writes a file about tools writes such tags into a value. So a call that a value quotes is text with all its tags; the tag of
+another parameter counts only if the tool has that parameter; and the end of the call counts only if nothing but calls follow. The dialects
+pass their tags; known here are only those that several families share.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ __all__ = ["TURN_ENDS", "ValueTags", "read_balanced", "read_value", "tag_name"]
 
 Schema = Mapping[str, object]
 TURN_ENDS = ("<|", "<\uff5c", "</s>")
-"""What a turn ends with, begins so."""
+"""The end of a turn begins with one of these."""
 _ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'=<>/]+))""")
-_NAME_CHARS = 300
-_SHARED = "</parameter>"
-_CALLS, _ENDS, _PARAMETERS = ("<function=", "<function name=", "<invoke "), ("</function>", "</invoke>"), ("<parameter=", "<parameter ")
-"""Of the families that end their parameters alike: in a value of one, the calls of another may be quoted."""
+_MAX_TAG_CHARS = 300
+_SHARED_END = "</parameter>"
+_SHARED_CALLS, _SHARED_CALL_ENDS, _SHARED_PARAMETERS = (
+    ("<function=", "<function name=", "<invoke "),
+    ("</function>", "</invoke>"),
+    ("<parameter=", "<parameter "),
+)
+"""Tags of the families that end parameters alike: a value of one may quote calls of another."""
 
 
 class ValueTags(Struct, frozen=True, kw_only=True):
@@ -35,13 +39,13 @@ class ValueTags(Struct, frozen=True, kw_only=True):
     parameter: tuple[str, ...]
     end_parameter: tuple[str, ...]
     end_name: str
-    """What ends a parameter's name."""
-    followers: tuple[str, ...]
+    """Ends a parameter's name."""
+    call_followers: tuple[str, ...]
     """What may follow the end of a call."""
 
 
 def tag_name(header: str) -> str:
-    """The name in a tag: its attribute, or what stands behind the equals sign."""
+    """Return the name in a tag: from its attribute, or from behind the equals sign."""
     for attribute in _ATTRIBUTE.finditer(header):
         if attribute[1].endswith("name") or attribute[1] in ("tool", "key"):
             return next(group for group in attribute.groups()[1:] if group is not None)
@@ -50,12 +54,12 @@ def tag_name(header: str) -> str:
 
 
 def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None) -> Incremental[str]:
-    """Read a value and its end tag. What else ends it, of the tool's next parameter or of the call, is not read."""
+    """Consume a value and its end tag. A tag of the next parameter, or of the call's end, ends it too and is not consumed."""
     parts: list[str] = []
     quoted_calls, in_quoted_value = 0, False
     calls, ends, parameters = tags.call, tags.end, tags.parameter
-    if _SHARED in tags.end_parameter:
-        calls, ends, parameters = (*calls, *_CALLS), (*ends, *_ENDS), (*parameters, *_PARAMETERS)
+    if _SHARED_END in tags.end_parameter:
+        calls, ends, parameters = (*calls, *_SHARED_CALLS), (*ends, *_SHARED_CALL_ENDS), (*parameters, *_SHARED_PARAMETERS)
     while True:
         text, tag = yield from cursor.read_until(*tags.end_parameter, *parameters, *ends, *calls)
         parts.append(text)
@@ -68,31 +72,31 @@ def read_value(cursor: TextCursor, tags: ValueTags, schema: Schema | None) -> In
         elif quoted_calls:
             in_quoted_value = tag in parameters
             quoted_calls -= tag in ends
-        elif tag in (*tags.parameter, *tags.end) and (yield from _ends(cursor, tag, tags, schema)):
+        elif tag in (*tags.parameter, *tags.end) and (yield from _ends_value(cursor, tag, tags, schema)):
             return "".join(parts)
         parts.append(tag)
 
 
-def read_balanced(cursor: TextCursor, opens: tuple[str, ...], closes: tuple[str, ...]) -> Incremental[str]:
-    """Read a value up to what closes it, and over that. What it opens itself closes first."""
+def read_balanced(cursor: TextCursor, openers: tuple[str, ...], closers: tuple[str, ...]) -> Incremental[str]:
+    """Consume a value and its closing mark. A mark that the value itself opens is closed first."""
     parts: list[str] = []
     quoted = 0
     while True:
-        text, mark = yield from cursor.read_until(*opens, *closes)
+        text, mark = yield from cursor.read_until(*openers, *closers)
         parts.append(text)
-        if mark in closes and not quoted:
+        if mark in closers and not quoted:
             return "".join(parts)
-        quoted += 1 if mark in opens else -1
+        quoted += 1 if mark in openers else -1
         parts.append(mark)
 
 
-def _ends(cursor: TextCursor, tag: str, tags: ValueTags, schema: Schema | None) -> Incremental[bool]:
-    """Whether a tag that was read ends the value that it stands in. If so, it is given back."""
+def _ends_value(cursor: TextCursor, tag: str, tags: ValueTags, schema: Schema | None) -> Incremental[bool]:
+    """Return whether a consumed tag ends the value; if so, give it back."""
     cursor.give_back(tag)
     if tag in tags.end:
-        ends = yield from cursor.is_followed_by(tag, *tags.followers)
+        ends = yield from cursor.is_followed_by(tag, *tags.call_followers)
     else:
-        name = tag_name((yield from cursor.peek_until(tags.end_name, _NAME_CHARS))[len(tag) :])
+        name = tag_name((yield from cursor.peek_until(tags.end_name, _MAX_TAG_CHARS))[len(tag) :])
         ends = has_parameter(schema, name)
     if not ends:
         yield from cursor.expect(tag)

@@ -1,8 +1,7 @@
 """Calls written as tags: one tag for the call, one for each parameter.
 
-The tags differ between families, the order does not: call, parameters, end. A value is everything between its tags, and its type comes
-from the tool's schema. A call whose last tag is missing counts only if the message ended well and no value is left open. Knows the tags
-of no family: dialects do.
+Families use different tags in the same order: call, parameters, end. A value is the text between its tags, with the type that the tool's
+schema names. A call without its last tag counts only if the message is complete and no value is open. Knows the tags of no family.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from callgate.models.dialects.typed_values import allowed_types, json_object, js
 __all__ = ["CallTags", "invoke_tags", "read_tagged_call", "read_tagged_calls", "with_space_variants"]
 
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-_BREAK, _LAST_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
-_WRAPPERS = frozenset({"arguments", "parameters", "properties", "input"})
-_SPACED = {">": (" >",), "=": (" =",), " ": ("\n", "\t")}
+_LINE_BREAK, _LAST_LINE_BREAK = re.compile(r"\r?\n"), re.compile(r"\r?\n\Z")
+_WRAPPER_NAMES = frozenset({"arguments", "parameters", "properties", "input"})
+_SPACE_VARIANTS = {">": (" >",), "=": (" =",), " ": ("\n", "\t")}
 
 
 class CallTags(Struct, frozen=True, kw_only=True):
@@ -36,36 +35,36 @@ class CallTags(Struct, frozen=True, kw_only=True):
     end: tuple[str, ...]
     parameter: tuple[str, ...]
     end_parameter: tuple[str, ...]
-    trim: bool = False
-    """A line break on either side of a value belongs to the tags."""
-    markup: bool = False
-    """Values are XML: entities and CDATA stand for what they mean."""
-    grouped: bool = False
-    """Names come behind the name of a group and a dot."""
-    once: bool = False
-    """A parameter that comes twice makes it no call; else the last one counts."""
-    around: tuple[str, ...] = ()
-    """What may stand around parameters and says nothing."""
+    trim_line_breaks: bool = False
+    """Whether a line break on either side of a value belongs to the tags."""
+    is_xml: bool = False
+    """Whether values are XML, with entities and CDATA."""
+    has_namespace: bool = False
+    """Whether names follow a namespace and a dot."""
+    unique_parameters: bool = False
+    """Whether a repeated parameter makes it no call; else the last one counts."""
+    ignored_tags: tuple[str, ...] = ()
+    """Tags around parameters without a meaning."""
 
-    def of_values(self, closers: tuple[str, ...]) -> ValueTags:
-        """Those that a value may end at, in calls that one of `closers` closes."""
+    def value_tags(self, closers: tuple[str, ...]) -> ValueTags:
+        """Return the tags that may end a value, in calls that one of `closers` closes."""
         return ValueTags(
             call=self.call,
             end=self.end,
             parameter=self.parameter,
             end_parameter=self.end_parameter,
             end_name=">",
-            followers=(*closers, *self.call, *TURN_ENDS),
+            call_followers=(*closers, *self.call, *TURN_ENDS),
         )
 
 
 def with_space_variants(*tags: str) -> tuple[str, ...]:
-    """Tags, each also with the white space that some models put into it."""
-    return (*tags, *(tag[:-1] + other for tag in tags for other in _SPACED[tag[-1]]))
+    """Return the tags, each also with the white space that some models write in it."""
+    return (*tags, *(tag[:-1] + other for tag in tags for other in _SPACE_VARIANTS[tag[-1]]))
 
 
 def invoke_tags(*prefixes: str) -> CallTags:
-    """The tags `invoke` and `parameter`, whose names are attributes, behind any of these prefixes."""
+    """Return the tags `invoke` and `parameter`, whose names are attributes, with any of these prefixes."""
     return CallTags(
         call=with_space_variants(*(f"<{prefix}invoke " for prefix in prefixes)),
         end=with_space_variants(*(f"</{prefix}invoke>" for prefix in prefixes)),
@@ -75,43 +74,43 @@ def invoke_tags(*prefixes: str) -> CallTags:
 
 
 def read_tagged_call(cursor: TextCursor, tools: KnownTools, tags: CallTags, *closers: str) -> Incremental[FoundCall]:
-    """Read one call, from behind the opening of its tag to its end, or to what closes all calls."""
+    """Read one call from behind the start of its tag to its end, or to what closes all calls."""
     header, _ = yield from cursor.read_until(">")
     name = tools.clean_name(tag_name(header))
-    name = _within(name, tools) if tags.grouped else name
+    name = _without_namespace(name, tools) if tags.has_namespace else name
     if len(name) > MAX_NAME_CHARS or not name or "<" in name:
         raise NotACall
     if header.rstrip().endswith("/"):
         return FoundCall(name=name, arguments="{}")
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{":
-        return (yield from _json_body(cursor, tags, name))
+        return (yield from _read_json_body(cursor, tags, name))
     members: dict[str, str] = {}
     while True:
         yield from cursor.skip_space()
         if (yield from cursor.take(*tags.parameter)):
-            key, value = yield from _parameter(cursor, tools, tags, name, closers)
-            if tags.once and key in members:
+            key, value = yield from _read_parameter(cursor, tools, tags, name, closers)
+            if tags.unique_parameters and key in members:
                 raise NotACall
             members[key] = value
-        elif (yield from cursor.take(*tags.around)):
+        elif (yield from cursor.take(*tags.ignored_tags)):
             continue
         elif (yield from cursor.take(*tags.end)) or (yield from cursor.at_any(*closers)):
-            return FoundCall(name=name, arguments=_unwrapped(members, tools.schema(name)))
+            return FoundCall(name=name, arguments=_unwrap(members, tools.schema(name)))
         elif (yield from cursor.peek()) == "" and members and not cursor.truncated:
-            return FoundCall(name=name, arguments=_unwrapped(members, tools.schema(name)), closed="finished")
+            return FoundCall(name=name, arguments=_unwrap(members, tools.schema(name)), closed="finished")
         else:
             raise NotACall
 
 
-def _within(name: str, tools: KnownTools) -> str:
-    """A tool's name without that of its group."""
+def _without_namespace(name: str, tools: KnownTools) -> str:
+    """Return a tool's name without its namespace."""
     group, dot, own = name.rpartition(".")
     return own if dot and not tools.has(name) and (tools.has(own) or group == own) else name
 
 
 def read_tagged_calls(cursor: TextCursor, tools: KnownTools, tags: CallTags, *closers: str) -> ParsedCalls:
-    """Read one call after the other behind a marker that opens them, up to the one that closes them."""
+    """Read consecutive calls behind their opening marker, up to the one that closes them."""
     count = 0
     while True:
         yield from cursor.skip_space()
@@ -124,7 +123,7 @@ def read_tagged_calls(cursor: TextCursor, tools: KnownTools, tags: CallTags, *cl
             raise NotACall
 
 
-def _json_body(cursor: TextCursor, tags: CallTags, name: str) -> Incremental[FoundCall]:
+def _read_json_body(cursor: TextCursor, tags: CallTags, name: str) -> Incremental[FoundCall]:
     text = yield from cursor.read_bracketed()
     yield from cursor.skip_space()
     if (yield from cursor.take(*tags.end)) or not (yield from cursor.peek()):
@@ -132,29 +131,31 @@ def _json_body(cursor: TextCursor, tags: CallTags, name: str) -> Incremental[Fou
     raise NotACall
 
 
-def _parameter(cursor: TextCursor, tools: KnownTools, tags: CallTags, name: str, closers: tuple[str, ...]) -> Incremental[tuple[str, str]]:
-    """The name and the value, as JSON, of one parameter."""
+def _read_parameter(
+    cursor: TextCursor, tools: KnownTools, tags: CallTags, name: str, closers: tuple[str, ...]
+) -> Incremental[tuple[str, str]]:
+    """Return the name and the JSON value of one parameter."""
     header, _ = yield from cursor.read_until(">")
-    if tags.markup and (yield from cursor.take("<![CDATA[")):
+    if tags.is_xml and (yield from cursor.take("<![CDATA[")):
         text, _ = yield from cursor.read_until("]]>")
         yield from cursor.read_until(*tags.end_parameter)
     else:
-        text = _trimmed((yield from read_value(cursor, tags.of_values(closers), tools.schema(name))), tags)
-        text = html.unescape(_CDATA.sub(lambda found: found[1], text)) if tags.markup else text
+        text = _trim((yield from read_value(cursor, tags.value_tags(closers), tools.schema(name))), tags)
+        text = html.unescape(_CDATA.sub(lambda found: found[1], text)) if tags.is_xml else text
     key = tag_name(header)
-    return key, _value(text, header, key, tools, name)
+    return key, _typed_value(text, header, key, tools, name)
 
 
-def _trimmed(text: str, tags: CallTags) -> str:
-    first, last = (_BREAK.match(text), _LAST_BREAK.search(text))
-    if tags.trim or (first and last and first.end() <= last.start()):
+def _trim(text: str, tags: CallTags) -> str:
+    first, last = (_LINE_BREAK.match(text), _LAST_LINE_BREAK.search(text))
+    if tags.trim_line_breaks or (first and last and first.end() <= last.start()):
         text = text[: last.start()] if last else text
         return text[first.end() :] if first else text
     return text
 
 
-def _value(text: str, header: str, key: str, tools: KnownTools, name: str) -> str:
-    """A value as JSON: the tool's schema decides, then what the tag says of it."""
+def _typed_value(text: str, header: str, key: str, tools: KnownTools, name: str) -> str:
+    """Return a value as JSON: the type comes from the tool's schema, then from the tag."""
     root = tools.schema(name)
     schema = parameter_schema(root, key)
     says_text = 'string="true"' in header or 'type="string"' in header
@@ -163,11 +164,11 @@ def _value(text: str, header: str, key: str, tools: KnownTools, name: str) -> st
     return to_typed_json(text, schema, root)
 
 
-def _unwrapped(members: dict[str, str], schema: Mapping[str, object] | None) -> str:
-    """An object that is the only member, and named for all of them, is all of them."""
+def _unwrap(members: dict[str, str], schema: Mapping[str, object] | None) -> str:
+    """Return the object inside a single member whose name means all arguments."""
     if len(members) == 1:
         ((key, value),) = members.items()
         inner = normalise_arguments(value)
-        if key in _WRAPPERS and inner.startswith("{") and parameter_schema(schema, key) is None:
+        if key in _WRAPPER_NAMES and inner.startswith("{") and parameter_schema(schema, key) is None:
             return inner
     return json_object(members)

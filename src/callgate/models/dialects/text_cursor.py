@@ -1,8 +1,8 @@
-"""A place in text that is still arriving, and the few ways to move it.
+"""A position in text that still arrives, and the operations that move it.
 
-Every way to move is a generator: it waits where the text so far does not decide, so a dialect reads as if the text were whole and its
-result cannot depend on where a stream was cut. What a candidate has read can be given back. Each piece of text is looked at a bounded
-number of times, however it arrives. Knows no dialect and no tool.
+Every operation is a generator: it waits when the text so far does not decide, so that a dialect reads as if the text were complete, and its
+result does not depend on how the stream was cut. What a candidate call has consumed can be given back. Each piece of text is scanned a
+bounded number of times. Knows no dialect and no tool.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ __all__ = ["MAX_CANDIDATE_CHARS", "Incremental", "NotACall", "TextCursor"]
 
 T = TypeVar("T")
 Incremental = Generator[None, None, T]
-"""Yields whenever it needs more text, and returns a T."""
+"""A generator that yields whenever it needs more text, and returns a T."""
 
 MAX_CANDIDATE_CHARS = 1_048_576
-"""What a call may take up, in characters. What is longer is text."""
-_MAX_DEPTH = 200
-_LOOK_AHEAD = 64
-_WHITE = re.compile(r"\s*")
-_MARK, _MARK_OR_END = re.compile(r"""[\[\](){}"']"""), re.compile(r"""[\[\](){}"'<]""")
-_CLOSER = {"[": "]", "{": "}", "(": ")"}
-_STRING_STOP = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
+"""Maximum length of a call in characters; longer text is no call."""
+_MAX_NESTING = 200
+_LOOK_AHEAD_CHARS = 64
+_SPACE = re.compile(r"\s*")
+_BRACKET_OR_QUOTE, _BRACKET_QUOTE_OR_TAG = re.compile(r"""[\[\](){}"']"""), re.compile(r"""[\[\](){}"'<]""")
+_CLOSING_BRACKET = {"[": "]", "{": "}", "(": ")"}
+_STRING_END = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 
 class NotACall(Exception):
-    """What was tried is not what stands here. Never leaves the reader."""
+    """The text at the cursor is not what was tried. Never leaves the reader."""
 
 
 @lru_cache(maxsize=256)
-def _any_of(marks: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_any(marks: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)))
 
 
@@ -42,96 +42,96 @@ class TextCursor:
 
     def __init__(self) -> None:
         self.text = ""
-        """What has arrived and is not yet read, from some point on."""
+        """Text that has arrived and is not yet read, from some position on."""
         self.pos = 0
         self.final = False
         """Whether no text follows what has arrived."""
         self.truncated = False
-        """Whether the message did not end well."""
+        """Whether the message did not end completely."""
         self.ran_out = False
-        """Whether the candidate wanted more text than there is."""
+        """Whether the candidate needed more text than there is."""
         self.base = 0
         self.version = 0
-        """Changes with `text`: a position in it means something for one version only."""
+        """Changes with `text`: a position is valid for one version only."""
         self.pause_at = 0
-        """How much work may be done before whoever drives the reading gets the turn."""
+        """The amount of work at which the caller gets a turn."""
         self.paused = False
-        """Whether the last yield was such a pause: there is more to read than was read."""
+        """Whether the last yield was such a pause, with text left to read."""
         self._arrived: list[str] = []
-        self._taken: list[str] = []
-        self._mark = 0
-        self._start = 0
+        self._consumed: list[str] = []
+        self._candidate_pos = 0
+        self._candidate_start = 0
         self.work = 0
-        """Characters looked at in all, for those who check that this is linear."""
+        """Characters scanned in total, for tests of linear cost."""
 
     def feed(self, text: str) -> None:
-        """Take in the next piece."""
+        """Append the next piece."""
         if text:
             self._arrived.append(text)
 
     @property
     def offset(self) -> int:
-        """Where the cursor stands in the whole message."""
+        """Position of the cursor in the whole message."""
         return self.base + self.pos
 
     @property
     def candidate_chars(self) -> int:
-        """How many characters the candidate has read."""
-        return self.offset - self._start
+        """Number of characters that the candidate has consumed."""
+        return self.offset - self._candidate_start
 
     def start_candidate(self) -> None:
-        """Start a candidate here."""
-        self._taken.clear()
-        self._mark, self._start, self.ran_out = self.pos, self.offset, False
+        """Start a candidate at the cursor."""
+        self._consumed.clear()
+        self._candidate_pos, self._candidate_start, self.ran_out = self.pos, self.offset, False
 
     def rewind(self) -> None:
-        """Go back to where the candidate began."""
-        if self._taken:
-            self.text = "".join(self._taken) + self.text[self._mark :]
+        """Go back to the start of the candidate."""
+        if self._consumed:
+            self.text = "".join(self._consumed) + self.text[self._candidate_pos :]
             self.work += len(self.text)
             self.version += 1
-            self._taken.clear()
-            self._mark, self.base = 0, self._start
-        self.pos = self._mark
+            self._consumed.clear()
+            self._candidate_pos, self.base = 0, self._candidate_start
+        self.pos = self._candidate_pos
 
     def candidate_text(self) -> str:
-        """What the candidate has read."""
-        return "".join(self._taken) + self.text[self._mark : self.pos]
+        """Return the text that the candidate has consumed."""
+        return "".join(self._consumed) + self.text[self._candidate_pos : self.pos]
 
     def wait_more(self) -> Incremental[bool]:
-        """Wait for more text; False if there is none."""
-        self._bounded()
+        """Wait for more text; return False if there is none."""
+        self._check_candidate_size()
         while not self._arrived:
             if self.final:
                 self.ran_out = True
                 return False
             yield
-        self._taken.append(self.text[self._mark : self.pos])
+        self._consumed.append(self.text[self._candidate_pos : self.pos])
         self.base += self.pos
         self.text = "".join((self.text[self.pos :], *self._arrived))
         self.work += len(self.text)
         self.version += 1
-        self.pos = self._mark = 0
+        self.pos = self._candidate_pos = 0
         self._arrived.clear()
         return True
 
     def pause(self) -> Incremental[None]:
-        """Give whoever drives the reading the turn, if much was read since."""
+        """Give the caller a turn if much was scanned since the last pause."""
         if self.work >= self.pause_at:
             self.paused = True
             yield
 
-    def _bounded(self) -> None:
+    def _check_candidate_size(self) -> None:
         if self.candidate_chars > MAX_CANDIDATE_CHARS:
             raise NotACall
 
     def _move(self, pos: int) -> None:
         self.work += pos - self.pos
         self.pos = pos
-        self._bounded()
+        self._check_candidate_size()
 
     def at(self, literal: str) -> Incremental[bool]:
-        """Whether `literal` comes next."""
+        """Return whether `literal` comes next."""
         if self.work >= self.pause_at:
             yield from self.pause()
         while True:
@@ -143,13 +143,13 @@ class TextCursor:
                 return False
 
     def at_any(self, *literals: str) -> Incremental[bool]:
-        """Whether one of `literals` comes next."""
+        """Return whether one of `literals` comes next."""
         found = yield from self.take(*literals)
         self.give_back(found)
         return bool(found)
 
     def take(self, *literals: str) -> Incremental[str]:
-        """The first of `literals` that comes next, read; nothing if none does."""
+        """Consume and return the first of `literals` that comes next; return an empty string if none does."""
         for literal in literals:
             if (yield from self.at(literal)):
                 self._move(self.pos + len(literal))
@@ -157,18 +157,22 @@ class TextCursor:
         return ""
 
     def expect(self, *literals: str) -> Incremental[str]:
-        """The same, where one of them has to come."""
+        """Consume and return the one of `literals` that comes next.
+
+        Raises:
+            NotACall: None of them does.
+        """
         found = yield from self.take(*literals)
         if not found:
             raise NotACall
         return found
 
     def skip_space(self) -> Incremental[None]:
-        """Read white space, if any."""
-        yield from self.take_while(_WHITE)
+        """Skip white space, if any."""
+        yield from self.take_while(_SPACE)
 
     def take_while(self, pattern: re.Pattern[str]) -> Incremental[str]:
-        """Read the longest run of one class of characters; `pattern` is that class with a star."""
+        """Consume the longest run that `pattern`, a character class with a star, matches."""
         parts: list[str] = []
         while True:
             found = pattern.match(self.text, self.pos)
@@ -179,46 +183,46 @@ class TextCursor:
                 return "".join(parts)
 
     def peek(self) -> Incremental[str]:
-        """The next character; nothing at the end of the message."""
+        """Return the next character; an empty string at the end of the message."""
         while self.pos >= len(self.text):
             if not (yield from self.wait_more()):
                 return ""
         return self.text[self.pos]
 
     def is_followed_by(self, mark: str, *literals: str) -> Incremental[bool]:
-        """Whether one of `literals`, or the end of a message that was not cut off, comes behind `mark` and white space. Nothing is read."""
+        """Return whether `mark` is followed by white space and one of `literals`, or by the end of a complete message. Consumes nothing."""
         while True:
-            window = self.ahead(len(mark) + _LOOK_AHEAD)
+            window = self.ahead(len(mark) + _LOOK_AHEAD_CHARS)
             self.work += len(window)
             rest = window[len(mark) :].lstrip()
             if rest.startswith(literals):
                 return True
-            if len(window) == len(mark) + _LOOK_AHEAD or not any(literal.startswith(rest) for literal in literals):
+            if len(window) == len(mark) + _LOOK_AHEAD_CHARS or not any(literal.startswith(rest) for literal in literals):
                 return False
             if not (yield from self.wait_more()):
                 return not rest and not self.truncated
 
     def give_back(self, literal: str) -> None:
-        """Give back what was read last."""
+        """Give back what was consumed last."""
         self.pos -= len(literal)
 
     def ahead(self, limit: int) -> str:
-        """What comes next as far as it has arrived, at most `limit` characters."""
+        """Return the text that has arrived after the cursor, at most `limit` characters."""
         return self.text[self.pos : self.pos + limit]
 
     def peek_until(self, mark: str, limit: int) -> Incremental[str]:
-        """What comes before `mark`, if that comes within `limit` characters; nothing if not. Nothing is read."""
+        """Return the text before `mark` if it comes within `limit` characters, else an empty string. Consumes nothing."""
         while True:
             before, found, _ = self.ahead(limit).partition(mark)
             if found or len(before) >= limit or not (yield from self.wait_more()):
                 return before if found else ""
 
     def read_until(self, *marks: str, end: bool = False) -> Incremental[tuple[str, str]]:
-        """Read up to the first of `marks` and over it: what came before it, and which it was.
+        """Consume the text up to and including the first of `marks`; return the text and the mark.
 
-        With `end`, the end of a message that was not cut off is a mark, too: the empty one.
+        With `end`, the end of a complete message counts as an empty mark.
         """
-        pattern, overlap = _any_of(marks), max(map(len, marks)) - 1
+        pattern, overlap = _compile_any(marks), max(map(len, marks)) - 1
         parts: list[str] = []
         while True:
             found = pattern.search(self.text, self.pos)
@@ -241,13 +245,13 @@ class TextCursor:
         return self.final and not self._arrived
 
     def read_bracketed(self, *ends: str) -> Incremental[str]:
-        """Read one bracketed value, JSON or Python, up to the bracket that closes it. What it holds is for others to judge.
+        """Consume one bracketed value, JSON or Python, up to its closing bracket. The content is not checked.
 
-        Where brackets do not match, it goes up to the first of `ends`, marks that begin with an angle bracket; without any, it is no value.
+        If the brackets do not match, the value ends at the first of `ends`, which begin with an angle bracket; without any, it is no value.
         """
         parts: list[str] = []
         closers: list[str] = []
-        pattern = _MARK_OR_END if ends else _MARK
+        pattern = _BRACKET_QUOTE_OR_TAG if ends else _BRACKET_OR_QUOTE
         while True:
             if self.work >= self.pause_at:
                 yield from self.pause()
@@ -263,30 +267,30 @@ class TextCursor:
                 if (yield from self.at_any(*ends)):
                     return "".join(parts)
                 parts.append((yield from self.expect(mark)))
-            elif mark in _STRING_STOP:
-                parts.append((yield from self._string(mark)))
-            elif mark in _CLOSER:
-                closers.append(_CLOSER[mark])
+            elif mark in _STRING_END:
+                parts.append((yield from self._read_string(mark)))
+            elif mark in _CLOSING_BRACKET:
+                closers.append(_CLOSING_BRACKET[mark])
             elif not closers or closers.pop() != mark:
-                return "".join(parts) + (yield from self._broken(ends))
-            if len(closers) > _MAX_DEPTH:
+                return "".join(parts) + (yield from self._read_mismatched(ends))
+            if len(closers) > _MAX_NESTING:
                 raise NotACall
             if mark and not closers:
                 return "".join(parts)
 
-    def _broken(self, ends: tuple[str, ...]) -> Incremental[str]:
-        """The rest of a value whose brackets do not match."""
+    def _read_mismatched(self, ends: tuple[str, ...]) -> Incremental[str]:
+        """Consume the rest of a value whose brackets do not match."""
         if not ends:
             raise NotACall
         rest, end = yield from self.read_until(*ends)
         self.give_back(end)
         return rest
 
-    def _string(self, quote: str) -> Incremental[str]:
-        """Read the rest of a string, with its closing quote."""
+    def _read_string(self, quote: str) -> Incremental[str]:
+        """Consume the rest of a string, with its closing quote."""
         parts: list[str] = []
         while True:
-            found = _STRING_STOP[quote].search(self.text, self.pos)
+            found = _STRING_END[quote].search(self.text, self.pos)
             stop = found.start() if found else len(self.text)
             if found and found.group() == "\\" and stop + 1 >= len(self.text):
                 found = None

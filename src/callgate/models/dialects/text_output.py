@@ -1,7 +1,7 @@
-"""What comes out of a message, and what its last line looks like from where the reader stands.
+"""The parts of a message that were read so far, and the context of the current line.
 
-Knows the text that was let through and nothing of what comes: whether a new line, a sentence or code stands here decides what a mark may
-mean. Pieces of text are joined once, when they are handed out. Knows no dialect.
+Knows the text that was let through and nothing of what follows: whether a marker can have its meaning depends on whether a new line, a
+sentence or code stands here. Joins pieces of text when they are returned. Knows no dialect.
 """
 
 from __future__ import annotations
@@ -14,152 +14,156 @@ from callgate.models.dialects.parsed_parts import FoundCall, ParsedPart, Reasoni
 
 __all__ = ["TextOutput"]
 
-_SENTENCE = re.compile(r"[.!?] ?\Z")
-"""What follows a sentence, at once or behind one space, starts something new, as at the start of a line."""
-_QUOTES = frozenset("\"'\u2018\u201c\u00ab")
+_SENTENCE_END = re.compile(r"[.!?] ?\Z")
+"""Text after the end of a sentence, with at most one space, counts as the start of a line."""
+_OPENING_QUOTES = frozenset("\"'\u2018\u201c\u00ab")
 
-_WORD = "<"
-"""What stands for such a call in its line: neither prose nor a quotation."""
+_CALL_PLACEHOLDER = "<"
+"""Stands for a mentioned call in its line: neither prose nor a quotation."""
 _CLOSING_QUOTES = frozenset("`\"'\u2019\u201d\u00bb")
 
 
 class TextOutput:
-    """The parts of one message, in the order in which they come out."""
+    """The parts of one message, in order."""
 
     def __init__(self) -> None:
         self.in_reasoning = False
-        """Whether text is a thought."""
+        """Whether text is reasoning."""
         self.discarding = False
-        """Whether text is nothing any more."""
+        """Whether text is dropped."""
         self.line_is_blank = True
-        """Whether nothing but white space stands on this line yet."""
-        self._code = InlineCode()
+        """Whether this line has only white space so far."""
+        self._inline_code = InlineCode()
         self.after_marker = False
-        """Whether nothing but white space has come since the last mark or call."""
+        """Whether only white space has come since the last marker or call."""
         self.is_empty = True
-        """Whether nothing was shown or called so far, but white space."""
-        self._lines = LineContext()
+        """Whether the message has no visible text and no call so far."""
+        self._line_context = LineContext()
         self._nesting = JsonNesting()
-        self._tail = ""
-        self._out: list[ParsedPart] = []
-        self._held: list[ParsedPart] = []
-        self._pieces: list[str] = []
+        self._last_chars = ""
+        self._parts: list[ParsedPart] = []
+        self._held_parts: list[ParsedPart] = []
+        self._text_pieces: list[str] = []
 
     @property
     def in_code(self) -> bool:
         """Whether inline code is open on this line."""
-        return self._code.open
+        return self._inline_code.open
 
     def reset_code(self) -> None:
-        """What looked like inline code was a fence."""
-        self._code = InlineCode()
+        """Forget the inline code: it was a fence."""
+        self._inline_code = InlineCode()
 
-    def add_text(self, text: str, *, word: bool = False) -> None:
-        """Let text through.
+    def add_text(self, text: str, *, as_word: bool = False) -> None:
+        """Add text.
 
         Args:
             text: The text.
-            word: It is a call that is spoken of: one word of its line, whatever lines it has itself.
+            as_word: Whether it is a mentioned call: one word of its line, however many lines it has.
         """
         if not text:
             return
-        seen = _WORD if word else text
-        _, line, last = seen.rpartition("\n")
+        visible = _CALL_PLACEHOLDER if as_word else text
+        _, line, last = visible.rpartition("\n")
         self.line_is_blank = (bool(line) or self.line_is_blank) and not last.strip()
         if line:
-            self._code = InlineCode()
-        self._code.text(last)
-        self._tail = (self._tail + seen)[-2:]
-        self._lines.text(seen)
-        self._nesting.text(seen)
+            self._inline_code = InlineCode()
+        self._inline_code.add_text(last)
+        self._last_chars = (self._last_chars + visible)[-2:]
+        self._line_context.add_text(visible)
+        self._nesting.add_text(visible)
         if self.after_marker and not self.in_reasoning:
             text = text.lstrip()
         self.after_marker = self.after_marker and not text.strip()
         self.is_empty = self.is_empty and (self.in_reasoning or not text.strip())
         if not self.discarding:
-            self._pieces.append(text)
+            self._text_pieces.append(text)
 
-    def add_marker(self, *, silent: bool = False) -> None:
-        """A mark or a call stood here: what follows starts a line. A silent one says nothing, nor does it take the space."""
-        self._join()
-        self._lines.mark(silent=silent)
-        self.after_marker = not silent or self.after_marker or self.is_empty
-        self.line_is_blank, self._tail, self._code = True, "", InlineCode()
+    def add_marker(self, *, ignored: bool = False) -> None:
+        """Note a marker or a call: what follows counts as the start of a line. An ignored marker keeps the space around it."""
+        self._flush_text()
+        self._line_context.add_marker(ignored=ignored)
+        self.after_marker = not ignored or self.after_marker or self.is_empty
+        self.line_is_blank, self._last_chars, self._inline_code = True, "", InlineCode()
         self._nesting = JsonNesting()
 
-    def switch_reasoning(self, *, thinking: bool) -> None:
-        """A thought starts or ends here. A call in a thought that ends was only a thought."""
+    def switch_reasoning(self, *, to_reasoning: bool) -> None:
+        """Begin or end reasoning. A call in reasoning that ends was only reasoning."""
         self.add_marker()
-        if not thinking:
-            self.release_calls(as_thoughts=True)
-        self.in_reasoning = thinking
+        if not to_reasoning:
+            self.release_calls(as_reasoning=True)
+        self.in_reasoning = to_reasoning
 
     def reclassify_text(self) -> None:
-        """All that was shown was a thought, and it ends here."""
+        """Report that all text shown so far was reasoning, which ends here."""
         self.add_marker()
         self.is_empty = True
-        self._out.append(ReasoningPart(text="", reclassifies_text=True))
+        self._parts.append(ReasoningPart(text="", reclassifies_text=True))
 
     def add_call(self, found: FoundCall) -> None:
-        """A call. In a thought it is held, with what follows it."""
+        """Add a call. In reasoning it is held back, with what follows it."""
         self.add_marker()
         self.is_empty = False
-        (self._held if self.in_reasoning else self._out).append(found)
+        (self._held_parts if self.in_reasoning else self._parts).append(found)
 
-    def release_calls(self, *, as_thoughts: bool) -> None:
-        """Let go of the calls that a thought holds."""
-        self._join()
-        held, self._held = self._held, []
-        self._out += [ReasoningPart(text=part.source) if as_thoughts and isinstance(part, FoundCall) else part for part in held]
+    def release_calls(self, *, as_reasoning: bool) -> None:
+        """Release the calls that were held back in reasoning, as calls or as reasoning."""
+        self._flush_text()
+        held, self._held_parts = self._held_parts, []
+        self._parts += [ReasoningPart(text=part.source) if as_reasoning and isinstance(part, FoundCall) else part for part in held]
 
     def drain(self) -> list[ParsedPart]:
-        """What has come out since the last time."""
-        self._join()
-        out, self._out = self._out, []
+        """Return the parts since the last call of this method."""
+        self._flush_text()
+        out, self._parts = self._parts, []
         return out
 
-    def _join(self) -> None:
-        text = "".join(self._pieces)
-        self._pieces.clear()
+    def _flush_text(self) -> None:
+        text = "".join(self._text_pieces)
+        self._text_pieces.clear()
         if text and self.in_reasoning:
-            (self._held or self._out).append(ReasoningPart(text=text))
+            (self._held_parts or self._parts).append(ReasoningPart(text=text))
         elif text:
-            self._out.append(TextPart(text=text))
+            self._parts.append(TextPart(text=text))
 
-    def is_start(self, between: str = "") -> bool:
-        """Whether something new may start here, or behind this text on the same line."""
-        return (self.line_is_blank and not between.strip()) or _SENTENCE.search((self._tail + between)[-2:]) is not None
+    def is_start(self, text: str = "") -> bool:
+        """Whether something new may start here, or behind `text` on the same line."""
+        return (self.line_is_blank and not text.strip()) or _SENTENCE_END.search((self._last_chars + text)[-2:]) is not None
 
     def is_quoted(self) -> bool:
-        """Whether this is quoted: an opening quote stands directly before, or the line is of somebody who is quoted."""
-        return (self._tail[-1:] in _QUOTES and not self.line_is_blank) or self._lines.quoted
+        """Whether this is quoted: an opening quote stands directly before, or the line is a quotation."""
+        return (self._last_chars[-1:] in _OPENING_QUOTES and not self.line_is_blank) or self._line_context.is_quoted
 
     def is_example(self) -> bool:
-        """Whether what stands here is only shown: as an example that is announced on this line or before it, or between lines of quotes."""
-        return self._lines.announces or self._lines.shows or (self.line_is_blank and self._lines.between_quotes)
+        """Whether this is an example: announced on this line or before it, or between lines of quotes."""
+        return (
+            self._line_context.announces_example
+            or self._line_context.in_example
+            or (self.line_is_blank and self._line_context.between_quotes)
+        )
 
     @property
     def in_json(self) -> bool:
-        """Whether this is part of a JSON value that is shown."""
+        """Whether this is inside a JSON value that is shown."""
         return self._nesting.inside
 
     @property
     def may_be_mention(self) -> bool:
-        """Whether a call that stands here may only be spoken of, by what comes before it."""
-        return self.in_code or self.is_quoted() or self.is_example() or self._speaks()
+        """Whether a call here may only be mentioned, judging by what comes before it."""
+        return self.in_code or self.is_quoted() or self.is_example() or self._discusses_calls()
 
-    def is_mention_before(self, behind: str) -> bool:
-        """The same by what comes behind it as well: what closes a quotation, or more of the sentence."""
-        if self._lines.quoted or self.is_example():
+    def is_mention_before(self, following: str) -> bool:
+        """The same, judging also by what follows: a closing quote, or more of the sentence."""
+        if self._line_context.is_quoted or self.is_example():
             return True
-        if (self.in_code or self.is_quoted()) and behind[:1] in _CLOSING_QUOTES:
+        if (self.in_code or self.is_quoted()) and following[:1] in _CLOSING_QUOTES:
             return True
-        return self._speaks() and (behind[:1] in (",", ".", ";") or (behind[:1] == " " and behind[1:].islower()))
+        return self._discusses_calls() and (following[:1] in (",", ".", ";") or (following[:1] == " " and following[1:].islower()))
 
-    def _speaks(self) -> bool:
-        """Whether this is in the middle of a sentence about calls, like a word, and nobody says in it what he does himself."""
-        return self._tail.endswith(" ") and self._lines.speaks
+    def _discusses_calls(self) -> bool:
+        """Whether this is in the middle of a sentence about calls, in which the model does not speak of itself."""
+        return self._last_chars.endswith(" ") and self._line_context.discusses_calls
 
     def is_after_space(self) -> bool:
         """Whether a space stands directly before."""
-        return self._tail.endswith(" ")
+        return self._last_chars.endswith(" ")

@@ -1,10 +1,10 @@
-"""Read a model's text, as it arrives, into what is shown, what was thought and what was called.
+"""Read a model's text as it arrives into visible text, reasoning and calls.
 
-A state machine over the marks of all dialects. Text flows through; at a mark that may open a call, the dialects that know it are asked in
-turn, and what none of them reads is text again. Where the stream was cut into pieces makes no difference. Calls in a thought are held
-until it ends: a thought that ends was only a thought, and one that never does was ended by its call.
+A state machine over the markers of all dialects. Text passes through; at a marker that may open a call, the dialects that know it are tried
+in turn, and what none of them reads is text. The result does not depend on how the stream was cut. Calls in reasoning are held back until
+it ends: reasoning that ends contains no calls, and reasoning that never ends was ended by its call.
 
-Feed it what a model wrote, and nothing else: text from a tool's result that comes through here could make calls.
+Feed only what a model wrote: text from a tool's result could make calls.
 """
 
 from __future__ import annotations
@@ -25,222 +25,224 @@ from callgate.models.dialects.text_output import TextOutput
 
 __all__ = ["TextReader", "read_text"]
 
-_INFO = re.compile(r"[^\s`]*")
-_STEP = 32_768
-"""Characters that are looked at in one step: a few milliseconds, or some tens where the text is made to be slow."""
-_SHOWN = 8_192
-"""Characters that are let through at once."""
-_UNWRAPS = frozenset(ANSWER_TAGS.values())
+_FENCE_INFO = re.compile(r"[^\s`]*")
+_STEP_CHARS = 32_768
+"""Characters scanned per step: a few milliseconds, or some tens for text that is made to be slow."""
+_TEXT_STEP_CHARS = 8_192
+"""Characters of plain text that are passed through at once."""
+_CLOSING_ANSWER_TAGS = frozenset(ANSWER_TAGS.values())
 
 
 class TextReader:
-    """Reads one message. No input or output; never raises for what the text holds."""
+    """Reads one message. No input or output; never raises because of the text.
+
+    Args:
+        tools: Schemas of the tools that the model knows, by name; None for an unknown schema. Empty: no names are known.
+        dialect: The dialect to expect; an unknown one is no hint. The others are read all the same.
+        thinking: Whether the prompt ended inside reasoning, so that the text begins in it.
+        taught: Whether the prompt teaches the fallback format. Of the forms without markers, only that one makes calls then: an object of
+            strict JSON, with any name.
+    """
 
     def __init__(
-        self, tools: Mapping[str, Mapping[str, object] | None], *, dialect: str | None = None, thinking: bool = False, taught: bool = False
+        self,
+        tools: Mapping[str, Mapping[str, object] | None],
+        *,
+        dialect: str | None = None,
+        thinking: bool = False,
+        taught: bool = False,
     ) -> None:
-        """Start a message.
-
-        Args:
-            tools: The schemas of the tools that the model knows, by name; None for a schema that is not known. Empty: no name is known.
-            dialect: The dialect to expect; one that is not known is no hint. The others are read all the same.
-            thinking: The prompt ended inside a thought, so the text begins in it.
-            taught: The prompt teaches the fallback format. Of the forms without markers, only that one makes calls then: an object of
-                strict JSON, of whatever name.
-        """
-        self._tools = KnownTools(tools, taught=taught)
-        self._marks = markers_for(dialect, taught=taught)
+        self._tools = KnownTools(tools, fallback_taught=taught)
+        self._markers = markers_for(dialect, fallback_taught=taught)
         self._cursor = TextCursor()
-        self._flow = TextOutput()
-        self._flow.in_reasoning = thinking
-        self._closers: frozenset[str] = self._marks.closers if thinking else frozenset()
-        """What ends the thought that the text is in."""
-        self._has_thought = thinking
-        self._wrapper = ""
-        """What closes what the answer is wrapped in."""
-        self._fence: str | None = None
-        """The language of the code block that the text is in."""
-        self._acted = self._answered = False
-        self._vain = 0
-        self._search = MarkerSearch(self._cursor, self._marks, self._flow)
-        self._mentions = MentionFinder(self._cursor, self._marks, self._flow, self._tools)
-        self._busy = False
-        self._run = self._read()
+        self._output = TextOutput()
+        self._output.in_reasoning = thinking
+        self._reasoning_closers: frozenset[str] = self._markers.closers if thinking else frozenset()
+        """The markers that end the current reasoning."""
+        self._had_reasoning = thinking
+        self._answer_end_tag = ""
+        """The closing tag of the tags around the answer."""
+        self._code_language: str | None = None
+        """The language of the current code block; None outside."""
+        self._called_unmarked = self._answered = False
+        self._wasted = 0
+        self._search = MarkerSearch(self._cursor, self._markers, self._output)
+        self._mention_finder = MentionFinder(self._cursor, self._markers, self._output, self._tools)
+        self._is_busy = False
+        self._reading = self._read()
 
     @property
     def work(self) -> int:
-        """Characters looked at so far."""
+        """Characters scanned so far."""
         return self._cursor.work
 
     @property
-    def held(self) -> int:
-        """How many characters of what may become a call were read: the next step may take time that grows with them."""
+    def candidate_chars(self) -> int:
+        """Number of characters of a possible call that were read: the next step may take time that grows with it."""
         return self._cursor.candidate_chars
 
     @property
     def is_busy(self) -> bool:
-        """Whether the last step ended although there is more to read."""
-        return self._busy
+        """Whether the last step ended with more text to read."""
+        return self._is_busy
 
     def feed(self, text: str) -> list[ParsedPart]:
-        """Take in the next piece of the message; what is certain by now comes back."""
-        return [part for parts in self.feeding(text) for part in parts]
+        """Read the next piece of the message; return the parts that are certain."""
+        return [part for parts in self.feed_in_steps(text) for part in parts]
 
-    def feeding(self, text: str) -> Iterator[list[ParsedPart]]:
-        """The same in steps of bounded work, for callers that share their thread. Read them all before the next piece."""
-        for start in range(0, len(text), _STEP):
-            self._cursor.feed(text[start : start + _STEP])
-            yield from self._steps(more=start + _STEP < len(text))
+    def feed_in_steps(self, text: str) -> Iterator[list[ParsedPart]]:
+        """The same in steps of bounded work, for callers that share their thread. Exhaust the iterator before the next piece."""
+        for start in range(0, len(text), _STEP_CHARS):
+            self._cursor.feed(text[start : start + _STEP_CHARS])
+            yield from self._steps(more=start + _STEP_CHARS < len(text))
 
     def close(self, *, cut: bool = False) -> list[ParsedPart]:
-        """End the message, and get the rest of it.
+        """End the message; return the remaining parts.
 
         Args:
-            cut: It did not end well (a limit, a lost connection): what is not complete in itself is no call.
+            cut: The message did not end completely (a limit, a lost connection): an incomplete call is text.
         """
-        return [part for parts in self.closing(cut=cut) for part in parts]
+        return [part for parts in self.close_in_steps(cut=cut) for part in parts]
 
-    def closing(self, *, cut: bool = False) -> Iterator[list[ParsedPart]]:
+    def close_in_steps(self, *, cut: bool = False) -> Iterator[list[ParsedPart]]:
         """The same in steps of bounded work."""
         self._cursor.truncated, self._cursor.final = cut, True
         yield from self._steps()
-        self._flow.release_calls(as_thoughts=cut)
-        yield self._flow.drain()
+        self._output.release_calls(as_reasoning=cut)
+        yield self._output.drain()
 
     def _steps(self, *, more: bool = False) -> Iterator[list[ParsedPart]]:
-        """Read until more text is needed, of which there may be `more`."""
+        """Read until more text is needed; `more` tells whether more has arrived."""
         cursor = self._cursor
         cursor.paused = True
         while cursor.paused:
-            cursor.paused, cursor.pause_at = False, cursor.work + _STEP
-            next(self._run, None)
-            self._busy = cursor.paused or more
-            yield self._flow.drain()
+            cursor.paused, cursor.pause_at = False, cursor.work + _STEP_CHARS
+            next(self._reading, None)
+            self._is_busy = cursor.paused or more
+            yield self._output.drain()
 
     def _read(self) -> Generator[None, None, None]:
         while True:
             yield from self._cursor.pause()
-            if self._flow.is_empty and (yield from self._calls("")):
+            if self._output.is_empty and (yield from self._read_calls("")):
                 continue
-            literal = yield from self._text()
+            literal = yield from self._next_marker()
             if literal is None:
                 return
-            mention = 0 if self._fence is not None else (yield from self._mentions.size(literal))
-            if not mention and self._may_stand(literal) and (yield from self._mark(literal)):
+            mention_chars = 0 if self._code_language is not None else (yield from self._mention_finder.mention_chars(literal))
+            if not mention_chars and self._may_count(literal) and (yield from self._read_marker(literal)):
                 continue
-            yield from self._show(self._cursor.pos + (mention or 1), word=mention > 0)
+            yield from self._emit_text(self._cursor.pos + (mention_chars or 1), as_word=mention_chars > 0)
 
-    # --- text
-
-    def _text(self) -> Incremental[str | None]:
-        """Release text up to the next mark: its literal, or the start of it; None at the end."""
+    def _next_marker(self) -> Incremental[str | None]:
+        """Emit text up to the next marker and return it, or the start of it; None at the end."""
         cursor = self._cursor
         while True:
             cursor.start_candidate()
-            found = self._search.found()
-            sure = cursor.ended or (found is not None and found[0] + self._marks.longest <= len(cursor.text))
-            held = len(cursor.text) if sure else self._search.unfinished()
-            if found is not None and found[0] <= held:
-                yield from self._show(found[0])
+            found = self._search.find()
+            is_certain = cursor.ended or (found is not None and found[0] + self._markers.max_chars <= len(cursor.text))
+            limit = len(cursor.text) if is_certain else self._search.unfinished_from()
+            if found is not None and found[0] <= limit:
+                yield from self._emit_text(found[0])
                 return found[1]
-            yield from self._show(held)
+            yield from self._emit_text(limit)
             cursor.start_candidate()
             if not (yield from cursor.wait_more()) and cursor.pos >= len(cursor.text):
                 return None
 
-    def _show(self, end: int, *, word: bool = False) -> Incremental[None]:
-        """Let text through, up to `end`; as one word where it is a call that is spoken of."""
+    def _emit_text(self, end: int, *, as_word: bool = False) -> Incremental[None]:
+        """Emit text up to `end`; as one word if it is a mentioned call."""
         cursor = self._cursor
-        while not word and end - cursor.pos > _SHOWN:
-            self._flow.add_text(cursor.text[cursor.pos : cursor.pos + _SHOWN])
-            cursor.pos += _SHOWN
-            cursor.work += _SHOWN
+        while not as_word and end - cursor.pos > _TEXT_STEP_CHARS:
+            self._output.add_text(cursor.text[cursor.pos : cursor.pos + _TEXT_STEP_CHARS])
+            cursor.pos += _TEXT_STEP_CHARS
+            cursor.work += _TEXT_STEP_CHARS
             yield from cursor.pause()
-        self._flow.add_text(cursor.text[cursor.pos : end], word=word)
+        self._output.add_text(cursor.text[cursor.pos : end], as_word=as_word)
         cursor.pos = end
 
-    # --- marks
-
-    def _may_stand(self, literal: str) -> bool:
-        """Whether a mark means something here: not in quotes, code and what is dropped."""
-        if self._flow.discarding:
+    def _may_count(self, literal: str) -> bool:
+        """Whether a marker has its meaning here: not in quotes, code or discarded text."""
+        if self._output.discarding:
             return False
-        if self._closers:
-            return not self._flow.in_code or any(closer.startswith(literal) for closer in self._closers)
+        if self._reasoning_closers:
+            return not self._output.in_code or any(closer.startswith(literal) for closer in self._reasoning_closers)
         if literal == CODE_FENCE:
-            return self._flow.line_is_blank
-        return not self._flow.in_code and not self._fence and not self._flow.is_quoted()
+            return self._output.line_is_blank
+        return not self._output.in_code and not self._code_language and not self._output.is_quoted()
 
-    def _mark(self, literal: str) -> Incremental[bool]:
-        """Read what a mark stands for; False if it is text."""
+    def _read_marker(self, literal: str) -> Incremental[bool]:
+        """Read a marker; return False if it is text."""
         cursor = self._cursor
-        for longer in self._marks.beginning_with(literal):
+        for longer in self._markers.starting_with(literal):
             if not longer.startswith(cursor.ahead(len(longer))):
                 continue
-            if (yield from cursor.at(longer)) and (yield from self._means(longer)):
+            if (yield from cursor.at(longer)) and (yield from self._apply_marker(longer)):
                 return True
         return False
 
-    def _means(self, literal: str) -> Incremental[bool]:
-        if literal in self._closers:
-            self._skip(literal)
-            self._closers = frozenset()
-            self._flow.switch_reasoning(thinking=False)
+    def _apply_marker(self, literal: str) -> Incremental[bool]:
+        if literal in self._reasoning_closers:
+            self._skip_marker(literal)
+            self._reasoning_closers = frozenset()
+            self._output.switch_reasoning(to_reasoning=False)
             return True
-        if (yield from self._calls(literal)):
+        if (yield from self._read_calls(literal)):
             return True
-        if self._closers:
-            return self._is_silent(literal)
-        if literal in self._marks.closers and literal not in self._marks.silent:
-            return (yield from self._recalls(literal))
-        if literal in self._marks.thoughts:
-            return (yield from self._thinks(literal))
-        return self._passes(literal) or (yield from self._words(literal))
+        if self._reasoning_closers:
+            return self._skip_if_ignored(literal)
+        if literal in self._markers.closers and literal not in self._markers.ignored:
+            return (yield from self._reclassify_text(literal))
+        if literal in self._markers.reasoning:
+            return (yield from self._begin_reasoning(literal))
+        return self._skip_if_answer_tag(literal) or (yield from self._read_line_start_marker(literal))
 
-    def _thinks(self, literal: str) -> Incremental[bool]:
-        """Whether a thought begins. Not if its mark stands like a word between words."""
-        if not self._flow.is_start() and (yield from self._is_a_word(literal)):
+    def _begin_reasoning(self, literal: str) -> Incremental[bool]:
+        """Return whether reasoning begins. Not if its marker stands like a word between words."""
+        if not self._output.is_start() and (yield from self._is_between_words(literal)):
             return False
-        self._skip(literal)
-        self._closers, self._has_thought = self._marks.thoughts[literal], True
-        self._flow.switch_reasoning(thinking=True)
+        self._skip_marker(literal)
+        self._reasoning_closers, self._had_reasoning = self._markers.reasoning[literal], True
+        self._output.switch_reasoning(to_reasoning=True)
         return True
 
-    def _is_a_word(self, literal: str) -> Incremental[bool]:
-        return self._flow.is_after_space() and (yield from self._cursor.at(f"{literal} "))
+    def _is_between_words(self, literal: str) -> Incremental[bool]:
+        return self._output.is_after_space() and (yield from self._cursor.at(f"{literal} "))
 
-    def _recalls(self, literal: str) -> Incremental[bool]:
-        """Whether the end of a thought that never began shows that everything was one. Not if it stands like a word between words."""
-        if self._has_thought or (yield from self._is_a_word(literal)):
+    def _reclassify_text(self, literal: str) -> Incremental[bool]:
+        """Return whether the end of reasoning that never began shows that all text was reasoning. Not if it stands like a word between
+        words.
+        """
+        if self._had_reasoning or (yield from self._is_between_words(literal)):
             return False
-        self._skip(literal)
-        self._has_thought = True
-        self._flow.reclassify_text()
+        self._skip_marker(literal)
+        self._had_reasoning = True
+        self._output.reclassify_text()
         return True
 
-    def _passes(self, literal: str) -> bool:
-        """Whether a mark is passed over: it wraps an answer or says nothing."""
-        wraps = literal == self._wrapper or (
-            self._flow.after_marker and (literal in _UNWRAPS or (literal in ANSWER_TAGS and self._has_thought))
+    def _skip_if_answer_tag(self, literal: str) -> bool:
+        """Skip a marker that wraps an answer or has no meaning; return whether it was one."""
+        is_answer_tag = literal == self._answer_end_tag or (
+            self._output.after_marker and (literal in _CLOSING_ANSWER_TAGS or (literal in ANSWER_TAGS and self._had_reasoning))
         )
-        if wraps:
-            self._wrapper = ANSWER_TAGS.get(literal, "")
-            self._skip(literal)
-        return wraps or self._is_silent(literal)
+        if is_answer_tag:
+            self._answer_end_tag = ANSWER_TAGS.get(literal, "")
+            self._skip_marker(literal)
+        return is_answer_tag or self._skip_if_ignored(literal)
 
-    def _is_silent(self, literal: str) -> bool:
-        """Whether a mark says nothing; it is then passed over."""
-        silent = literal in self._marks.silent and (literal not in END_MARKERS or self._flow.after_marker)
-        if silent:
-            self._skip(literal, silent=True)
-        return silent
+    def _skip_if_ignored(self, literal: str) -> bool:
+        """Skip a marker that has no meaning; return whether it was one."""
+        is_ignored = literal in self._markers.ignored and (literal not in END_MARKERS or self._output.after_marker)
+        if is_ignored:
+            self._skip_marker(literal, ignored=True)
+        return is_ignored
 
-    def _words(self, literal: str) -> Incremental[bool]:
-        """What agents' prompts and code blocks have for marks."""
-        if not self._flow.line_is_blank:
+    def _read_line_start_marker(self, literal: str) -> Incremental[bool]:
+        """Read a marker of agent prompts or a code fence; return whether it was consumed."""
+        if not self._output.line_is_blank:
             return False
-        if literal in OBSERVATIONS and self._acted:
-            self._flow.discarding = True
+        if literal in OBSERVATIONS and self._called_unmarked:
+            self._output.discarding = True
         elif literal in FINAL_ANSWERS:
             self._answered = True
         elif literal == CODE_FENCE:
@@ -253,46 +255,44 @@ class TextReader:
         cursor.start_candidate()
         start = cursor.offset
         yield from cursor.take(CODE_FENCE)
-        info = yield from cursor.take_while(_INFO)
-        self._fence = info if self._fence is None else None
+        info = yield from cursor.take_while(_FENCE_INFO)
+        self._code_language = info if self._code_language is None else None
         size = cursor.offset - start
         cursor.rewind()
-        yield from self._show(cursor.pos + size)
-        self._flow.reset_code()
+        yield from self._emit_text(cursor.pos + size)
+        self._output.reset_code()
 
-    def _skip(self, literal: str, *, silent: bool = False) -> None:
-        """Pass over a mark."""
+    def _skip_marker(self, literal: str, *, ignored: bool = False) -> None:
+        """Skip a marker."""
         self._cursor.pos += len(literal)
-        self._flow.add_marker(silent=silent)
+        self._output.add_marker(ignored=ignored)
 
-    # --- calls
-
-    def _calls(self, opener: str) -> Incremental[bool]:
-        """Whether a call is opened here, or stands here without an opener. One that was cut off is text, and so is what its values say."""
+    def _read_calls(self, opener: str) -> Incremental[bool]:
+        """Return whether a call starts here, with or without an opener. A call that was cut off is text, and so are its values."""
         cut_off = False
-        for dialect in filter(self._may_call, self._marks.dialects.get(opener, ())):
-            if (yield from self._try(dialect, opener)):
+        for dialect in filter(self._may_try, self._markers.dialects.get(opener, ())):
+            if (yield from self._try_dialect(dialect, opener)):
                 return True
-            cut_off = cut_off or self._cut_off()
+            cut_off = cut_off or self._is_cut_off()
         if cut_off:
-            yield from self._show(len(self._cursor.text))
+            yield from self._emit_text(len(self._cursor.text))
         return cut_off
 
-    def _cut_off(self) -> bool:
-        """Whether what was tried last would have gone on where a message was cut off. In a thought nothing counts then."""
+    def _is_cut_off(self) -> bool:
+        """Whether the last candidate would have continued where the message was cut off. Does not count in reasoning."""
         cursor = self._cursor
-        return cursor.truncated and cursor.ran_out and cursor.pos < len(cursor.text) and not self._closers
+        return cursor.truncated and cursor.ran_out and cursor.pos < len(cursor.text) and not self._reasoning_closers
 
-    def _may_call(self, dialect: Dialect) -> bool:
+    def _may_try(self, dialect: Dialect) -> bool:
         """Whether a dialect may be tried here."""
-        if self._vain > WASTED_CHARS + WASTED_PER_CHAR * self._cursor.offset:
+        if self._wasted > WASTED_CHARS + WASTED_PER_CHAR * self._cursor.offset:
             return False
-        if self._flow.is_example() or (dialect.unmarked and (self._answered or self._flow.in_json)):
+        if self._output.is_example() or (dialect.is_unmarked and (self._answered or self._output.in_json)):
             return False
-        return not dialect.bare or (self._flow.is_start() and not self._closers)
+        return not dialect.line_start_only or (self._output.is_start() and not self._reasoning_closers)
 
-    def _try(self, dialect: Dialect, opener: str) -> Incremental[bool]:
-        """Whether a dialect finds something here. What it has read since its last find is text again if it stops."""
+    def _try_dialect(self, dialect: Dialect, opener: str) -> Incremental[bool]:
+        """Return whether a dialect finds a call here. What it read since its last call is text again if it stops."""
         cursor = self._cursor
         cursor.start_candidate()
         start, count = cursor.offset, 0
@@ -303,18 +303,18 @@ class TextReader:
                     yield
                     continue
                 count += 1
-                self._acted = self._acted or dialect.unmarked
-                self._flow.add_call(replace(found, dialect=dialect.name, source=cursor.candidate_text()))
+                self._called_unmarked = self._called_unmarked or dialect.is_unmarked
+                self._output.add_call(replace(found, dialect=dialect.name, source=cursor.candidate_text()))
                 cursor.start_candidate()
                 start = cursor.offset
         except NotACall:
-            self._vain += cursor.offset - start
+            self._wasted += cursor.offset - start
             cursor.rewind()
-            if count and self._cut_off():
-                yield from self._show(len(cursor.text))
+            if count and self._is_cut_off():
+                yield from self._emit_text(len(cursor.text))
             return count > 0
         if not count:
-            self._flow.add_marker()
+            self._output.add_marker()
         return True
 
 
@@ -325,9 +325,9 @@ def read_text(
 
     Args:
         text: What the model wrote, and nothing else.
-        tools: The schemas of the tools that it knows, by name; see `TextReader`.
+        tools: Schemas of the tools that it knows, by name; see `TextReader`.
         dialect: The dialect to expect, if the host knows it.
-        partial: The message did not end well.
+        partial: The message did not end completely.
     """
     reader = TextReader(tools, dialect=dialect)
     return collect_parts([*reader.feed(text), *reader.close(cut=partial)])

@@ -1,9 +1,12 @@
-"""Provider APIs, sans I/O: bytes in and events out, a conversation in and a request out. One room per API, all of one shape.
+"""Codecs of the provider APIs, without I/O: bytes in and events out, a conversation in and a request out.
 
-    frames → decoder → assembly        bytes → one JSON value at a time → the API's own reading → the message as it grows
+    bytes -> framing -> decoder -> message_assembly -> events
 
-`frames` knows how a body is cut into values, an API's room what the values mean, `assembly` how text, calls and their ends fit together.
-Nothing here opens a connection, waits, or knows a tool.
+In reading order: `request` (what a model is asked), `codec` (the table of APIs), `decoder` (common to all APIs), `framing` and
+`aws_event_stream` (bytes into frames), `json_fields` (lenient access to JSON), `server_errors` and `finish_reasons` (common error and end
+codes), `message_assembly` with `open_call`, `duplicate_calls`, `json_extent` and `surrogate_pairs` (frames into one message and its
+events); then, for requests, `history_encoding`, `result_order`, `tool_names` and `tool_schemas`. Each API has a package with `decoder` and
+`encoder`. Nothing here opens a connection, waits, or knows a tool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of provider APIs: for each, how to read it and how to write it."""
+"""The table of provider APIs: a codec for each, with its decoder and its encoder."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ __all__ = ["Codec", "codec", "known_apis"]
 
 
 class Codec(Struct, frozen=True, kw_only=True):
-    """One provider API, both ways."""
+    """Reads and writes one provider API."""
 
     api: str
     decoder: Callable[..., Decoder]
     """Takes `content_type`, `streamed`, `names`, `new_id`, `calls_per_message` and `redact`, as `Decoder` does."""
     encode: Callable[[ModelRequest, WireNames, Mapping[str, object]], HttpRequest]
     """Write a request. Tool names go through the `WireNames`; the mapping holds the provider's quirks."""
-    result_item: Callable[[ToolMessage, WireNames], dict[str, object]]
-    """The item of the next request that carries a tool's result."""
-    dashes: bool = True
-    """Whether the names of tools may have them."""
+    encode_result: Callable[[ToolMessage, WireNames], dict[str, object]]
+    """Write the item of the next request that carries a tool's result."""
+    allow_dashes: bool = True
+    """Whether tool names may contain `-`."""
 
-    def names(self, tools: Iterable[str]) -> WireNames:
-        """The names of these tools, as this API takes them."""
-        return WireNames(tools, dashes=self.dashes)
+    def wire_names(self, tools: Iterable[str]) -> WireNames:
+        """Return a mapping of these tool names to the names that this API accepts."""
+        return WireNames(tools, allow_dashes=self.allow_dashes)
 
 
-_ROOMS = {
+_PACKAGES = {
     "openai.chat": "openai_chat",
     "anthropic.messages": "anthropic_messages",
     "openai.responses": "openai_responses",
@@ -48,18 +48,18 @@ _ROOMS = {
 
 
 def known_apis() -> tuple[str, ...]:
-    return tuple(_ROOMS)
+    return tuple(_PACKAGES)
 
 
 def codec(api: str) -> Codec:
-    """The codec of `api`.
+    """Return the codec of `api`.
 
     Raises:
-        UsageError: There is none of this name.
+        UsageError: The API is unknown.
     """
-    room = _ROOMS.get(api)
-    if room is None:
-        raise UsageError(f"No provider API is called '{api[:80]}'. Known are: {', '.join(_ROOMS)}.")
-    found = import_module(f"callgate.models.wire.{room}").CODEC
+    package = _PACKAGES.get(api)
+    if package is None:
+        raise UsageError(f"No provider API is called '{api[:80]}'. Known are: {', '.join(_PACKAGES)}.")
+    found = import_module(f"callgate.models.wire.{package}").CODEC
     assert isinstance(found, Codec)
     return found

@@ -1,7 +1,7 @@
-"""Bytes of a provider's answer in, events out: what every API's decoder has in common.
+"""The base class of all decoders: bytes of a provider's answer in, events out.
 
-Picks the framing (what was promised, then what really came), reads each frame as JSON, hands it to the API's own reading and turns
-whatever that cannot bear into a `Fault`: a provider's odd frame ends a message, never the program.
+Picks the framing (from the content type and the first bytes), decodes each frame as JSON, passes it to the API's own decoder, and turns
+invalid data into a `Fault`: an odd frame ends a message, never the program.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from callgate.models.wire.tool_names import WireNames
 __all__ = ["Decoder", "new_call_id"]
 
 _decode = msgspec.json.Decoder().decode
-_ODD = (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError)
-_END_MARKS = frozenset({b"[DONE]", b"DONE"})
-_EVENT_BEGINS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_SHAPE_ERRORS = (TypeError, KeyError, ValueError, AttributeError, IndexError, RecursionError)
+_END_SENTINELS = frozenset({b"[DONE]", b"DONE"})
+_SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"\s*")
 
 
 def new_call_id() -> str:
-    """An id for a call that the provider gave none, unique in practice."""
+    """Return an id for a call that the provider gave none, unique in practice."""
     return f"call_{secrets.token_hex(9)}"
 
 
 class Decoder(ABC):
-    """Reads one answer. Feed it the body's bytes, cut anywhere, then close it; `Finished` is the last event.
+    """Decodes one answer. Feed it the body's bytes in any pieces, then close it; `Finished` is the last event.
 
     Args:
-        content_type: Of the response; may be empty or wrong, the first bytes decide where they say something else.
-        streamed: Whether a stream was asked for.
-        names: Gives tools their own names back.
+        content_type: Of the response; may be empty or wrong, the first bytes take precedence.
+        streamed: Whether a stream was requested.
+        names: Maps wire names back to the tools' own.
         new_id: Makes ids for calls without one.
-        calls_per_message: How many calls the message may have.
-        redact: Removes what must not be shown; asked before a frame is quoted in part.
+        calls_per_message: Maximum number of calls.
+        redact: Removes secrets before a frame is quoted in part.
     """
 
     api: str
@@ -66,233 +66,233 @@ class Decoder(ABC):
         self.redact = redact
         self._content_type = content_type
         self._streamed = streamed
-        self._head = b""
+        self._first_bytes = b""
         self._frames: FrameParser | None = None
-        self._over = False
-        self._ended_well = False
+        self._is_over = False
+        self._end_seen = False
         self.waiting_bytes = 0
-        """At most so many bytes have come and are in no frame yet: about as much work as the next call of `feed` may be."""
+        """Upper bound of the bytes that have arrived and are in no frame yet: about as much work as the next `feed` may do."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """Take the next bytes; returns what they complete."""
-        if not self._over:
+        """Take the next bytes; return the events that they complete."""
+        if not self._is_over:
             try:
-                self._take(data)
+                self._feed_frames(data)
             except (FramingError, MessageTooLarge) as error:
-                self._broken(error)
-        return self._told()
+                self._report_broken(error)
+        return self._take_events()
 
     @property
     def done(self) -> bool:
-        """Whether nothing that may still come would count."""
-        return self._over or self._ended_well
+        """Whether data that may still arrive would be ignored."""
+        return self._is_over or self._end_seen
 
     def close(self, *, broken: bool = False) -> list[ModelEvent]:
-        """The body has ended; the last event is `Finished`. Idempotent.
+        """End the body; the last event is `Finished`. Idempotent.
 
         Args:
-            broken: It was given up, or the connection broke: the piece of a frame that is left is not looked at.
+            broken: The body was abandoned, or the connection broke: an incomplete frame is ignored.
         """
-        if not self._over:
-            self._over = True
+        if not self._is_over:
+            self._is_over = True
             try:
                 if not broken:
-                    self._rest()
+                    self._flush_frames()
             except (FramingError, MessageTooLarge) as error:
-                self._broken(error)
+                self._report_broken(error)
         if not self.message.finished:
             self.join_pieces()
-        self.message.finish(well=self._ended_well)
-        return self._told()
+        self.message.finish(complete=self._end_seen)
+        return self._take_events()
 
-    # What an API's decoder says
+    # Implemented, or called, by the decoder of an API
 
     @abstractmethod
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
-        """Take one frame of a stream. May raise anything that odd data raises."""
+        """Read one frame of a stream. May raise any error that malformed data causes."""
 
     @abstractmethod
     def read_body(self, value: Mapping[str, object]) -> None:
-        """Take an answer that came as one body."""
+        """Read an answer that arrived as one body."""
 
     def framing(self, content_type: str, *, streamed: bool) -> FrameParser:
-        """How this API cuts its answers, where the first bytes do not say otherwise."""
+        """Return the framing of this API's answers, used if the first bytes do not say otherwise."""
         return ServerSentEvents() if streamed else WholeBody()
 
     def report_error(self, failure: ServerError) -> None:
-        """The server says that it failed."""
+        """Report an error that the server sent."""
         code, message = failure
         self.message.add_fault(code, message, retryable=is_retryable_code(code))
 
-    def join_pieces(self) -> None:  # noqa: B027  most APIs have nothing of the kind
-        """The body has ended: join what came in pieces and is no part of a call or a text."""
+    def join_pieces(self) -> None:  # noqa: B027  most APIs have no pieces to join
+        """Called at the end of the body: join pieces that belong neither to a call nor to a text."""
 
     def end_stream(self) -> None:
-        """The API's own last frame has come: nothing that follows counts."""
-        self._ended_well = True
+        """Called at the API's own last frame: ignore what follows."""
+        self._end_seen = True
 
-    # Inside
-
-    def _take(self, data: bytes) -> None:
+    def _feed_frames(self, data: bytes) -> None:
         if self._frames is None:
-            self._head = (self._head + data).lstrip().removeprefix(_BYTE_ORDER_MARK)
-            if _undecided(self._head):
+            self._first_bytes = (self._first_bytes + data).lstrip().removeprefix(_BYTE_ORDER_MARK)
+            if _is_undecided(self._first_bytes):
                 return
-            data, self._head = self._head, b""
-            self._frames = self._framing_of(data)
+            data, self._first_bytes = self._first_bytes, b""
+            self._frames = self._choose_framing(data)
         frames = self._frames.feed(data)
         self.waiting_bytes = len(data) + (0 if frames else self.waiting_bytes)
         for event, payload in frames:
-            self._frame(event, payload)
+            self._decode_frame(event, payload)
 
-    def _rest(self) -> None:
+    def _flush_frames(self) -> None:
         if self._frames is None:
-            if not self._head:
+            if not self._first_bytes:
                 return
             self._frames = WholeBody()
-            self._frames.feed(self._head)
+            self._frames.feed(self._first_bytes)
         frames = self._frames.close()
         if isinstance(self._frames, WholeBody):
-            self._whole(frames[0][1])
+            self._decode_body(frames[0][1])
             return
         for event, payload in frames:
-            self._frame(event, payload)
+            self._decode_frame(event, payload)
 
-    def _framing_of(self, first: bytes) -> FrameParser:
+    def _choose_framing(self, first: bytes) -> FrameParser:
         frames = self.framing(self._content_type, streamed=self._streamed)
         begin = first[:1]
         if first[:2] in (b"{\n", b"{\r"):
-            return WholeBody()  # in many lines, for people to read
+            return WholeBody()  # indented JSON
         if begin == b"<":
-            return WholeBody()  # a page, whatever was promised
+            return WholeBody()  # an HTML page, whatever the content type
         if begin in (b"{", b"["):
             return WholeBody() if isinstance(frames, (ServerSentEvents, AwsEventStream)) else frames
-        if first.startswith(_EVENT_BEGINS):
+        if first.startswith(_SSE_STARTS):
             return ServerSentEvents()
         if begin == b"\0" and isinstance(frames, WholeBody):
             return AwsEventStream()
         return frames
 
-    def _frame(self, event: str, payload: bytes) -> None:
-        if self._ended_well:
+    def _decode_frame(self, event: str, payload: bytes) -> None:
+        if self._end_seen:
             return
         try:
             value = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            if not event and _all_json(lines := payload.split(b"\n")):  # events that no empty line parts
+            if not event and _are_all_json(lines := payload.split(b"\n")):  # events without empty lines between them
                 for line in lines:
-                    self._frame("", line)
+                    self._decode_frame("", line)
                 return
-            value = self._odd(payload.strip())
+            value = self._decode_unusual_frame(payload.strip())
         if isinstance(value, dict):
             try:
                 self.read_frame(event, value)
-            except _ODD as error:
-                self._shapeless(error)
+            except _SHAPE_ERRORS as error:
+                self._report_shape_error(error)
 
-    def _odd(self, text: bytes) -> object:
-        """What a frame is that is not plainly JSON: nothing, the end, or what the kinder reader makes of it."""
-        if text in _END_MARKS:
+    def _decode_unusual_frame(self, text: bytes) -> object:
+        """Decode a frame that is not plain JSON: empty, the end sentinel, or JSON that only the lenient decoder accepts."""
+        if text in _END_SENTINELS:
             self.end_stream()
             return None
-        value = self._json(text) if text else None
+        value = self._lenient_json(text) if text else None
         if value is _UNREADABLE:
-            self.message.add_fault("bad_frame", f"A frame of the answer is no JSON: {self.redact(text.decode('utf-8', 'replace'))[:200]!r}")
+            self.message.add_fault(
+                "bad_frame", f"A frame of the answer is not JSON: {self.redact(text.decode('utf-8', 'replace'))[:200]!r}"
+            )
         return value
 
-    def _whole(self, body: bytes) -> None:
-        value = self._json(body.strip())
+    def _decode_body(self, body: bytes) -> None:
+        value = self._lenient_json(body.strip())
         if value is _UNREADABLE:
-            self._several(body)
-        elif isinstance(value, list):  # a stream that was asked for as one list
+            self._decode_values(body)
+        elif isinstance(value, list):  # a stream that was requested as one list
             for item in value:
-                self._guarded(lambda item=item: self.read_frame("", item))  # type: ignore[misc]
-            self._ended_well = True
+                self._guard(lambda item=item: self.read_frame("", item))  # type: ignore[misc]
+            self._end_seen = True
         elif isinstance(value, dict):
-            self._ended_well = True
-            self._guarded(lambda: self.read_body(value))
+            self._end_seen = True
+            self._guard(lambda: self.read_body(value))
 
-    def _several(self, body: bytes) -> None:
-        """Take a body that is more than one value: one a line, or one after the other."""
+    def _decode_values(self, body: bytes) -> None:
+        """Decode a body of several values: one per line, or one after the other."""
         frames = JsonLines()
         lines = [*frames.feed(body), *frames.close()]
-        if len(lines) > 1 and _json(lines[0][1].strip()) is not _UNREADABLE:
+        if len(lines) > 1 and _decode_json(lines[0][1].strip()) is not _UNREADABLE:
             for event, payload in lines:
-                self._frame(event, payload)
+                self._decode_frame(event, payload)
             return
         self.message.leniently_decoded = True
-        values, rest = _values(body.decode("utf-8", "replace"))
+        values, rest = _split_values(body.decode("utf-8", "replace"))
         for value in values:
-            self._guarded(lambda value=value: self.read_frame("", value))  # type: ignore[misc]
+            self._guard(lambda value=value: self.read_frame("", value))  # type: ignore[misc]
         if rest.startswith("<"):
             self.message.add_fault(
-                "bad_frame", f"The answer is a web page and no JSON: {self.redact(rest)[:120]!r}. Check the URL that was asked."
+                "bad_frame", f"The answer is an HTML page, not JSON: {self.redact(rest)[:120]!r}. Check the URL of the request."
             )
         elif rest:
-            self.message.add_fault("bad_frame", f"The answer is no JSON: {self.redact(rest)[:200]!r}")
+            self.message.add_fault("bad_frame", f"The answer is not JSON: {self.redact(rest)[:200]!r}")
 
-    def _json(self, text: bytes) -> object:
+    def _lenient_json(self, text: bytes) -> object:
         self.message.leniently_decoded = True
-        return _json(text)
+        return _decode_json(text)
 
-    def _guarded(self, read: Callable[[], None]) -> None:
+    def _guard(self, read: Callable[[], None]) -> None:
         try:
             read()
-        except _ODD as error:
-            self._shapeless(error)
+        except _SHAPE_ERRORS as error:
+            self._report_shape_error(error)
 
-    def _shapeless(self, error: Exception) -> None:
-        self.message.add_fault("bad_frame", f"A frame of the answer has a shape that {self.api} does not have ({error!r}).")
+    def _report_shape_error(self, error: Exception) -> None:
+        self.message.add_fault("bad_frame", f"A frame of the answer does not have the shape of a frame of {self.api} ({error!r}).")
 
-    def _broken(self, error: FramingError | MessageTooLarge) -> None:
-        self._over = True
+    def _report_broken(self, error: FramingError | MessageTooLarge) -> None:
+        self._is_over = True
         self.message.add_fault(error.code, str(error))
 
-    def _told(self) -> list[ModelEvent]:
-        told, self.message.events = self.message.events, []
-        return told
+    def _take_events(self) -> list[ModelEvent]:
+        events, self.message.events = self.message.events, []
+        return events
 
 
 _UNREADABLE = object()
 
 
-def _finite(text: str) -> object:
-    """A number that JSON has; one that is too large stays the text it is, since it would be written on as null."""
+def _finite_number(text: str) -> object:
+    """Parse a JSON number; an infinite one stays text, since JSON could only write it as null."""
     number = float(text)
     return number if isfinite(number) else text
 
 
-_kinder = json.JSONDecoder(strict=False, parse_constant=str, parse_float=_finite)
+_lenient_decoder = json.JSONDecoder(strict=False, parse_constant=str, parse_float=_finite_number)
 
 
-def _undecided(begin: bytes) -> bool:
-    """Whether the first bytes do not yet say what they are."""
-    return begin in (b"", b"{") or any(mark.startswith(begin) and mark != begin for mark in (*_EVENT_BEGINS, _BYTE_ORDER_MARK))
+def _is_undecided(begin: bytes) -> bool:
+    """Whether the first bytes do not yet determine the framing."""
+    return begin in (b"", b"{") or any(mark.startswith(begin) and mark != begin for mark in (*_SSE_STARTS, _BYTE_ORDER_MARK))
 
 
-def _all_json(lines: list[bytes]) -> bool:
-    return len(lines) > 1 and all(line.strip() in _END_MARKS or _json(line) is not _UNREADABLE for line in lines)
+def _are_all_json(lines: list[bytes]) -> bool:
+    return len(lines) > 1 and all(line.strip() in _END_SENTINELS or _decode_json(line) is not _UNREADABLE for line in lines)
 
 
-def _json(text: bytes) -> object:
-    """The JSON value that `text` is. What msgspec refuses, the standard library may read: bad UTF-8, a raw control character."""
+def _decode_json(text: bytes) -> object:
+    """Decode JSON, leniently if msgspec refuses it: the standard library accepts bad UTF-8 and raw control characters."""
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return _kinder.decode(text.decode("utf-8", "replace"))
+        return _lenient_decoder.decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return _UNREADABLE
 
 
-def _values(text: str) -> tuple[list[object], str]:
-    """The JSON values that `text` begins with, and what follows them."""
+def _split_values(text: str) -> tuple[list[object], str]:
+    """Return the JSON values that `text` begins with, and the rest."""
     values: list[object] = []
     at = _after_space(text, 0)
     try:
         while at < len(text):
-            value, end = _kinder.raw_decode(text, at)
+            value, end = _lenient_decoder.raw_decode(text, at)
             values.append(value)
             at = _after_space(text, end)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Why a message ended, in the words that go around among servers: each API's own come first, these are for whoever borrows another's."""
+"""Finish reasons that many servers share. Each API's own words take precedence; these are for servers that use the words of another API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from callgate.models.events import FinishReason
 
 __all__ = ["finish_reason"]
 
-_REASONS: Mapping[str, FinishReason] = {
+_COMMON_REASONS: Mapping[str, FinishReason] = {
     **dict.fromkeys(("stop", "eos", "eos_token", "stop_sequence", "end_turn", "complete"), "stop"),
     **dict.fromkeys(("tool_calls", "tool_call", "function_call", "tool_use"), "tool_calls"),
     **dict.fromkeys(("length", "max_tokens", "model_length", "max_length", "max_output_tokens", "token_limit"), "length"),
@@ -19,11 +19,11 @@ _REASONS: Mapping[str, FinishReason] = {
 }
 
 
-def finish_reason(said: str, own: Mapping[str, FinishReason] = {}) -> FinishReason:
-    """The reason that a word means; only its beginning counts where a colon follows, as Gemini's own reason does elsewhere.
+def finish_reason(provider_reason: str, own_reasons: Mapping[str, FinishReason] = {}) -> FinishReason:
+    """Return the reason that a server's word means. Only the part before a colon counts, as in Gemini's reasons elsewhere.
 
     Args:
-        said: The server's word.
-        own: What an API's words mean there, whatever they mean elsewhere.
+        provider_reason: The server's word.
+        own_reasons: The API's own words, which take precedence.
     """
-    return own.get(said) or _REASONS.get(said.lower().partition(":")[0].strip(), "other")
+    return own_reasons.get(provider_reason) or _COMMON_REASONS.get(provider_reason.lower().partition(":")[0].strip(), "other")

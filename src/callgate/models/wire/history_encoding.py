@@ -1,4 +1,6 @@
-"""What all writers of requests share: arguments that every provider takes back, runs of results, pictures that a result cannot hold."""
+"""Helpers that all encoders share: arguments that every provider accepts, groups of results, images that a result cannot hold, and the
+body's bytes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def argument_object(call: ToolCall) -> dict[str, object]:
-    """The call's arguments as an object. What was no object stays readable under one key: a provider refuses a history with broken JSON."""
+    """Return the call's arguments as an object. Malformed ones become text under one key: providers refuse broken JSON."""
     if call.custom:
         return {"input": call.arguments.encode("utf-8", "replace").decode()}
     try:
@@ -43,13 +45,13 @@ def argument_object(call: ToolCall) -> dict[str, object]:
 
 
 def argument_text(call: ToolCall) -> str:
-    """The same as JSON text; untouched where it is one object already."""
+    """Return the call's arguments as JSON text; unchanged if they are one object already."""
     value = argument_object(call)
     return call.arguments if value and not call.custom and "malformed_arguments" not in value else json_text(value)
 
 
 def part_text(part: Part) -> str:
-    """A content part as text, for places that take nothing else."""
+    """Return a content part as text, for APIs that accept nothing else."""
     match part:
         case Text(text=text):
             return text
@@ -63,23 +65,23 @@ def part_text(part: Part) -> str:
 
 
 def result_text(message: ToolMessage) -> str:
-    """A result as one text, as it is: an empty one stays empty."""
+    """Return a result as one text; an empty one stays empty."""
     return "\n".join(part_text(part) for part in message.content if not isinstance(part, Image))
 
 
 def images(messages: Iterable[ToolMessage]) -> list[Image]:
-    """The pictures of a run of results, for providers whose results hold text only."""
+    """Return the images of a group of results, for APIs whose results hold text only."""
     return [part for message in messages for part in message.content if isinstance(part, Image)]
 
 
 def images_of_failed_results(messages: Sequence[ToolMessage]) -> list[Part]:
-    """The same, of those results alone that failed, for providers whose failed results hold text only; told as what they are."""
+    """Return the images of the failed results with an introducing text, for APIs whose failed results hold text only."""
     found = images(message for message in messages if message.is_error)
     return [Text(text="Pictures from the results above:"), *found] if found else []
 
 
 def group_results(messages: Iterable[Message]) -> Iterator[Message | list[ToolMessage]]:
-    """The conversation with each unbroken run of results as one list."""
+    """Yield the conversation with consecutive results as one list."""
     for is_tool, group in groupby(messages, key=lambda message: isinstance(message, ToolMessage)):
         if is_tool:
             yield [message for message in group if isinstance(message, ToolMessage)]
@@ -88,29 +90,29 @@ def group_results(messages: Iterable[Message]) -> Iterator[Message | list[ToolMe
 
 
 def system_text(messages: Sequence[Message]) -> str:
-    """All system messages as one text, for APIs that take it beside the conversation."""
+    """Return all system messages as one text, for APIs with a separate system field."""
     return "\n\n".join(message.text for message in messages if isinstance(message, SystemMessage))
 
 
 def offered_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
-    """The tools that a provider without a choice of tools is told of: none, the one chosen, or all."""
+    """Return the tools to offer where an API has no tool choice: none, the chosen one, or all."""
     if request.tool_choice in ("auto", "required"):
         return request.tools
     return tuple(tool for tool in request.tools if tool.name == request.tool_choice)
 
 
-def encode_body(body: dict[str, object], extra: Mapping[str, object], *, inside: str = "") -> bytes:
-    """The body as bytes, with what the caller adds.
+def encode_body(body: dict[str, object], extra: Mapping[str, object], *, settings_key: str = "") -> bytes:
+    """Return the body as JSON bytes, with the caller's extra fields.
 
     Args:
-        body: As written here.
+        body: The encoded request.
         extra: Replaces fields of the body.
-        inside: The field of settings that both may add to, rather than one replace the other's.
+        settings_key: A field whose objects are merged instead of replaced.
     """
-    both, settings, more = body | dict(extra), body.get(inside), extra.get(inside)
-    if isinstance(settings, dict) and isinstance(more, Mapping):
-        both[inside] = settings | dict(more)
+    combined, settings, added = body | dict(extra), body.get(settings_key), extra.get(settings_key)
+    if isinstance(settings, dict) and isinstance(added, Mapping):
+        combined[settings_key] = settings | dict(added)
     try:
-        return msgspec.json.encode(both)
-    except UnicodeEncodeError:  # half a character, from somewhere in the history
-        return json.dumps(both, ensure_ascii=False, default=dict).encode("utf-8", "replace")
+        return msgspec.json.encode(combined)
+    except UnicodeEncodeError:  # a lone surrogate, from somewhere in the history
+        return json.dumps(combined, ensure_ascii=False, default=dict).encode("utf-8", "replace")

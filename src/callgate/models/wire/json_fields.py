@@ -1,6 +1,6 @@
-"""Take fields out of JSON that may be anything: what is missing or of another kind counts as nothing.
+"""Convert JSON values that may have any type: missing and unexpected values become empty ones.
 
-Every API's room reads through this; only that it is JSON is sure. Knows no provider.
+Decoders read frames through these functions; nothing but valid JSON is guaranteed. Knows no provider.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ __all__ = ["as_arguments", "as_object", "as_objects", "as_text", "as_token_count
 
 
 def as_text(value: object) -> str:
-    """A string; numbers and the like as text, null as nothing."""
+    """Return a string; other values as text, null as an empty string."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
 def as_object(value: object) -> Mapping[str, object]:
+    """Return an object; an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def as_objects(value: object) -> Sequence[Mapping[str, object]]:
-    """Those of a list's items that are objects; an object by itself is a list of one."""
+    """Return the objects in a list; a single object counts as a list of one."""
     if isinstance(value, dict):
         return (value,)
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else ()
 
 
 def as_arguments(value: object) -> str:
-    """A call's arguments as JSON text, whether they came as text, as an object, or not at all."""
+    """Return a call's arguments as JSON text, whether they are text, an object, or null."""
     if isinstance(value, str):
         return value
     try:
         return "" if value is None else json_text(value)
-    except UnicodeEncodeError:  # half a character: escaped, so that the parse stage can tell of it
+    except UnicodeEncodeError:  # a lone surrogate: escaped, so that the parse stage can report it
         return json.dumps(value)
 
 
 def as_token_count(value: object) -> int:
-    """A number of tokens; anything odd is 0."""
+    """Return a number of tokens; 0 for anything unexpected."""
     return int(value) if isinstance(value, (int, float)) and 0 < value < 1e15 else 0
 
 
 def parse_json_or_text(text: str) -> object:
-    """The JSON value that `text` is, or the text."""
+    """Return the JSON value of `text`, or the text itself."""
     try:
         return decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,6 +1,6 @@
-"""One call while it is written: its pieces, and where they come to an end. Knows no message and no event.
+"""One call while its arguments arrive: its pieces, and where they end. Knows no message and no event.
 
-Nothing here costs more than what has come since it was last asked: a server may repeat itself with every piece.
+No method costs more than what arrived since its last use: a server may repeat itself with every piece.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class OpenCall:
     """One call while it is written."""
 
     __slots__ = (
-        "_begin",
-        "_came",
+        "_canonical",
         "_complete",
         "_extent",
-        "_form",
-        "_looked",
+        "_first_characters",
+        "_piece_count",
         "_pieces",
+        "_pieces_scanned",
         "custom",
         "cut",
         "id",
@@ -51,79 +51,79 @@ class OpenCall:
         self.reasoning = ""
         self.lifted = False
         self.cut = False
-        """The provider says, or has let be seen, that this call is not whole; nothing seals it then."""
+        """Whether the call is known to be incomplete; nothing seals it then."""
         self.sealed = False
         self.reopened = False
-        """Its own end has proved nothing once; only the message's end counts now."""
+        """Whether its own end was wrong once; only the message's end counts now."""
         self.reset()
 
     def reset(self) -> None:
-        """What came before was no part of the arguments."""
+        """Discard the arguments so far."""
         self.size = 0
-        """Of the arguments as far as they have come, in characters."""
+        """Length of the arguments so far, in characters."""
         self._pieces: list[str] = []
-        self._looked = 0
-        """How many of the pieces the extent has read."""
+        self._pieces_scanned = 0
+        """Number of pieces that the extent has read."""
         self._extent = JsonExtent()
         self._complete = False
-        self._came = 0
-        self._begin = ""
-        """The first three characters that are not white space around the arguments."""
-        self._form: bytes | None = None
+        self._piece_count = 0
+        self._first_characters = ""
+        """The first three characters of the arguments, without surrounding white space."""
+        self._canonical: bytes | None = None
 
     def append(self, text: str) -> None:
-        """Take the next piece of the arguments."""
+        """Append a piece of the arguments."""
         self._pieces.append(text)
         self.size += len(text)
-        self._came += 1
-        self._form = self._form if text.isspace() else None
-        if len(self._begin) < 3:
-            self._begin = (self._begin + text).strip()[:3]
+        self._piece_count += 1
+        self._canonical = self._canonical if text.isspace() else None
+        if len(self._first_characters) < 3:
+            self._first_characters = (self._first_characters + text).strip()[:3]
 
     @property
     def arguments(self) -> str:
-        """The pieces as one text. Costs their whole size whenever a piece has come since."""
+        """The arguments as one text. Joining costs their whole size after each new piece."""
         if len(self._pieces) > 1:
             _ = self.complete
-            self._pieces, self._looked = [join_text(self._pieces)], 1
+            self._pieces, self._pieces_scanned = [join_text(self._pieces)], 1
         return self._pieces[0] if self._pieces else ""
 
     @property
     def complete(self) -> bool:
         """Whether the arguments are one whole JSON object by their brackets."""
-        for place in range(self._looked, len(self._pieces)):
-            self._complete = self._extent.ends_in(self._pieces[place])
-        self._looked = len(self._pieces)
+        for number in range(self._pieces_scanned, len(self._pieces)):
+            self._complete = self._extent.feed(self._pieces[number])
+        self._pieces_scanned = len(self._pieces)
         return self._complete and not self.custom
 
     def proves_its_end(self) -> bool:
-        """Whether the arguments have come to their own end. An empty object that came in one piece may only hold their place."""
-        return not self.reopened and self.complete and not (self._came == 1 and self._begin == "{}")
+        """Whether the arguments have reached their own end. An empty object in one piece may be a placeholder and proves nothing."""
+        return not self.reopened and self.complete and not (self._piece_count == 1 and self._first_characters == "{}")
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether an empty object is all that has come: where another object follows, it stood for that one."""
-        return not self.custom and self._begin == "{}"
+        """Whether only an empty object has arrived; an object that follows replaces it."""
+        return not self.custom and self._first_characters == "{}"
 
     def replace(self, text: str) -> None:
-        """The provider gave the arguments whole: what came before was a preview."""
+        """Replace the arguments: what arrived before was a preview."""
         self.reset()
         self.append(text)
 
     def may_be_prefix_of(self, text: str) -> bool:
-        """Whether `text` is long enough to begin with the arguments so far, of which each half of a character counts as one."""
+        """Whether `text` is long enough to begin with the arguments so far; a surrogate half counts as one character."""
         return self.size <= 2 * len(text)
 
     def has_arguments(self, text: str) -> bool:
-        """Whether the arguments so far are this very text."""
+        """Whether the arguments so far equal `text`."""
         return self.may_be_prefix_of(text) and self.arguments == text
 
     @property
     def canonical_arguments(self) -> bytes:
-        """What arguments have in common that say the same in other white space or another order."""
-        if self._form is None:
-            self._form = canonical_form(self.arguments)
-        return self._form
+        """The canonical form: equal for arguments that differ only in white space or key order."""
+        if self._canonical is None:
+            self._canonical = canonical_form(self.arguments)
+        return self._canonical
 
     def to_tool_call(self, name: str, arguments: str) -> ToolCall:
         return ToolCall(
@@ -139,7 +139,7 @@ class OpenCall:
 
 
 def canonical_form(arguments: str) -> bytes:
-    """The same bytes for texts that are the same JSON value, 1 and 1.0 among them; the text itself where it is none."""
+    """Return equal bytes for texts with equal JSON values, 1 and 1.0 included; the text itself if it is not JSON."""
     try:
         return canonical(_decode(arguments))
     except (msgspec.DecodeError, UnicodeError, RecursionError):

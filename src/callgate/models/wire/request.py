@@ -1,4 +1,4 @@
-"""What is asked of a model, in no provider's form, and what goes over the wire."""
+"""What a model is asked, independent of any provider, and the HTTP request that an encoder makes of it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["HttpRequest", "ModelRequest", "ToolSpec"]
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
-    """A tool as a model is told of it."""
+    """A tool as a model sees it."""
 
     name: str
     description: str = ""
     schema: Mapping[str, object] = {}
     """JSON Schema of the arguments."""
     custom: bool = False
-    """Takes free text instead of JSON, where the provider has such tools."""
+    """Whether the tool takes free text instead of JSON, where the provider supports such tools."""
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One generation pass."""
+    """The request for one pass."""
 
     model: str
-    """The provider's name for it."""
+    """The provider's name for the model."""
     messages: Sequence[Message]
-    """The whole conversation, oldest first; each call with exactly one result in its place."""
+    """The whole conversation, oldest first; each call is followed by exactly one result."""
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool to call."""
@@ -37,15 +37,15 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     temperature: float | None = None
     output_schema: Mapping[str, object] | None = None
-    """JSON Schema of the answer, where the provider can be held to one."""
+    """JSON Schema of the answer, where the provider can enforce one."""
     calls_per_message: int = Limits().calls_per_message
-    """An answer with more calls fails."""
+    """Maximum number of calls in the answer; more are an error."""
     extra: Mapping[str, object] = {}
-    """Merged into the body last: whatever the provider takes that has no field here."""
+    """Fields that are merged into the body last: options of a provider that have no field here."""
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
-    """What a provider is sent; the transport adds the host and the credentials."""
+    """An encoded request; the transport adds the host and the credentials."""
 
     path: str
     body: bytes

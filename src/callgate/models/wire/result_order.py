@@ -1,7 +1,7 @@
-"""Put a conversation into the order that every provider insists on: each call's result right behind the message with the call.
+"""Order a conversation as every provider requires: each call's result directly after the message with the call.
 
-A provider refuses a whole conversation for one call without a result, or one result without its call. Histories get there by a crash, by
-a user who spoke in between, by somebody's own bookkeeping. Must not know how a provider writes any of it.
+A provider refuses a conversation for one call without a result, or one result without its call. A crash, a user message in between, or a
+host's own bookkeeping can produce such a history. Knows no provider's format.
 """
 
 from __future__ import annotations
@@ -16,97 +16,97 @@ from callgate.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 
 __all__ = ["order_results"]
 
-_MISSING = "No result of this call was recorded."
+_MISSING_TEXT = "No result of this call was recorded."
 
 
 def order_results(messages: Sequence[Message]) -> list[Message]:
-    """The conversation with one result for every call, in the calls' order, directly behind them.
+    """Return the conversation with one result for every call, in the calls' order, directly after their message.
 
-    A result that was never recorded is said to be missing; a result of no call is told as the user's text. No two calls have one id: some
-    servers number theirs anew in every answer.
+    A result that was never recorded is replaced by an error result; a result without a call becomes the user's text. Call ids become
+    unique: some servers number them anew in every answer.
     """
     messages = list(messages)
-    placed: list[Message] = []
+    ordered: list[Message] = []
     ids = _UniqueIds()
     at = 0
     while at < len(messages):
         message = messages[at]
         at += 1
         if isinstance(message, ToolMessage):
-            placed.append(_told(message))
+            ordered.append(_as_user_text(message))
             continue
         if not isinstance(message, AssistantMessage) or not message.calls:
-            placed.append(message)
+            ordered.append(message)
             continue
-        between = _until_next(messages, at)
+        between = _messages_before_next_answer(messages, at)
         at += len(between)
-        results, others = _results(message.calls, between)
-        placed += _told_apart(message, results, ids)
-        placed += [_told(other) if isinstance(other, ToolMessage) else other for other in others]
-    return placed
+        results, rest = _match_results(message.calls, between)
+        ordered += _with_unique_ids(message, results, ids)
+        ordered += [_as_user_text(other) if isinstance(other, ToolMessage) else other for other in rest]
+    return ordered
 
 
-def _until_next(messages: Sequence[Message], at: int) -> list[Message]:
-    """What stands between a message with calls and the next answer of the model."""
-    end = next((place for place in range(at, len(messages)) if isinstance(messages[place], AssistantMessage)), len(messages))
+def _messages_before_next_answer(messages: Sequence[Message], at: int) -> list[Message]:
+    """Return the messages between a message with calls and the model's next answer."""
+    end = next((position for position in range(at, len(messages)) if isinstance(messages[position], AssistantMessage)), len(messages))
     return list(messages[at:end])
 
 
-def _results(calls: Sequence[ToolCall], between: Sequence[Message]) -> tuple[list[ToolMessage], list[Message]]:
-    """A result for each of the calls, and what else stood in `between`."""
+def _match_results(calls: Sequence[ToolCall], between: Sequence[Message]) -> tuple[list[ToolMessage], list[Message]]:
+    """Return a result for each call, and the other messages of `between`."""
     waiting: dict[str, deque[tuple[int, ToolMessage]]] = {}
-    for place, message in enumerate(between):
+    for position, message in enumerate(between):
         if isinstance(message, ToolMessage):
-            waiting.setdefault(message.call_id, deque()).append((place, message))
+            waiting.setdefault(message.call_id, deque()).append((position, message))
     results: list[ToolMessage] = []
     taken: set[int] = set()
     for call in calls:
-        place, result = waiting[call.id].popleft() if waiting.get(call.id) else (-1, _missing(call))
-        taken.add(place)
-        results.append(_as_called(result, call))
-    return results, [message for place, message in enumerate(between) if place not in taken]
+        position, result = waiting[call.id].popleft() if waiting.get(call.id) else (-1, _missing_result(call))
+        taken.add(position)
+        results.append(_match_call(result, call))
+    return results, [message for position, message in enumerate(between) if position not in taken]
 
 
-def _as_called(result: ToolMessage, call: ToolCall) -> ToolMessage:
-    """The result as one of this very call: providers refuse a result of another kind, or under another name."""
+def _match_call(result: ToolMessage, call: ToolCall) -> ToolMessage:
+    """Return the result with the call's name and kind: providers refuse a result that differs from its call."""
     if (result.name, result.custom, result.made_id) == (call.name, call.custom, call.made_id):
         return result
     return replace(result, name=call.name, custom=call.custom, made_id=call.made_id)
 
 
-def _told_apart(message: AssistantMessage, results: Sequence[ToolMessage], ids: _UniqueIds) -> list[Message]:
-    """The message and its results, with other ids for calls whose ids have been used before."""
-    fresh = [ids.fresh(call.id) for call in message.calls]
-    if fresh == [call.id for call in message.calls]:
+def _with_unique_ids(message: AssistantMessage, results: Sequence[ToolMessage], ids: _UniqueIds) -> list[Message]:
+    """Return the message and its results, with new ids for calls whose ids were used before."""
+    unique = [ids.unique(call.id) for call in message.calls]
+    if unique == [call.id for call in message.calls]:
         return [message, *results]
-    rest = iter(fresh)
-    parts = tuple(replace(part, id=next(rest)) if isinstance(part, ToolCall) else part for part in message.parts)
-    return [replace(message, parts=parts), *(replace(result, call_id=call_id) for result, call_id in zip(results, fresh, strict=True))]
+    ids_left = iter(unique)
+    parts = tuple(replace(part, id=next(ids_left)) if isinstance(part, ToolCall) else part for part in message.parts)
+    return [replace(message, parts=parts), *(replace(result, call_id=call_id) for result, call_id in zip(results, unique, strict=True))]
 
 
 class _UniqueIds:
-    """The ids that a conversation has so far."""
+    """The call ids of a conversation so far."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._used: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """The number that an id which came before is tried with next."""
+        """The number to try next for an id that was used before."""
 
-    def fresh(self, call_id: str) -> str:
-        """The id, or the first like it that is free."""
+    def unique(self, call_id: str) -> str:
+        """Return the id, or the id with the first free number."""
         found = call_id
-        while found in self._seen:
+        while found in self._used:
             number = self._numbers.get(call_id, 2)
             self._numbers[call_id], found = number + 1, f"{call_id}_{number}"
-        self._seen.add(found)
+        self._used.add(found)
         return found
 
 
-def _missing(call: ToolCall) -> ToolMessage:
+def _missing_result(call: ToolCall) -> ToolMessage:
     return ToolMessage(
-        call_id=call.id, name=call.name, content=(Text(text=_MISSING),), is_error=True, custom=call.custom, made_id=call.made_id
+        call_id=call.id, name=call.name, content=(Text(text=_MISSING_TEXT),), is_error=True, custom=call.custom, made_id=call.made_id
     )
 
 
-def _told(message: ToolMessage) -> UserMessage:
+def _as_user_text(message: ToolMessage) -> UserMessage:
     return UserMessage((Text(text=f"Result of {message.name}:"), *message.content))

@@ -1,6 +1,6 @@
-"""Pieces of text as they can be shown, printed and encoded: a character that was cut in two waits for its other half.
+"""Join surrogate pairs that arrive in two pieces, so that text can be printed and encoded.
 
-Providers and proxies that count in UTF-16 cut a character beyond 16 bits in two, each half in a piece of its own. Knows no message.
+Providers and proxies that count in UTF-16 may split a character beyond 16 bits, with each half in a piece of its own. Knows no message.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from typing import Literal
 
 __all__ = ["SurrogateBuffer", "join_surrogates", "join_text"]
 
-Kind = Literal["text", "reasoning"] | int
-"""Which text grows: the answer, the thought, or the arguments of the call at this position."""
+TextKind = Literal["text", "reasoning"] | int
+"""The text that a piece belongs to: the answer, the reasoning, or the arguments of the call at this position."""
 
 
 class SurrogateBuffer:
-    """The halves that wait, one for each text that grows."""
+    """Holds back a leading surrogate at the end of a piece, one for each text."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Kind, str] = {}
+        self._pending: dict[TextKind, str] = {}
 
-    def shown(self, kind: Kind, text: str) -> str:
-        """What can be told of a text now that `text` has come; may be empty."""
-        text = join_surrogates(self._waiting.pop(kind, "") + text)
+    def feed(self, kind: TextKind, text: str) -> str:
+        """Return the text that can be emitted now that `text` has arrived; may be empty."""
+        text = join_surrogates(self._pending.pop(kind, "") + text)
         if text and "\ud800" <= text[-1] <= "\udbff":
-            self._waiting[kind] = text[-1]
+            self._pending[kind] = text[-1]
             text = text[:-1]
         return text.encode("utf-8", "replace").decode()
 
-    def left(self) -> list[Kind]:
-        """Those of answer and thought that end with half a character; its other half can come no more."""
-        return [kind for kind in ("text", "reasoning") if self._waiting.pop(kind, "")]
+    def flush(self) -> list[TextKind]:
+        """Return the kinds, of answer and reasoning, that end with a lone surrogate."""
+        return [kind for kind in ("text", "reasoning") if self._pending.pop(kind, "")]
 
 
 def join_surrogates(text: str) -> str:
-    """The text with the halves of a character put together where they meet."""
+    """Return the text with adjacent surrogate halves joined."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -42,5 +42,5 @@ def join_surrogates(text: str) -> str:
 
 
 def join_text(pieces: list[str]) -> str:
-    """The pieces as one text."""
+    """Return the pieces as one text, with surrogate halves joined."""
     return join_surrogates("".join(pieces))

@@ -1,6 +1,6 @@
-"""Tool schemas as providers take them: every one of them wants an object at the root, and most refuse alternatives there.
+"""Adapt tool schemas to what providers accept: an object at the root, without alternatives there.
 
-The engine checks arguments against the tool's own schema anyway; what is sent only has to tell the model enough. Knows no provider.
+The engine validates arguments against the tool's own schema; the schema that is sent only has to inform the model. Knows no provider.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from callgate.models.wire.request import ToolSpec
 __all__ = ["FREE_TEXT_SCHEMA", "close_objects", "object_schema", "rename_properties", "tool_schema"]
 
 FREE_TEXT_SCHEMA: Mapping[str, object] = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""What a tool that takes free text asks for where a provider knows no such tools."""
+"""The schema of a tool that takes free text, for providers without such tools."""
 
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 
 
 def tool_schema(tool: ToolSpec) -> dict[str, object]:
-    """The arguments of a tool as a plain object schema."""
+    """Return the arguments of a tool as a plain object schema."""
     return object_schema(FREE_TEXT_SCHEMA if tool.custom and not tool.schema else tool.schema)
 
 
 def object_schema(schema: Mapping[str, object]) -> dict[str, object]:
-    """`schema` with an object at its root: the properties of all alternatives, of which only what all demand stays required."""
-    plain = {key: value for key, value in schema.items() if key not in (*_ALTERNATIVES, "$schema", "not", "enum", "if", "then", "else")}
+    """Return `schema` as an object schema: with the properties of all alternatives, and required only what every alternative requires."""
+    result = {key: value for key, value in schema.items() if key not in (*_ALTERNATIVES, "$schema", "not", "enum", "if", "then", "else")}
     properties = dict(as_object(schema.get("properties")))
     required = _required(schema)
     for key in _ALTERNATIVES:
         branches = as_objects(schema.get(key))
         for branch in branches:
-            inner = object_schema(_resolved(branch, schema))
-            properties = {**as_object(inner["properties"]), **properties}
+            nested = object_schema(_resolve_reference(branch, schema))
+            properties = {**as_object(nested["properties"]), **properties}
             if key == "allOf":
-                required += _required(inner)
-    plain |= {"type": "object", "properties": properties}
+                required += _required(nested)
+    result |= {"type": "object", "properties": properties}
     if required := [name for name in dict.fromkeys(required) if name in properties]:
-        plain["required"] = required
+        result["required"] = required
     else:
-        plain.pop("required", None)
-    return plain
+        result.pop("required", None)
+    return result
 
 
 def rename_properties(schema: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
-    """An object schema with other names for some of its properties."""
+    """Return an object schema with some of its properties renamed."""
     if not names:
         return dict(schema)
     renamed = {names.get(name, name): value for name, value in as_object(schema.get("properties")).items()}
@@ -53,13 +53,13 @@ def rename_properties(schema: Mapping[str, object], names: Mapping[str, str]) ->
 
 
 def close_objects(schema: object) -> object:
-    """`schema` with every object in it closed to further keys, as structured answers demand."""
+    """Return `schema` with `additionalProperties: false` in every object, as structured answers require."""
     if isinstance(schema, list):
         return [close_objects(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    inner = {key: close_objects(value) for key, value in schema.items()}
-    return inner | {"additionalProperties": False} if schema.get("type") == "object" and "properties" in schema else inner
+    nested = {key: close_objects(value) for key, value in schema.items()}
+    return nested | {"additionalProperties": False} if schema.get("type") == "object" and "properties" in schema else nested
 
 
 def _required(schema: Mapping[str, object]) -> list[str]:
@@ -67,8 +67,8 @@ def _required(schema: Mapping[str, object]) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def _resolved(branch: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
-    """The branch itself, or what it refers to inside the schema, one step far."""
+def _resolve_reference(branch: Mapping[str, object], root: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the branch, or the part of the schema that it refers to, one step deep."""
     reference = branch.get("$ref")
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return branch

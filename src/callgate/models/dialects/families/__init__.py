@@ -1,4 +1,4 @@
-"""The families: one small file each, all of one shape, and the list of them."""
+"""The dialects, one module for each family of models, and the list of all."""
 
 from __future__ import annotations
 
@@ -84,4 +84,4 @@ ALL_DIALECTS: tuple[Dialect, ...] = (
     PYTHONIC,
     JSON_IN_TEXT,
 )
-"""In the order in which they are tried where several open alike."""
+"""In the order in which dialects with the same opener are tried."""

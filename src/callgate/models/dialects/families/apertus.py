@@ -18,6 +18,6 @@ APERTUS = Dialect(
     example='<|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>',
     openers=("<|tools_prefix|>",),
     read=MarkedJson("<|tools_suffix|>"),
-    silent=("<|assistant_end|>", "<|assistant_start|>"),
-    thoughts=(("<|inner_prefix|>", "<|inner_suffix|>"),),
+    ignored_markers=("<|assistant_end|>", "<|assistant_start|>"),
+    reasoning_markers=(("<|inner_prefix|>", "<|inner_suffix|>"),),
 )

@@ -2,11 +2,10 @@
 
     {"tool": "get_weather", "parameters": {"city": "Paris"}, "reasoning": "I was asked."}
 
-It counts at the start of a line or as the whole of a fence, alone on its lines, and only if it names a tool that exists. Where nobody
-said which tools exist, it has to have a name and arguments and nothing that a call has not. What else is JSON is an answer; so is the
-definition of a tool, which has a schema where a call has its arguments. Where the prompt teaches this form, an object of just that form is
-a call of whatever name, and one that is not JSON, or whose parameters are no object, is a call with arguments that are none: the engine
-tells the model of both.
+It counts at the start of a line or as the whole of a fence, alone on its lines, and only if it names a known tool. If no tools are known,
+it must have a name and arguments and no keys that a call does not have. Other JSON is an answer, and so is the definition of a tool, which
+has a schema in place of arguments. If the prompt taught this format, an object in exactly this format is a call of any name, and one that
+is not JSON, or whose parameters are no object, is a call with malformed arguments: the engine reports both to the model.
 
 Source: the chat template of Llama-3.1; the model card of xLAM-2; callgate's fallback format.
 """
@@ -27,32 +26,34 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 
 __all__ = ["BARE_JSON", "FENCED_JSON", "JSON_IN_TAGS", "JSON_IN_TEXT"]
 
-_BLANK = re.compile(r"[ \t]*")
-_STRAY = re.compile(r"[\s;,\]}]*")
-_CLOSERS = re.compile(r"[;,\]}]*")
-_MAY_FOLLOW = frozenset({"", "\n", "\r", ";", ",", "{", "<", "`", "[", "]", "}"})
-_FIRST = 600
+_LINE_SPACE = re.compile(r"[ \t]*")
+_TRAILING = re.compile(r"[\s;,\]}]*")
+_CLOSING_BRACKETS = re.compile(r"[;,\]}]*")
+_FOLLOWING = frozenset({"", "\n", "\r", ";", ",", "{", "<", "`", "[", "]", "}"})
+_PREVIEW_CHARS = 600
 _TAGS = ("<tool>", "<tools>", "<tool_use>", "<TOOL_CALL>", "<function>", "<json>", "<JSON>", "<xml>", "<response>")
 _FENCED_TAGS = (*_TAGS, "<function_call>", "<tool_call>")
 
 
-def _object(cursor: TextCursor, tools: KnownTools) -> Incremental[list[FoundCall]]:
-    """Read an object that may be a call without markers; as soon as it cannot be one any more, it is none."""
+def _read_object(cursor: TextCursor, tools: KnownTools) -> Incremental[list[FoundCall]]:
+    """Read an object that may be a call without markers; fail as soon as it cannot be one."""
     while True:
-        verdict = may_start_call(cursor.ahead(_FIRST), tools)
+        verdict = may_start_call(cursor.ahead(_PREVIEW_CHARS), tools)
         if verdict is not None:
             break
-        if len(cursor.ahead(_FIRST)) == _FIRST or not (yield from cursor.wait_more()):
+        if len(cursor.ahead(_PREVIEW_CHARS)) == _PREVIEW_CHARS or not (yield from cursor.wait_more()):
             raise NotACall
     if not verdict:
         raise NotACall
     text = yield from cursor.read_bracketed()
-    calls = [_lifted(call, tools) for call in parse_unmarked_calls(text)]
+    calls = [_lift_arguments(call, tools) for call in parse_unmarked_calls(text)]
     if not calls or not all(_is_call(call, tools) for call in calls):
         raise NotACall
-    if tools.fallback_taught and not _is_json(text):  # Python's words, a comma too many: what was taught is JSON, and the model hears of it
+    if tools.fallback_taught and not _is_json(
+        text
+    ):  # the taught format is JSON: the engine reports Python syntax or a surplus comma to the model
         calls = [replace(call, arguments=text) if _is_json(call.arguments) else call for call in calls]
-    return [call.found(tools) for call in calls]
+    return [call.to_found_call(tools) for call in calls]
 
 
 def _is_json(text: str) -> bool:
@@ -63,44 +64,44 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _lifted(call: JsonCall, tools: KnownTools) -> JsonCall:
-    """`call` with what stands beside its empty parameters for its arguments, if its tool is known to take just that."""
+def _lift_arguments(call: JsonCall, tools: KnownTools) -> JsonCall:
+    """Return `call` with the members beside its empty parameters as arguments, if its tool is known to take exactly those."""
     schema = tools.schema(call.name)
-    if not call.beside or tools.is_empty or not matches_known_schema(call.beside, schema):
+    if not call.sibling_arguments or tools.is_empty or not matches_known_schema(call.sibling_arguments, schema):
         return call
-    return replace(call, arguments=call.beside, alien=False, lifted=True)
+    return replace(call, arguments=call.sibling_arguments, has_other_keys=False, lifted=True)
 
 
 def _is_call(call: JsonCall, tools: KnownTools) -> bool:
-    sure = not tools.is_empty or call.sure
-    if not sure or call.alien:
+    recognisable = not tools.is_empty or call.has_standard_keys
+    if not recognisable or call.has_other_keys:
         return False
-    known, taught = tools.may_call(call.name), tools.fallback_taught and call.taught
-    arguments = call.found(tools).arguments
-    if not arguments.startswith("{"):  # of the taught form with a known name: arguments that are none
-        return known and taught
-    return (known or (taught and bool(call.name.strip()))) and not is_tool_definition(arguments, tools.schema(call.name))
+    is_known, is_fallback = tools.may_call(call.name), tools.fallback_taught and call.is_fallback
+    arguments = call.to_found_call(tools).arguments
+    if not arguments.startswith("{"):  # malformed arguments count only in the taught format with a known name
+        return is_known and is_fallback
+    return (is_known or (is_fallback and bool(call.name.strip()))) and not is_tool_definition(arguments, tools.schema(call.name))
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "[":
-        yield from _list(cursor, tools)
+        yield from _read_list(cursor, tools)
     else:
         cursor.give_back(opener)
-        calls = yield from _object(cursor, tools)
-        yield from cursor.take_while(_BLANK)
-        if (yield from cursor.peek()) not in _MAY_FOLLOW:
+        calls = yield from _read_object(cursor, tools)
+        yield from cursor.take_while(_LINE_SPACE)
+        if (yield from cursor.peek()) not in _FOLLOWING:
             raise NotACall
         yield from calls
-    yield from cursor.take_while(_STRAY)
+    yield from cursor.take_while(_TRAILING)
 
 
-def _list(cursor: TextCursor, tools: KnownTools) -> ParsedCalls:
+def _read_list(cursor: TextCursor, tools: KnownTools) -> ParsedCalls:
     while True:
         yield from cursor.skip_space()
         if (yield from cursor.peek()) != "{":
             raise NotACall
-        yield from (yield from _object(cursor, tools))
+        yield from (yield from _read_object(cursor, tools))
         yield from cursor.skip_space()
         if not (yield from cursor.take(",", ";")):
             yield from cursor.take("]")
@@ -116,7 +117,7 @@ def _read_fenced(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCa
     while (yield from cursor.take("{")):
         yield from _read(cursor, tools, "{")
     if tag:
-        yield from cursor.take(_closing(tag))
+        yield from cursor.take(_closing_tag(tag))
         yield from cursor.skip_space()
     yield from cursor.take("```")
 
@@ -125,20 +126,20 @@ def _read_in_tags(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedC
     yield from cursor.skip_space()
     start = yield from cursor.expect("[", "{")
     yield from _read(cursor, tools, start)
-    yield from cursor.take(_closing(opener))
+    yield from cursor.take(_closing_tag(opener))
 
 
-def _closing(tag: str) -> str:
+def _closing_tag(tag: str) -> str:
     return f"</{tag[1:]}"
 
 
 def _read_inline(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "[":
-        yield from _list(cursor, tools)
+        yield from _read_list(cursor, tools)
     else:
         cursor.give_back(opener)
-        yield from (yield from _object(cursor, tools))
-    yield from cursor.take_while(_CLOSERS)
+        yield from (yield from _read_object(cursor, tools))
+    yield from cursor.take_while(_CLOSING_BRACKETS)
 
 
 BARE_JSON = Dialect(
@@ -147,7 +148,7 @@ BARE_JSON = Dialect(
     example='{"tool": "get_weather", "parameters": {"city": "Paris"}, "reasoning": "I was asked."}',
     openers=("{", "["),
     read=_read,
-    bare=True,
+    line_start_only=True,
     read_hinted=_read_inline,
 )
 FENCED_JSON = Dialect(
@@ -156,7 +157,7 @@ FENCED_JSON = Dialect(
     example='```json\n{"tool": "get_weather", "parameters": {"city": "Paris"}}\n```',
     openers=("```json", "```JSON", "```tool_code", "```tool_call", "```tool_calls", "```tool_use", "```function_call", "```xml", "```"),
     read=_read_fenced,
-    bare=True,
+    line_start_only=True,
 )
 JSON_IN_TAGS = Dialect(
     name="json-in-tags",
@@ -164,7 +165,7 @@ JSON_IN_TAGS = Dialect(
     example='<tool>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool>',
     openers=_TAGS,
     read=_read_in_tags,
-    bare=True,
+    line_start_only=True,
 )
 JSON_IN_TEXT = Dialect(
     name="json-in-text",
@@ -172,5 +173,5 @@ JSON_IN_TEXT = Dialect(
     example='Let me look: {"name": "get_weather", "arguments": {"city": "Paris"}}',
     openers=("{", "["),
     read=_read_inline,
-    by_hint=True,
+    hint_only=True,
 )

@@ -18,7 +18,7 @@ COHERE = Dialect(
     example='<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>',
     openers=("<|START_ACTION|>",),
     read=MarkedJson("<|END_ACTION|>"),
-    silent=(
+    ignored_markers=(
         "<|START_RESPONSE|>",
         "<|END_RESPONSE|>",
         "<|START_TEXT|>",
@@ -27,5 +27,5 @@ COHERE = Dialect(
         "<|START_OF_TURN_TOKEN|>",
         "<|CHATBOT_TOKEN|>",
     ),
-    thoughts=(("<|START_THINKING|>", "<|END_THINKING|>"),),
+    reasoning_markers=(("<|START_THINKING|>", "<|END_THINKING|>"),),
 )

@@ -1,8 +1,8 @@
-"""DeepSeek R1, V3 and V3.1, Cogito, and Step 3 with tags inside: a token for each part of a call.
+"""DeepSeek R1, V3 and V3.1, Cogito, and Step 3 with tags inside: a special token before each part of a call.
 
     <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>
 
-Older models write `function` before the separator, and the name and a JSON fence behind it.
+Older models write `function` before the separator, and after it the name and a JSON fence.
 
 Source: the chat templates of DeepSeek-R1, DeepSeek-V3 and DeepSeek-V3.1; the model card of Step3.
 """
@@ -22,16 +22,16 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 __all__ = ["DEEPSEEK"]
 
 
-def _spelled(words: str) -> tuple[str, ...]:
-    """A token in every spelling that quantised models and other tokenizers give it."""
+def _spellings(words: str) -> tuple[str, ...]:
+    """Return a token in the spellings that quantised models and other tokenizers produce."""
     return tuple(f"<{bar}{words.replace(' ', gap)}{bar}>" for bar, gap in product("｜|", "▁_ "))
 
 
-_SEPARATOR = _spelled("tool sep")
-_END = _spelled("tool call end")
-_END_ALL = _spelled("tool calls end")
-_BEGIN = _spelled("tool call begin")
-_SILENT = (
+_SEPARATOR = _spellings("tool sep")
+_END = _spellings("tool call end")
+_END_ALL = _spellings("tool calls end")
+_BEGIN = _spellings("tool call begin")
+_IGNORED = (
     "tool calls begin",
     "tool calls end",
     "tool call end",
@@ -69,13 +69,13 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if (yield from cursor.take(*_STEP.call)):
         yield (yield from read_tagged_call(cursor, tools, _STEP))
     else:
-        yield (yield from _json(cursor, tools, header.strip()))
+        yield (yield from _read_json_call(cursor, tools, header.strip()))
     yield from cursor.skip_space()
     yield from cursor.take(*_END)
 
 
-def _json(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
-    """The name, unless it came before the separator, and the arguments."""
+def _read_json_call(cursor: TextCursor, tools: KnownTools, header: str) -> Incremental[FoundCall]:
+    """Read the name, unless it came before the separator, and the arguments."""
     name = (yield from cursor.take_while(_NAME)).strip() if header in ("function", "") else header
     yield from cursor.skip_space()
     yield from cursor.take("```json", "```")
@@ -100,5 +100,5 @@ DEEPSEEK = Dialect(
     example='<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜>',
     openers=(*_BEGIN, "function<｜tool▁sep｜>", "function<|tool▁sep|>"),
     read=_read,
-    silent=tuple(token for words in _SILENT for token in _spelled(words)),
+    ignored_markers=tuple(token for words in _IGNORED for token in _spellings(words)),
 )

@@ -1,4 +1,4 @@
-"""DeepSeek V3.2 to V4.1: tags with a token in their names, and a word on whether a value is text.
+"""DeepSeek V3.2 to V4.1: tags with a special token in their names, and an attribute that says whether a value is text.
 
     <｜DSML｜function_calls>
     <｜DSML｜invoke name="get_weather">

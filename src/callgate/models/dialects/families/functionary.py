@@ -1,4 +1,4 @@
-"""Functionary 2 and 3.2: a recipient, then what it gets.
+"""Functionary 2 and 3.2: a recipient, then its content.
 
     <|recipient|>get_weather
     <|content|>{"city": "Paris"}<|stop|>
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[\w.\-]+")
 _RECIPIENT, _CONTENT, _ARROWS = "<|recipient|>", "<|content|>", ">>>"
 _USER = "all"
 _ENDS = ("<|stop|>", "<|eot_id|>")
-_NEXT = (*_ENDS, "<|from|>", _RECIPIENT, _ARROWS)
+_PART_STARTS = (*_ENDS, "<|from|>", _RECIPIENT, _ARROWS)
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
@@ -46,12 +46,12 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield from cursor.skip_space()
         yield from cursor.take(*_ENDS)
     else:
-        yield (yield from _bare(cursor, tools, name))
+        yield (yield from _read_text_argument(cursor, tools, name))
 
 
-def _bare(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[FoundCall]:
-    """Text up to the next part, for a tool that takes nothing else."""
-    text, mark = yield from cursor.read_until(*_NEXT, end=True)
+def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[FoundCall]:
+    """Read text up to the next part, for a tool that takes only text."""
+    text, mark = yield from cursor.read_until(*_PART_STARTS, end=True)
     cursor.give_back("" if mark in _ENDS else mark)
     arguments = single_text_argument(text.strip(), tools.schema(name))
     if arguments is None:
@@ -60,7 +60,7 @@ def _bare(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[Found
 
 
 def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    """The first part, whose recipient the prompt opened: the tool has to exist, and nothing but the next part may follow."""
+    """Read the first part, whose recipient the prompt opened: the tool must be known, and only the next part may follow."""
     yield from cursor.skip_space()
     if (yield from cursor.take(f"{_USER}\n{_CONTENT}")):
         return
@@ -73,14 +73,14 @@ def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCal
         raise NotACall
     text = yield from cursor.read_bracketed()
     yield from cursor.skip_space()
-    over = (yield from cursor.peek()) == "" or (yield from _at_next(cursor))
+    over = (yield from cursor.peek()) == "" or (yield from _is_at_part_start(cursor))
     if not over or not matches_schema(text, tools.schema(name)):
         raise NotACall
     yield FoundCall(name=tools.clean_name(name), arguments=text)
 
 
-def _at_next(cursor: TextCursor) -> Incremental[bool]:
-    found = yield from cursor.take(*_NEXT)
+def _is_at_part_start(cursor: TextCursor) -> Incremental[bool]:
+    found = yield from cursor.take(*_PART_STARTS)
     cursor.give_back(found)
     return bool(found)
 
@@ -92,5 +92,5 @@ FUNCTIONARY = Dialect(
     openers=(_RECIPIENT, _ARROWS),
     read=_read,
     read_first=_read_first,
-    silent=("<|from|>assistant", "<|stop|>"),
+    ignored_markers=("<|from|>assistant", "<|stop|>"),
 )

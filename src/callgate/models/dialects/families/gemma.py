@@ -1,10 +1,10 @@
-"""Gemma 4 and FunctionGemma: a call in a notation of their own, with a token for quotes.
+"""Gemma 4 and FunctionGemma: a call in their own notation, with a special token for quotes.
 
     <|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>
     <start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>
 
-The first token may be missing; then the tool has to exist, or another token has to be there. Text may stand without quotes: it goes on
-to the next parameter of the tool, or to the end of the call.
+The first token may be missing; then the tool must be known, or another token must be present. Text may be unquoted: it extends to the
+next parameter of the tool, or to the end of the call.
 
 Source: the chat templates of gemma-4-31B-it and functiongemma-270m-it.
 """
@@ -24,31 +24,31 @@ from callgate.models.dialects.typed_values import is_text_only, items_schema, js
 
 __all__ = ["GEMMA", "GEMMA_BARE"]
 
-_CALL = "call:"
+_CALL_PREFIX = "call:"
 _ENDS = ("<tool_call|>", "<end_function_call>")
-_TOKENS = ('<|"|>', "<escape>")
-_QUOTES = (*_TOKENS, '"', "'")
+_QUOTE_TOKENS = ('<|"|>', "<escape>")
+_QUOTES = (*_QUOTE_TOKENS, '"', "'")
 _BRACKETS = {"{": "}", "(": ")"}
 _NAME = re.compile(r"[^{<(\n]*")
 _WORD = re.compile(r"[\w.\-]*")
 _KEY = re.compile(r"[^:,\]}\[{<]*")
-_NEXT = re.compile(r"\s*([^\s:,]+)\s*:")
-_NEXT_CHARS = 100
-_MAX_DEPTH = 64
+_NEXT_KEY = re.compile(r"\s*([^\s:,]+)\s*:")
+_NEXT_KEY_CHARS = 100
+_MAX_NESTING = 64
 Schema = Mapping[str, object]
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    again = True
-    while again:
+    has_next = True
+    while has_next:
         yield from cursor.skip_space()
-        prefix = yield from cursor.take(_CALL, ":")
+        prefix = yield from cursor.take(_CALL_PREFIX, ":")
         name = tools.clean_name((yield from cursor.take_while(_NAME)))
         if not name or len(name) > MAX_NAME_CHARS or not (prefix or _WORD.fullmatch(name)):
             raise NotACall
-        arguments = yield from _arguments(cursor, tools.schema(name))
+        arguments = yield from _read_arguments(cursor, tools.schema(name))
         yield from cursor.skip_space()
-        again = yield from cursor.at(_CALL)
+        has_next = yield from cursor.at(_CALL_PREFIX)
         yield from cursor.take(*_ENDS)
         yield FoundCall(name=name, arguments=arguments)
 
@@ -57,76 +57,76 @@ def _read_bare(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCall
     name = yield from cursor.take_while(_WORD)
     if not name or not (yield from cursor.at("{")):
         raise NotACall
-    arguments = yield from _arguments(cursor, tools.schema(name))
+    arguments = yield from _read_arguments(cursor, tools.schema(name))
     yield from cursor.skip_space()
-    sure = (yield from cursor.take(*_ENDS)) or any(token in cursor.candidate_text() for token in _TOKENS)
-    if not sure and (tools.is_empty or not tools.has(name)):
+    is_marked = (yield from cursor.take(*_ENDS)) or any(token in cursor.candidate_text() for token in _QUOTE_TOKENS)
+    if not is_marked and (tools.is_empty or not tools.has(name)):
         raise NotACall
     yield FoundCall(name=tools.clean_name(name), arguments=arguments)
 
 
-def _arguments(cursor: TextCursor, root: Schema | None) -> Incremental[str]:
+def _read_arguments(cursor: TextCursor, root: Schema | None) -> Incremental[str]:
     bracket = yield from cursor.take(*_BRACKETS)
     if bracket:
-        return (yield from _object(cursor, 0, root, root, _BRACKETS[bracket]))
+        return (yield from _read_object(cursor, 0, root, root, _BRACKETS[bracket]))
     end = yield from cursor.expect(*_ENDS)
     cursor.give_back(end)
     return "{}"
 
 
-def _object(cursor: TextCursor, depth: int, schema: Schema | None, root: Schema | None, closer: str = "}") -> Incremental[str]:
+def _read_object(cursor: TextCursor, depth: int, schema: Schema | None, root: Schema | None, closer: str = "}") -> Incremental[str]:
     members: dict[str, str] = {}
     while True:
         yield from cursor.skip_space()
         if (yield from cursor.take(closer)):
             return json_object(members)
         quote = yield from cursor.take(*_QUOTES)
-        key = (yield from _string(cursor, quote)) if quote else (yield from cursor.take_while(_KEY)).strip()
+        key = (yield from _read_string(cursor, quote)) if quote else (yield from cursor.take_while(_KEY)).strip()
         yield from cursor.skip_space()
         yield from cursor.expect(":")
-        members[key] = yield from _value(cursor, depth, parameter_schema(schema, key), root, closer, schema)
-        yield from _separator(cursor, closer)
+        members[key] = yield from _read_value(cursor, depth, parameter_schema(schema, key), root, closer, schema)
+        yield from _read_separator(cursor, closer)
 
 
-def _list(cursor: TextCursor, depth: int, schema: Schema | None, root: Schema | None) -> Incremental[str]:
+def _read_list(cursor: TextCursor, depth: int, schema: Schema | None, root: Schema | None) -> Incremental[str]:
     items: list[str] = []
     while True:
         yield from cursor.skip_space()
         if (yield from cursor.take("]")):
             return f"[{', '.join(items)}]"
-        items.append((yield from _value(cursor, depth, schema, root, "]")))
-        yield from _separator(cursor, "]")
+        items.append((yield from _read_value(cursor, depth, schema, root, "]")))
+        yield from _read_separator(cursor, "]")
 
 
-def _separator(cursor: TextCursor, closer: str) -> Incremental[None]:
+def _read_separator(cursor: TextCursor, closer: str) -> Incremental[None]:
     yield from cursor.skip_space()
     if not (yield from cursor.take(",")) and (yield from cursor.peek()) != closer:
         raise NotACall
 
 
-def _value(
+def _read_value(
     cursor: TextCursor, depth: int, schema: Schema | None, root: Schema | None, closer: str, parent: Schema | None = None
 ) -> Incremental[str]:
-    """One value, up to the comma behind it, or to what closes the object, or the list, that it is in."""
-    if depth > _MAX_DEPTH:
+    """Read one value, up to the comma after it, or to what closes the enclosing object or list."""
+    if depth > _MAX_NESTING:
         raise NotACall
     yield from cursor.skip_space()
     quote = yield from cursor.take(*_QUOTES)
     if quote:
-        return json_string((yield from _string(cursor, quote)))
+        return json_string((yield from _read_string(cursor, quote)))
     if not is_text_only(schema, root):
         if (yield from cursor.take("{")):
-            return (yield from _object(cursor, depth + 1, schema, root))
+            return (yield from _read_object(cursor, depth + 1, schema, root))
         if (yield from cursor.take("[")):
-            return (yield from _list(cursor, depth + 1, items_schema(schema), root))
-        bare, mark = yield from cursor.read_until(",", closer, *_TOKENS, *_ENDS)
+            return (yield from _read_list(cursor, depth + 1, items_schema(schema), root))
+        bare, mark = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
         cursor.give_back(mark)
         return to_typed_json(bare.strip(), schema, root)
-    return json_string((yield from _bare_text(cursor, closer, parent)).strip())
+    return json_string((yield from _read_bare_text(cursor, closer, parent)).strip())
 
 
-def _string(cursor: TextCursor, quote: str) -> Incremental[str]:
-    if quote in _TOKENS:
+def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
+    if quote in _QUOTE_TOKENS:
         text, mark = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
         cursor.give_back("" if mark == quote else mark)
         return text
@@ -135,42 +135,42 @@ def _string(cursor: TextCursor, quote: str) -> Incremental[str]:
         text, mark = yield from cursor.read_until(quote, f"\\{quote}", "\\\\")
         parts.append(text)
         if mark == quote:
-            yield from cursor.take(*_TOKENS)
+            yield from cursor.take(*_QUOTE_TOKENS)
             return _unescaped("".join(parts), quote)
         parts.append(mark)
 
 
 def _unescaped(text: str, quote: str) -> str:
-    """What stood between quotes that are no tokens."""
+    """Return the content of a string in ordinary quotes."""
     with suppress(ValueError):
         return str(json.loads(f'"{text}"', strict=False)) if quote == '"' else text.replace(f"\\{quote}", quote)
     return text
 
 
-def _bare_text(cursor: TextCursor, closer: str, parent: Schema | None) -> Incremental[str]:
-    """Text without quotes. A comma ends it in a list, and before another parameter; a bracket where a value may end."""
+def _read_bare_text(cursor: TextCursor, closer: str, parent: Schema | None) -> Incremental[str]:
+    """Read unquoted text. A comma ends it in a list, and before another parameter; a bracket ends it where a value may end."""
     parts: list[str] = []
     while True:
-        text, mark = yield from cursor.read_until(",", closer, *_TOKENS, *_ENDS)
+        text, mark = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
         parts.append(text)
         cursor.give_back(mark)
         if mark == ",":
-            over = parent is None or (yield from _before_a_parameter(cursor, parent))
+            over = parent is None or (yield from _is_before_parameter(cursor, parent))
         else:
-            over = mark != closer or (yield from cursor.is_followed_by(mark, *_ENDS, ",", "}", "]", "<|", _CALL))
+            over = mark != closer or (yield from cursor.is_followed_by(mark, *_ENDS, ",", "}", "]", "<|", _CALL_PREFIX))
         if over:
             return "".join(parts)
         parts.append((yield from cursor.expect(mark)))
 
 
-def _before_a_parameter(cursor: TextCursor, parent: Schema | None) -> Incremental[bool]:
-    """Whether the name of another parameter comes behind the comma."""
+def _is_before_parameter(cursor: TextCursor, parent: Schema | None) -> Incremental[bool]:
+    """Return whether the name of another parameter follows the comma."""
     while True:
-        ahead = cursor.ahead(_NEXT_CHARS)[1:]
-        found = _NEXT.match(ahead)
+        ahead = cursor.ahead(_NEXT_KEY_CHARS)[1:]
+        found = _NEXT_KEY.match(ahead)
         if found is not None:
             return parameter_schema(parent, found[1].strip("\"'")) is not None
-        if "," in ahead or len(ahead) == _NEXT_CHARS - 1 or not (yield from cursor.wait_more()):
+        if "," in ahead or len(ahead) == _NEXT_KEY_CHARS - 1 or not (yield from cursor.wait_more()):
             return False
 
 
@@ -180,14 +180,14 @@ GEMMA = Dialect(
     example='<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
     openers=("<|tool_call>", "<start_function_call>"),
     read=_read,
-    silent=("<turn|>", "<tool_call|>", "<|tool_response>", "<start_function_response>", "<end_of_turn>", "<|turn>model"),
-    thoughts=(("<|channel>thought", "<channel|>"),),
+    ignored_markers=("<turn|>", "<tool_call|>", "<|tool_response>", "<start_function_response>", "<end_of_turn>", "<|turn>model"),
+    reasoning_markers=(("<|channel>thought", "<channel|>"),),
 )
 GEMMA_BARE = Dialect(
     name="gemma-bare",
     families="Gemma 4 without its first token",
     example='call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
-    openers=(_CALL,),
+    openers=(_CALL_PREFIX,),
     read=_read_bare,
-    bare=True,
+    line_start_only=True,
 )

@@ -1,4 +1,4 @@
-"""GigaChat: an object behind a message of the role `function call`; from 3.5 on tags with a token in their names.
+"""GigaChat: an object after a message header with the role `function call`; from 3.5 on, tags with a special token in their names.
 
     <|message_sep|>
 
@@ -24,30 +24,30 @@ from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["GIGACHAT"]
 
-_JSON = MarkedJson("<|message_sep|>")
-_UNSEPARATED = 'function call{"name"'
-_SECTION, _END_SECTION = "<｜GCML｜tool_calls>", "</｜GCML｜tool_calls>"
+_read_json = MarkedJson("<|message_sep|>")
+_OPENER_WITHOUT_SEPARATOR = 'function call{"name"'
+_SECTION_START, _SECTION_END = "<｜GCML｜tool_calls>", "</｜GCML｜tool_calls>"
 _TAGS = invoke_tags("｜GCML｜")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    if opener == _SECTION:
-        yield from read_tagged_calls(cursor, tools, _TAGS, _END_SECTION)
+    if opener == _SECTION_START:
+        yield from read_tagged_calls(cursor, tools, _TAGS, _SECTION_END)
         return
     if opener == "<|message_sep|>":
         yield from cursor.skip_space()
         if not (yield from cursor.take("function call<|role_sep|>")):
             return
-    if opener == _UNSEPARATED:
+    if opener == _OPENER_WITHOUT_SEPARATOR:
         cursor.give_back('{"name"')
-    yield from _JSON(cursor, tools, opener)
+    yield from _read_json(cursor, tools, opener)
 
 
 GIGACHAT = Dialect(
     name="gigachat",
     families="GigaChat 2 to 3.5",
     example='<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "get_weather", "arguments": {"city": "Paris"}}',
-    openers=("<|message_sep|>", "<|function_call|>", "function call<|role_sep|>", _UNSEPARATED, _SECTION),
+    openers=("<|message_sep|>", "<|function_call|>", "function call<|role_sep|>", _OPENER_WITHOUT_SEPARATOR, _SECTION_START),
     read=_read,
-    silent=("assistant<|role_sep|>",),
+    ignored_markers=("assistant<|role_sep|>",),
 )

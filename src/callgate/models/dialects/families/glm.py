@@ -1,4 +1,4 @@
-"""GLM 4.5 to 4.7, Ling 3, Poolside: the name, then keys and values in turn.
+"""GLM 4.5 to 4.7, Ling 3, Poolside: the name, then alternating keys and values.
 
     <tool_call>get_weather
     <arg_key>city</arg_key>
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[^<{\n]*")
 
 
 class KeyValueReader:
-    """Reads keys and values whose tags begin, or end, with something of the family's own."""
+    """Reads alternating keys and values, in tags with a prefix or suffix of the family's own."""
 
     def __init__(self, end: str, *, prefix: str = "", suffix: str = "") -> None:
         self._key, self._end_key = f"<{prefix}arg_key{suffix}>", f"</{prefix}arg_key{suffix}>"
@@ -41,7 +41,7 @@ class KeyValueReader:
             parameter=(self._key,),
             end_parameter=(self._end_value,),
             end_name=self._end_key,
-            followers=(self._begin, *TURN_ENDS),
+            call_followers=(self._begin, *TURN_ENDS),
         )
         self._separator = f"<tool_sep{suffix}>"
 
@@ -56,9 +56,9 @@ class KeyValueReader:
         if (yield from cursor.peek()) == "{":
             if not _WORD.fullmatch(name):
                 raise NotACall
-            yield (yield from self._json(cursor, name))
+            yield (yield from self._read_json_call(cursor, name))
             return
-        members = yield from self._members(cursor, tools.schema(name))
+        members = yield from self._read_members(cursor, tools.schema(name))
         if not members and (spaced or not (tools.has(name) or (tools.is_empty and _WORD.fullmatch(name)))):
             raise NotACall
         if (yield from cursor.take(self._end)) or (members and (yield from cursor.at(self._begin))):
@@ -68,14 +68,14 @@ class KeyValueReader:
         else:
             raise NotACall
 
-    def _json(self, cursor: TextCursor, name: str) -> Incremental[FoundCall]:
+    def _read_json_call(self, cursor: TextCursor, name: str) -> Incremental[FoundCall]:
         text = yield from cursor.read_bracketed()
         yield from cursor.skip_space()
         yield from cursor.expect(self._end)
         return FoundCall(name=name, arguments=normalise_arguments(text))
 
-    def _members(self, cursor: TextCursor, schema: Schema | None) -> Incremental[dict[str, str]]:
-        """The keys and their values as JSON. Of two equal keys the last one counts; a tag that is not closed ends at the next."""
+    def _read_members(self, cursor: TextCursor, schema: Schema | None) -> Incremental[dict[str, str]]:
+        """Return the keys and their values as JSON. The last of two equal keys counts; an unclosed tag ends at the next one."""
         members: dict[str, str] = {}
         while (yield from cursor.take(self._key)):
             key, mark = yield from cursor.read_until(self._end_key, self._value)
@@ -96,5 +96,5 @@ GLM = Dialect(
     example="<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
     openers=("<tool_call>",),
     read=KeyValueReader("</tool_call>"),
-    silent=("<|observation|>", "<|role_end|>"),
+    ignored_markers=("<|observation|>", "<|role_end|>"),
 )

@@ -1,9 +1,9 @@
-"""GPT-OSS: messages on channels, one kind of which is addressed to a tool.
+"""GPT-OSS: messages on channels; a message with a recipient is a call.
 
     <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
 
-The address may stand before the channel. Analysis is thought, unless it is addressed to a tool. Where a server has dropped the tokens, an
-object stands directly behind the address of a function, `commentary to=functions.get_weather json{"city": "Paris"}`.
+The recipient may stand before the channel. The analysis channel is reasoning, unless it has a recipient. If a server dropped the tokens, an
+object directly follows the recipient: `commentary to=functions.get_weather json{"city": "Paris"}`.
 
 Source: the harmony response format of gpt-oss.
 """
@@ -21,32 +21,32 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 __all__ = ["HARMONY"]
 
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
-_TO = re.compile(r"to=([^\s<]+)")
+_RECIPIENT = re.compile(r"to=([^\s<]+)")
 _MESSAGE = "<|message|>"
-_FUNCTION = re.compile(r"(?:\w+ )?to=functions\.([\w.\-]+)\s*(?:json|code)?\s*")
+_FUNCTION_HEADER = re.compile(r"(?:\w+ )?to=functions\.([\w.\-]+)\s*(?:json|code)?\s*")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     header, mark = yield from cursor.read_until(_MESSAGE, "\n", "{")
     cursor.give_back("{" if mark == "{" else "")
-    to = (_FUNCTION.fullmatch if mark == "{" else _TO.search)(opener + header)
-    if mark == "\n" or (mark == "{" and (to is None or not tools.may_call(to[1]))):
+    recipient = (_FUNCTION_HEADER.fullmatch if mark == "{" else _RECIPIENT.search)(opener + header)
+    if mark == "\n" or (mark == "{" and (recipient is None or not tools.may_call(recipient[1]))):
         raise NotACall
-    if to is None:
+    if recipient is None:
         return
     yield from cursor.skip_space()
-    name = tools.clean_name(to[1])
+    name = tools.clean_name(recipient[1])
     if (yield from cursor.peek()) == "{":
         text = yield from cursor.read_bracketed()
         yield from cursor.skip_space()
         yield from cursor.take(*_ENDS)
     else:
-        text = yield from _bare(cursor, tools, name, header)
+        text = yield from _read_text_argument(cursor, tools, name, header)
     yield FoundCall(name=name, arguments=text)
 
 
-def _bare(cursor: TextCursor, tools: KnownTools, name: str, header: str) -> Incremental[str]:
-    """What no object holds, up to its own end: nothing, or the text for a tool that takes nothing else."""
+def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str, header: str) -> Incremental[str]:
+    """Read a body that is no object: nothing, or the text for a tool that takes only text."""
     body = (yield from cursor.read_until(*_ENDS))[0].strip()
     text = "{}" if not body else None if "<|constrain|>" in header else single_text_argument(body, tools.schema(name))
     if text is None:
@@ -60,7 +60,7 @@ HARMONY = Dialect(
     example='<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>',
     openers=("<|channel|>", "to=", "commentary to=", "analysis to="),
     read=_read,
-    silent=(
+    ignored_markers=(
         "<|start|>assistant",
         "<|end|>",
         "<|return|>",
@@ -68,7 +68,7 @@ HARMONY = Dialect(
         "<|channel|>final<|message|>",
         "<|channel|>commentary<|message|>",
     ),
-    thoughts=(
+    reasoning_markers=(
         ("<|channel|>analysis<|message|>", "<|end|>"),
         ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
         ("analysis<|message|>", "<|end|>"),

@@ -1,8 +1,8 @@
-"""Hunyuan 3 and 4: keys and values in turn, in a section, with a suffix that each release chooses for all its tags.
+"""Hunyuan 3 and 4: alternating keys and values in a section; each release has its own suffix for all tags.
 
     <tool_calls><tool_call>get_weather<tool_sep><arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>
 
-Source: the chat templates of Hy3-preview and Hy4-preview. Hunyuan A13B writes as Jamba does.
+Source: the chat templates of Hy3-preview and Hy4-preview. Hunyuan A13B writes like Jamba.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ HUNYUAN = Dialect(
     example=("<tool_calls><tool_call>get_weather<tool_sep><arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>"),
     openers=("<tool_calls>", "<tool_calls:"),
     read=_read,
-    thoughts=(("<think:opensource>", "</think:opensource>"),),
+    reasoning_markers=(("<think:opensource>", "</think:opensource>"),),
 )

@@ -2,7 +2,7 @@
 
     <|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}<|end_message|>
 
-The tool's name may stand once more between `<|message_model|>` and the type; that is not text.
+The tool's name may be repeated between `<|message_model|>` and the type; it is not text.
 
 Source: the chat template of Inkling.
 """
@@ -21,7 +21,7 @@ __all__ = ["INKLING"]
 _HEADER = re.compile(r"[^<\n]*")
 _CALL = "<|content_invoke_tool_json|>"
 _END = "<|end_message|>"
-_JSON = MarkedJson(_END)
+_read_json = MarkedJson(_END)
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
@@ -30,7 +30,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield from cursor.expect(_CALL)
         if (yield from cursor.peek()) != "{":
             raise NotACall
-    yield from _JSON(cursor, tools, opener)
+    yield from _read_json(cursor, tools, opener)
 
 
 INKLING = Dialect(
@@ -39,7 +39,7 @@ INKLING = Dialect(
     example='<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}<|end_message|>',
     openers=(_CALL, "<|message_model|>"),
     read=_read,
-    silent=(
+    ignored_markers=(
         "<|message_model|>",
         "<|content_text|>",
         "<|content_invoke_tool_text|>",
@@ -48,5 +48,5 @@ INKLING = Dialect(
         "<|content_model_end_sampling|>",
         _CALL,
     ),
-    thoughts=(("<|content_thinking|>", _END),),
+    reasoning_markers=(("<|content_thinking|>", _END),),
 )

@@ -1,4 +1,4 @@
-"""Jamba, Hunyuan A13B, Apriel, MiniMax M1: a list, or one object a line, in one pair of tags. Some put each object into tags of its own.
+"""Jamba, Hunyuan A13B, Apriel, MiniMax M1: a list, or one object per line, in a pair of tags. Some wrap each object in tags of its own.
 
     <tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>
 
@@ -15,16 +15,16 @@ from callgate.models.dialects.text_cursor import TextCursor
 __all__ = ["JAMBA"]
 
 _ENDS = ("</tool_calls>", "</function_calls>")
-_SECTION, _TAGGED = MarkedJson(*_ENDS), MarkedJson("</tool_call>")
+_read_section, _read_tagged = MarkedJson(*_ENDS), MarkedJson("</tool_call>")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     if not (yield from cursor.at("<tool_call>")):
-        yield from _SECTION(cursor, tools, opener)
+        yield from _read_section(cursor, tools, opener)
         return
     while (yield from cursor.take("<tool_call>")):
-        yield from _TAGGED(cursor, tools, opener)
+        yield from _read_tagged(cursor, tools, opener)
         yield from cursor.skip_space()
     yield from cursor.take(*_ENDS)
 
@@ -35,6 +35,6 @@ JAMBA = Dialect(
     example='<tool_calls>[{"name": "get_weather", "arguments": {"city": "Paris"}}]</tool_calls>',
     openers=("<tool_calls>", "<function_calls>"),
     read=_read,
-    silent=("[END FINAL RESPONSE]",),
-    thoughts=(("", "[BEGIN FINAL RESPONSE]"),),
+    ignored_markers=("[END FINAL RESPONSE]",),
+    reasoning_markers=(("", "[BEGIN FINAL RESPONSE]"),),
 )

@@ -1,4 +1,4 @@
-"""Kimi K2: a section of calls, each with an identifier that holds the name.
+"""Kimi K2: a section of calls, each with an id that contains the name.
 
     <|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}
     <|tool_call_end|><|tool_calls_section_end|>
@@ -46,7 +46,7 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 
 def _name(call_id: str, tools: KnownTools) -> str:
-    """The name that an identifier holds. One without a number has to be a tool's."""
+    """Return the name in an id. An id without a number must be a known tool's name."""
     named = _ID.fullmatch(call_id)
     if named is not None:
         return named["name"]
@@ -59,11 +59,11 @@ KIMI_K2 = Dialect(
     example='<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>',
     openers=("<|tool_call_begin|>",),
     read=_read,
-    silent=(
+    ignored_markers=(
         "<|tool_calls_section_begin|>",
         "<|tool_call_section_begin|>",
         *_SECTION_ENDS,
         _END,
     ),
-    thoughts=(("◁think▷", "◁/think▷"),),
+    reasoning_markers=(("◁think▷", "◁/think▷"),),
 )

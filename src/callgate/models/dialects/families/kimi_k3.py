@@ -1,4 +1,4 @@
-"""Kimi K3: opened and closed parts, each argument with its type.
+"""Kimi K3: parts with opening and closing markers, each argument with its type.
 
     <|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris
     <|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>
@@ -21,30 +21,30 @@ from callgate.models.dialects.typed_values import json_object, json_string, json
 
 __all__ = ["KIMI_K3"]
 
-_SEP = "<|sep|>"
+_SEPARATOR = "<|sep|>"
 
 
-def _opens(name: str) -> tuple[str, ...]:
+def _openers(name: str) -> tuple[str, ...]:
     return f"<|open|>{name} ", f"<|open|> {name} "
 
 
-def _plain(way: str, name: str) -> tuple[str, ...]:
-    """A mark without attributes. Some servers put spaces between its tokens."""
-    return f"<|{way}|>{name}{_SEP}", f"<|{way}|> {name} {_SEP}"
+def _marker(kind: str, name: str) -> tuple[str, ...]:
+    """Return a marker without attributes, with and without the spaces that some servers put between its tokens."""
+    return f"<|{kind}|>{name}{_SEPARATOR}", f"<|{kind}|> {name} {_SEPARATOR}"
 
 
-_ARGUMENT, _END_ARGUMENT = _opens("argument"), _plain("close", "argument")
-_CALL, _END_CALL = _opens("call"), _plain("close", "call")
+_ARGUMENT, _END_ARGUMENT = _openers("argument"), _marker("close", "argument")
+_CALL, _END_CALL = _openers("call"), _marker("close", "call")
 _NAME = re.compile(r'(?:tool|name)="([^"]*)"')
 _KEY = re.compile(r'(?:key|name)="([^"]*)"')
 
 
-def _parts(*names: str) -> tuple[str, ...]:
-    return tuple(mark for name in names for way in ("open", "close") for mark in _plain(way, name))
+def _part_markers(*names: str) -> tuple[str, ...]:
+    return tuple(mark for name in names for kind in ("open", "close") for mark in _marker(kind, name))
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    header, _ = yield from cursor.read_until(_SEP)
+    header, _ = yield from cursor.read_until(_SEPARATOR)
     named = _NAME.search(header)
     if named is None or len(header) > 500:
         raise NotACall
@@ -60,17 +60,17 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
             yield FoundCall(name=name, arguments=json_object(members), closed="finished")
             return
         yield from cursor.expect(*_ARGUMENT)
-        header, _ = yield from cursor.read_until(_SEP)
+        header, _ = yield from cursor.read_until(_SEPARATOR)
         found = _KEY.search(header)
         if found is None:
             raise NotACall
         key = unescape(found[1])
         text = yield from read_balanced(cursor, _ARGUMENT, _END_ARGUMENT)
-        members[key] = _value(text, header, parameter_schema(root, key), root)
+        members[key] = _typed_value(text, header, parameter_schema(root, key), root)
 
 
-def _value(text: str, header: str, schema: Mapping[str, object] | None, root: Mapping[str, object] | None) -> str:
-    """A value as JSON: what the argument says of itself goes before the schema."""
+def _typed_value(text: str, header: str, schema: Mapping[str, object] | None, root: Mapping[str, object] | None) -> str:
+    """Return a value as JSON: the argument's own type takes precedence over the schema."""
     if 'type="string"' in header:
         return json_string(text)
     return text.strip() if json_type(text) else to_typed_json(text, schema, root)
@@ -85,6 +85,6 @@ KIMI_K3 = Dialect(
     ),
     openers=_CALL,
     read=_read,
-    silent=(*_parts("response", "tools", "message"), "<|end_of_msg|>"),
-    thoughts=tuple(zip(_plain("open", "think"), _plain("close", "think"), strict=True)),
+    ignored_markers=(*_part_markers("response", "tools", "message"), "<|end_of_msg|>"),
+    reasoning_markers=tuple(zip(_marker("open", "think"), _marker("close", "think"), strict=True)),
 )

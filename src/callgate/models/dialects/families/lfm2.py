@@ -1,4 +1,4 @@
-"""LFM2 and MiniCPM 3: Python calls between tokens.
+"""LFM2 and MiniCPM 3: Python calls between special tokens.
 
     <|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>
 
@@ -25,11 +25,11 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.take("```")
     yield from cursor.skip_space()
     if (yield from cursor.take(_END)):
-        yield from _echo(cursor)
+        yield from _skip_repeated_calls(cursor)
 
 
-def _echo(cursor: TextCursor) -> ParsedCalls:
-    """Pass over a list that another end follows: these models now and then repeat the calls behind their end."""
+def _skip_repeated_calls(cursor: TextCursor) -> ParsedCalls:
+    """Skip a list that another end marker follows: these models sometimes repeat the calls after their end."""
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "[":
         yield from cursor.read_bracketed()
@@ -43,5 +43,5 @@ LFM2 = Dialect(
     example='<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>',
     openers=("<|tool_call_start|>",),
     read=_read,
-    thoughts=(("<|thought_start|>", "<|thought_end|>"),),
+    reasoning_markers=(("<|thought_start|>", "<|thought_end|>"),),
 )

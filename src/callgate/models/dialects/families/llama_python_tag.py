@@ -1,4 +1,4 @@
-"""Llama 3.1 to 4: JSON, Python calls, or code for an interpreter, behind the Python tag.
+"""Llama 3.1 to 4: JSON, Python calls, or code for an interpreter, after the Python tag.
 
     <|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris"}}
     <|python_start|>[get_weather(city="Paris")]<|python_end|>
@@ -19,26 +19,26 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 __all__ = ["LLAMA_PYTHON_TAG"]
 
 _ENDS = ("<|python_end|>", "<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>")
-_JSON = MarkedJson(*_ENDS)
+_read_json = MarkedJson(*_ENDS)
 _INTERPRETERS = ("python", "code_interpreter", "ipython")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     if (yield from cursor.peek()) == "{" or (yield from cursor.at("[{")):
-        yield from _JSON(cursor, tools, opener)
+        yield from _read_json(cursor, tools, opener)
         return
     interpreter = next((name for name in _INTERPRETERS if single_text_argument("code", tools.schema(name))), "")
     if interpreter and not (yield from cursor.at("[")) and not (yield from peek_known_name(cursor, tools)):
-        yield (yield from _code(cursor, tools, interpreter))
+        yield (yield from _read_code(cursor, tools, interpreter))
         return
     yield from read_python_calls(cursor, tools)
     yield from cursor.skip_space()
     yield from cursor.take(*_ENDS)
 
 
-def _code(cursor: TextCursor, tools: KnownTools, interpreter: str) -> Incremental[FoundCall]:
-    """Code for a tool that exists and takes nothing but code."""
+def _read_code(cursor: TextCursor, tools: KnownTools, interpreter: str) -> Incremental[FoundCall]:
+    """Read code for a known tool that takes only code."""
     code, mark = yield from cursor.read_until(*_ENDS, end=True)
     arguments = single_text_argument(code.strip(), tools.schema(interpreter))
     if arguments is None:
@@ -52,5 +52,5 @@ LLAMA_PYTHON_TAG = Dialect(
     example='<|python_start|>[get_weather(city="Paris")]<|python_end|>',
     openers=("<|python_tag|>", "<|python_start|>"),
     read=_read,
-    silent=("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|header_start|>assistant<|header_end|>"),
+    ignored_markers=("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|header_start|>assistant<|header_end|>"),
 )

@@ -1,4 +1,4 @@
-"""LongCat: JSON, or keys and values in turn, in tags of its own.
+"""LongCat: JSON, or alternating keys and values, in tags of its own.
 
     <longcat_tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</longcat_tool_call>
 
@@ -16,12 +16,12 @@ from callgate.models.dialects.text_cursor import TextCursor
 __all__ = ["LONGCAT"]
 
 _END = "</longcat_tool_call>"
-_JSON, _PAIRS = MarkedJson(_END), KeyValueReader(_END, prefix="longcat_")
+_read_json, _read_pairs = MarkedJson(_END), KeyValueReader(_END, prefix="longcat_")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
-    yield from (_JSON if (yield from cursor.peek()) in ("{", "[") else _PAIRS)(cursor, tools, opener)
+    yield from (_read_json if (yield from cursor.peek()) in ("{", "[") else _read_pairs)(cursor, tools, opener)
 
 
 LONGCAT = Dialect(
@@ -30,6 +30,6 @@ LONGCAT = Dialect(
     example='<longcat_tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</longcat_tool_call>',
     openers=("<longcat_tool_call>",),
     read=_read,
-    silent=("<longcat_s>", "</longcat_s>"),
-    thoughts=(("<longcat_think>", "</longcat_think>"),),
+    ignored_markers=("<longcat_s>", "</longcat_s>"),
+    reasoning_markers=(("<longcat_think>", "</longcat_think>"),),
 )

@@ -4,8 +4,7 @@
 
 Some of its tokenizers write a space as `Ġ` and a line break as `Ċ`.
 
-Such tags are found in ordinary text, too. So the tool has to exist, the parameters have to be those of its schema, and the last
-tag has to be there.
+Such tags also occur in ordinary text. So the tool must be known, the parameters must match its schema, and the last tag must be present.
 
 Source: the chat template of MiniCPM5-1B.
 """
@@ -28,9 +27,9 @@ _TAGS = CallTags(
     end=("</function>",),
     parameter=("<param name=", "<paramname=", "<paramĠname=", "<parameter name="),
     end_parameter=("</param>", "</parameter>"),
-    markup=True,
-    once=True,
-    around=("<arguments>", "</arguments>", "Ċ", "Ġ"),
+    is_xml=True,
+    unique_parameters=True,
+    ignored_tags=("<arguments>", "</arguments>", "Ċ", "Ġ"),
 )
 
 

@@ -31,5 +31,5 @@ MINIMAX_M2 = Dialect(
     example=('<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n</invoke>\n</minimax:tool_call>'),
     openers=("<minimax:tool_call>",),
     read=_read,
-    silent=("[e~[",),
+    ignored_markers=("[e~[",),
 )

@@ -1,10 +1,10 @@
-"""MiniMax M3: tags named for the parameters, nested as deep as the value, each behind a token.
+"""MiniMax M3: tags with the parameters' names, nested like the value, each after a special token.
 
     ]<]minimax[>[<tool_call>
     ]<]minimax[>[<invoke name="get_weather">]<]minimax[>[<city>Paris]<]minimax[>[</city>]<]minimax[>[</invoke>
     ]<]minimax[>[</tool_call>
 
-Tags of the same name are a list. All tags of a value are one where its schema says so, or where they are all called `item` and it does not
+Repeated tags form a list. All tags of a value form a list if its schema says so, or if they are all called `item` and the schema does not
 say otherwise.
 
 Source: the chat template of MiniMax-M3.
@@ -24,9 +24,9 @@ from callgate.models.dialects.typed_values import allowed_types, is_text_only, j
 __all__ = ["MINIMAX_M3"]
 
 _TOKEN = "]<]minimax[>["
-_MAX_DEPTH = 64
-_WORDS = "$text"
-"""The member that text beside tags is."""
+_MAX_NESTING = 64
+_TEXT_KEY = "$text"
+"""The member that holds text beside tags."""
 Schema = Mapping[str, object]
 
 
@@ -44,24 +44,24 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         if not name or len(name) > MAX_NAME_CHARS:
             raise NotACall
         root = tools.schema(name)
-        text = yield from _inside(cursor, root, root, "invoke", 0)
+        text = yield from _read_tag_value(cursor, root, root, "invoke", 0)
         count += 1
         yield FoundCall(name=name, arguments=text)
     if not count:
         raise NotACall
 
 
-def _inside(cursor: TextCursor, schema: Schema | None, root: Schema | None, tag: str, depth: int) -> Incremental[str]:
-    """Read to the end of the tag: the value as JSON."""
-    if depth > _MAX_DEPTH:
+def _read_tag_value(cursor: TextCursor, schema: Schema | None, root: Schema | None, tag: str, depth: int) -> Incremental[str]:
+    """Read to the end of the tag; return the value as JSON."""
+    if depth > _MAX_NESTING:
         raise NotACall
     if is_text_only(schema, root):
-        opens, closes = (tuple(f"{_TOKEN}{gap}<{slash}{tag}>" for gap in ("", " ", "\n")) for slash in ("", "/"))
-        return json_string((yield from read_balanced(cursor, opens, closes)))
+        openers, closers = (tuple(f"{_TOKEN}{gap}<{slash}{tag}>" for gap in ("", " ", "\n")) for slash in ("", "/"))
+        return json_string((yield from read_balanced(cursor, openers, closers)))
     members: dict[str, list[str]] = {}
-    words: list[str] = []
+    texts: list[str] = []
     while True:
-        words.append((yield from cursor.read_until(_TOKEN))[0])
+        texts.append((yield from cursor.read_until(_TOKEN))[0])
         yield from cursor.skip_space()
         if (yield from cursor.take(f"</{tag}>")):
             break
@@ -69,19 +69,19 @@ def _inside(cursor: TextCursor, schema: Schema | None, root: Schema | None, tag:
         name = (yield from cursor.read_until(">"))[0].strip()
         if name.startswith("/"):
             raise NotACall
-        members.setdefault(name, []).append((yield from _inside(cursor, nested_schema(schema, name, root), root, name, depth + 1)))
-    text = "".join(words)
+        members.setdefault(name, []).append((yield from _read_tag_value(cursor, nested_schema(schema, name, root), root, name, depth + 1)))
+    text = "".join(texts)
     if depth == 0:
-        return _object(members)
+        return _json_object(members)
     if not members:
-        return _leaf(text, schema, root)
+        return _text_value(text, schema, root)
     if text.strip():
-        members.setdefault(_WORDS, []).append(json_string(text))
-    return _list(members) if _is_list(members, allowed_types(schema, root)) else _object(members)
+        members.setdefault(_TEXT_KEY, []).append(json_string(text))
+    return _json_list(members) if _is_list(members, allowed_types(schema, root)) else _json_object(members)
 
 
-def _leaf(text: str, schema: Schema | None, root: Schema | None) -> str:
-    """A value without tags. An empty one is an empty list or object where no text is allowed."""
+def _text_value(text: str, schema: Schema | None, root: Schema | None) -> str:
+    """Return a value without tags. An empty one is an empty list or object if no text is allowed."""
     kinds = allowed_types(schema, root)
     if text.strip() or "string" in kinds or not kinds & {"array", "object"}:
         return to_typed_json(text, schema, root)
@@ -92,11 +92,11 @@ def _is_list(members: dict[str, list[str]], kinds: frozenset[str]) -> bool:
     return "array" in kinds and ("object" not in kinds or list(members) == ["item"])
 
 
-def _list(members: dict[str, list[str]]) -> str:
+def _json_list(members: dict[str, list[str]]) -> str:
     return f"[{', '.join(value for values in members.values() for value in values)}]"
 
 
-def _object(members: dict[str, list[str]]) -> str:
+def _json_object(members: dict[str, list[str]]) -> str:
     return json_object({name: values[0] if len(values) == 1 else f"[{', '.join(values)}]" for name, values in members.items()})
 
 
@@ -109,5 +109,5 @@ MINIMAX_M3 = Dialect(
     ),
     openers=(f"{_TOKEN}<tool_call>",),
     read=_read,
-    thoughts=(("<mm:think>", "</mm:think>"),),
+    reasoning_markers=(("<mm:think>", "</mm:think>"),),
 )

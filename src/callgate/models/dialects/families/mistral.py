@@ -1,9 +1,9 @@
-"""Mistral, Ministral, Magistral, Devstral: a marker, then a list, or a name and its arguments.
+"""Mistral, Ministral, Magistral, Devstral: a marker, then a list of calls, or a name and its arguments.
 
     [TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "abc123def"}]
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
 
-Arguments without a name are a call that names nothing, for the engine to end.
+Arguments without a name are a call with an empty name, which the engine rejects.
 
 Source: the tokenizers v3 and v11 of mistral-common.
 """
@@ -21,29 +21,29 @@ from callgate.models.dialects.text_cursor import Incremental, NotACall, TextCurs
 __all__ = ["MISTRAL"]
 
 _NAME, _WORD = re.compile(r"[^\[{<\n]*"), re.compile(r"[\w.\-]*")
-_JSON = MarkedJson("[/TOOL_CALLS]")
+_read_json = MarkedJson("[/TOOL_CALLS]")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     while (yield from cursor.take(opener)):
         yield from cursor.skip_space()
-    name, mark, call_id = yield from _header(cursor, _NAME)
+    name, mark, call_id = yield from _read_header(cursor, _NAME)
     if not mark and (yield from cursor.peek()) == "[":
-        yield from _JSON(cursor, tools, opener)
+        yield from _read_json(cursor, tools, opener)
         return
-    yield (yield from _call(cursor, tools, name, call_id))
+    yield (yield from _read_call(cursor, tools, name, call_id))
     while True:
         yield from cursor.skip_space()
-        name, mark, call_id = yield from _header(cursor, _WORD)
+        name, mark, call_id = yield from _read_header(cursor, _WORD)
         if not name or not mark:
             raise NotACall
-        yield (yield from _call(cursor, tools, name, call_id))
+        yield (yield from _read_call(cursor, tools, name, call_id))
 
 
-def _header(cursor: TextCursor, of_name: re.Pattern[str]) -> Incremental[tuple[str, str, str]]:
-    """What comes before the arguments: the name, the mark behind it and the identifier, as far as they are there."""
-    name, call_id = (yield from cursor.take_while(of_name)).strip(), ""
+def _read_header(cursor: TextCursor, name_pattern: re.Pattern[str]) -> Incremental[tuple[str, str, str]]:
+    """Return what comes before the arguments: the name, the marker after it and the id, if present."""
+    name, call_id = (yield from cursor.take_while(name_pattern)).strip(), ""
     mark = yield from cursor.take("[CALL_ID]", "[ARGS]")
     if mark == "[CALL_ID]":
         call_id, _ = yield from cursor.read_until("[ARGS]")
@@ -51,7 +51,7 @@ def _header(cursor: TextCursor, of_name: re.Pattern[str]) -> Incremental[tuple[s
     return name, mark, call_id.strip()
 
 
-def _call(cursor: TextCursor, tools: KnownTools, name: str, call_id: str) -> Incremental[FoundCall]:
+def _read_call(cursor: TextCursor, tools: KnownTools, name: str, call_id: str) -> Incremental[FoundCall]:
     if len(name) > MAX_NAME_CHARS:
         raise NotACall
     if name and (yield from cursor.take("null")):
@@ -61,7 +61,7 @@ def _call(cursor: TextCursor, tools: KnownTools, name: str, call_id: str) -> Inc
     text = yield from cursor.read_bracketed()
     call = None if name else parse_call(text)
     if call is not None and call.arguments.startswith("{"):
-        return call.found(tools)
+        return call.to_found_call(tools)
     return FoundCall(name=tools.clean_name(name), arguments=text, id=call_id)
 
 
@@ -71,6 +71,6 @@ MISTRAL = Dialect(
     example='[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}',
     openers=("[TOOL_CALLS]",),
     read=_read,
-    silent=("[/TOOL_CALLS]",),
-    thoughts=(("[THINK]", "[/THINK]"),),
+    ignored_markers=("[/TOOL_CALLS]",),
+    reasoning_markers=(("[THINK]", "[/THINK]"),),
 )

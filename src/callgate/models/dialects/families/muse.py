@@ -1,9 +1,9 @@
-"""Muse: an address, then tags in a name space of their own.
+"""Muse: a recipient, then tags in their own namespace.
 
     to=weather.get_weather<|message|><atem:function_calls><atem:invoke name="weather.get_weather">
     <atem:parameter name="city">Paris</atem:parameter></atem:invoke></atem:function_calls><|eot|>
 
-The tool's name comes behind the name of its group.
+The tool's name follows a namespace.
 
 Source: the chat template of Muse.
 """
@@ -23,7 +23,7 @@ _TAGS = CallTags(
     end=("</atem:invoke>",),
     parameter=("<atem:parameter",),
     end_parameter=("</atem:parameter>",),
-    grouped=True,
+    has_namespace=True,
 )
 
 

@@ -1,4 +1,4 @@
-"""OLMo 3, and others in the tags of Hermes: Python calls, one a line, in tags.
+"""OLMo 3, and others with the tags of Hermes: Python calls, one per line, in tags.
 
     <function_calls>get_weather(city="Paris")</function_calls>
 

@@ -1,4 +1,4 @@
-"""Models that were prompted with, or trained on, calls as XML of the common kind.
+"""Models that were prompted with, or trained on, calls in the common XML form.
 
     <function_calls>
     <invoke name="get_weather">
@@ -6,7 +6,7 @@
     </invoke>
     </function_calls>
 
-Some put a name space before every tag.
+Some put a namespace before every tag.
 
 Source: Anthropic's guide to tool use by prompt; the answers of models that imitate it.
 """

@@ -1,4 +1,4 @@
-"""Phi-4-mini and FireFunction 2: a list behind a word.
+"""Phi-4-mini and FireFunction 2: a list after the word `functools`.
 
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
 
@@ -14,12 +14,12 @@ from callgate.models.dialects.text_cursor import TextCursor
 
 __all__ = ["PHI4"]
 
-_JSON = MarkedJson()
+_read_json = MarkedJson()
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     cursor.give_back("[")
-    yield from _JSON(cursor, tools, opener)
+    yield from _read_json(cursor, tools, opener)
 
 
 PHI4 = Dialect(

@@ -19,16 +19,16 @@ __all__ = ["PYTHONIC"]
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     cursor.give_back(opener)
-    yield from read_python_calls(cursor, tools, known=True, listed=True)
+    yield from read_python_calls(cursor, tools, known_only=True, in_brackets=True)
 
 
 def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    """Calls without brackets: tools that exist, arguments that fit them, and nothing else in the message."""
+    """Read calls without brackets: known tools, matching arguments, and nothing else in the message."""
     yield from cursor.skip_space()
     if not (yield from peek_known_name(cursor, tools)):
         raise NotACall
     calls: list[FoundCall] = []
-    for found in read_python_calls(cursor, tools, known=True):
+    for found in read_python_calls(cursor, tools, known_only=True):
         if found is None:
             yield None
         else:
@@ -44,7 +44,7 @@ PYTHONIC = Dialect(
     example='[get_weather(city="Paris")]',
     openers=("[",),
     read=_read,
-    bare=True,
+    line_start_only=True,
     read_hinted=_read,
     read_first=_read_first,
 )

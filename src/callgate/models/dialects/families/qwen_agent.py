@@ -1,4 +1,4 @@
-"""Qwen 1.5 and 2 as Qwen-Agent prompts them: words between flowers.
+"""Qwen 1.5 and 2 as Qwen-Agent prompts them: keywords between `✿` characters.
 
     ✿FUNCTION✿: get_weather
     ✿ARGS✿: {"city": "Paris"}
@@ -38,5 +38,5 @@ QWEN_AGENT = Dialect(
     example='✿FUNCTION✿: get_weather\n✿ARGS✿: {"city": "Paris"}',
     openers=("✿FUNCTION✿:",),
     read=_read,
-    silent=("✿RETURN✿:", "✿RETURN✿"),
+    ignored_markers=("✿RETURN✿:", "✿RETURN✿"),
 )

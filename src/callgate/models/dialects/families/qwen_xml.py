@@ -25,7 +25,7 @@ _TAGS = CallTags(
     end=with_space_variants("</function>"),
     parameter=with_space_variants("<parameter=", "<parameter name="),
     end_parameter=with_space_variants("</parameter>"),
-    trim=True,
+    trim_line_breaks=True,
 )
 _CLOSERS = ("</tool_call>", "</seed:tool_call>")
 
@@ -42,6 +42,6 @@ QWEN_XML = Dialect(
     example="<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
     openers=("<tool_call>", "<seed:tool_call>", "<function="),
     read=_read,
-    silent=("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>", "<seed:eos>"),
-    thoughts=(("<seed:think>", "</seed:think>"),),
+    ignored_markers=("<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>", "<seed:eos>"),
+    reasoning_markers=(("<seed:think>", "</seed:think>"),),
 )

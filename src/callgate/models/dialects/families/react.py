@@ -1,11 +1,11 @@
-"""ReAct, as agents of many frameworks prompt it, and Command R+: an action, and its input.
+"""ReAct, as many agent frameworks prompt it, and Command R+: an action and its input.
 
     Thought: I need the weather.
     Action: get_weather
     Action Input: {"city": "Paris"}
 
-Some write both in one line, `Action: search[Paris]`; Command R+ writes a fenced list behind `Action:`.
-The tool has to exist. What the model makes up as the tool's observation is dropped by the reader, with all that follows it.
+Some write both on one line, `Action: search[Paris]`; Command R+ writes a fenced list after `Action:`.
+The tool must be known. The reader drops an observation that the model invents, and everything after it.
 
 Source: the ReAct paper; the tool-use template of c4ai-command-r-plus.
 """
@@ -26,10 +26,10 @@ from callgate.models.dialects.typed_values import json_type
 
 __all__ = ["REACT"]
 
-_BLANK = re.compile(r"[ \t]*")
+_LINE_SPACE = re.compile(r"[ \t]*")
 _NUMBERS = ("", *(f" {number}" for number in range(1, 10)))
 _FENCES = ("```json", "```", "`")
-_INPUTS = (
+_INPUT_LABELS = (
     *(f"Action Input{number}:" for number in _NUMBERS),
     "Action Input :",
     "Action input:",
@@ -40,43 +40,45 @@ _INPUTS = (
     "**Action Input:**",
     "**Action Input**:",
 )
-_INLINE = re.compile(r"([\w.\-]+)\s*(?:\[(.*)\]|\((.*)\))")
+_INLINE_CALL = re.compile(r"([\w.\-]+)\s*(?:\[(.*)\]|\((.*)\))")
 _NO_TOOLS = frozenset({"none", "directly-answer", "directly_answer", "n/a", "final answer"})
-_NO_INPUTS = frozenset({"", "none", "null", "n/a"})
+_EMPTY_INPUTS = frozenset({"", "none", "null", "n/a"})
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    yield from cursor.take_while(_BLANK)
+    yield from cursor.take_while(_LINE_SPACE)
     if (yield from cursor.peek()) in ("\n", "[", "{") or (yield from cursor.at("```")):
-        yield from _listed(cursor, tools)
+        yield from _read_list(cursor, tools)
         return
-    line, mark = yield from cursor.read_until("\n", *_INPUTS, end=True)
-    inline = _INLINE.fullmatch(line.strip())
-    if inline is not None and mark not in _INPUTS and not tools.is_empty and tools.has(inline[1]):
-        yield _inline(inline, tools)
+    line, mark = yield from cursor.read_until("\n", *_INPUT_LABELS, end=True)
+    inline = _INLINE_CALL.fullmatch(line.strip())
+    if inline is not None and mark not in _INPUT_LABELS and not tools.is_empty and tools.has(inline[1]):
+        yield _inline_call(inline, tools)
         return
     name = line.strip("*`, \t\r")
     if name.lower() in _NO_TOOLS or len(name) > 400 or not tools.may_call(name):
         raise NotACall
     yield from cursor.skip_space()
-    if mark not in _INPUTS:
-        yield from cursor.expect(*_INPUTS)
+    if mark not in _INPUT_LABELS:
+        yield from cursor.expect(*_INPUT_LABELS)
     yield from cursor.skip_space()
     fence = yield from cursor.take(*_FENCES)
     yield from cursor.skip_space()
-    arguments = yield from _input(cursor, tools, name)
+    arguments = yield from _read_input(cursor, tools, name)
     yield FoundCall(name=tools.clean_name(name), arguments=arguments)
     if fence:
         yield from cursor.skip_space()
         yield from cursor.take("```", "`")
 
 
-def _input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[str]:
-    """The arguments. Bare text is the value of the only parameter, if that is text; nothing is enough for a tool that needs nothing."""
+def _read_input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[str]:
+    """Read the arguments. Bare text is the value of the only parameter, if that takes text; no input is enough for a tool without required
+    parameters.
+    """
     if (yield from cursor.peek()) == "" or (yield from cursor.at("Observation:")):
         if cursor.truncated:
             raise NotACall
-        return _bare("", tools, name)
+        return _text_arguments("", tools, name)
     if (yield from cursor.peek()) == "{":
         text = yield from cursor.read_bracketed()
         return text if json_type(text) else _as_json(text)
@@ -89,22 +91,22 @@ def _input(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[str]
     else:
         line, _ = yield from cursor.read_until("\n", end=True)
         bare = line.strip()
-    return _bare(bare, tools, name)
+    return _text_arguments(bare, tools, name)
 
 
-def _bare(text: str, tools: KnownTools, name: str) -> str:
-    """Bare text as arguments."""
+def _text_arguments(text: str, tools: KnownTools, name: str) -> str:
+    """Return bare text as arguments."""
     schema = tools.schema(name)
     arguments = single_text_argument(text, schema)
-    if arguments is None and text.lower() in _NO_INPUTS and matches_schema("{}", schema):
+    if arguments is None and text.lower() in _EMPTY_INPUTS and matches_schema("{}", schema):
         return "{}"
     if arguments is None:
         raise NotACall
     return arguments
 
 
-def _inline(written: re.Match[str], tools: KnownTools) -> FoundCall:
-    """A call in one line: text in square brackets, or what Python has in round ones."""
+def _inline_call(written: re.Match[str], tools: KnownTools) -> FoundCall:
+    """Return a call on one line: text in square brackets, or Python arguments in round ones."""
     name, bare, listed = written.groups()
     schema = tools.schema(name)
     if listed is not None:
@@ -117,14 +119,14 @@ def _inline(written: re.Match[str], tools: KnownTools) -> FoundCall:
 
 
 def _as_json(text: str) -> str:
-    """What a model wrote as Python writes it; what is neither, as it is."""
+    """Return Python syntax as JSON; other text unchanged."""
     try:
         return python_to_json(text)
     except ValueError:
         return text
 
 
-def _listed(cursor: TextCursor, tools: KnownTools) -> ParsedCalls:
+def _read_list(cursor: TextCursor, tools: KnownTools) -> ParsedCalls:
     yield from cursor.skip_space()
     yield from cursor.take(*_FENCES)
     yield from cursor.skip_space()
@@ -146,5 +148,5 @@ REACT = Dialect(
     example='Action: get_weather\nAction Input: {"city": "Paris"}',
     openers=(*(f"Action{number}:" for number in _NUMBERS), "Action :", "ACTION:", "**Action:**", "**Action**:", "action:"),
     read=_read,
-    bare=True,
+    line_start_only=True,
 )

@@ -1,4 +1,4 @@
-"""Solar Open: a token before each part of a call; Solar Open 2 has tokens for each argument.
+"""Solar Open: a special token before each part of a call; Solar Open 2 has tokens for each argument.
 
     <|tool_call:begin|>1<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Paris"}<|tool_call:end|>
 
@@ -26,7 +26,7 @@ _ARGUMENT, _VALUE, _END_ARGUMENT = "<|tool_arg:start|>", "<|tool_arg:value|>", "
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == _START:
-        yield (yield from _by_arguments(cursor, tools))
+        yield (yield from _read_arguments_call(cursor, tools))
         return
     call_id, _ = yield from cursor.read_until(_NAME)
     name, mark = yield from cursor.read_until(_ARGUMENTS, _END)
@@ -41,8 +41,8 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.take(_END)
 
 
-def _by_arguments(cursor: TextCursor, tools: KnownTools) -> Incremental[FoundCall]:
-    """A call with tokens for each argument. A token that is missing at the end of a value is forgiven."""
+def _read_arguments_call(cursor: TextCursor, tools: KnownTools) -> Incremental[FoundCall]:
+    """Read a call with tokens for each argument. The token at the end of a value may be missing."""
     name, mark = yield from cursor.read_until("\n", _ARGUMENT, _END)
     name = tools.clean_name(name)
     cursor.give_back(mark)
@@ -68,6 +68,6 @@ SOLAR = Dialect(
     example='<|tool_call:begin|>1<|tool_call:name|>get_weather<|tool_call:args|>{"city": "Paris"}<|tool_call:end|>',
     openers=("<|tool_call:begin|>", _START),
     read=_read,
-    silent=("<|tool_calls|>", "<|begin|>assistant", "<|content|>", "<|calls|>", "<|flush|>"),
-    thoughts=(("<|think|>", "<|end|>"),),
+    ignored_markers=("<|tool_calls|>", "<|begin|>assistant", "<|content|>", "<|calls|>", "<|flush|>"),
+    reasoning_markers=(("<|think|>", "<|end|>"),),
 )

@@ -1,4 +1,4 @@
-"""Gemma 2 and 3: Python calls in a fence, or tags, of their own.
+"""Gemma 2 and 3: Python calls in a `tool_code` fence or tag.
 
     ```tool_code
     get_weather(city="Paris")
@@ -20,7 +20,7 @@ __all__ = ["TOOL_CODE"]
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     printed = yield from cursor.take("print(")
-    yield from read_python_calls(cursor, tools, known=True)
+    yield from read_python_calls(cursor, tools, known_only=True)
     if printed:
         yield from cursor.skip_space()
         yield from cursor.take(")")
@@ -34,5 +34,5 @@ TOOL_CODE = Dialect(
     example='```tool_code\nget_weather(city="Paris")\n```',
     openers=("```tool_code", "<tool_code>"),
     read=_read,
-    bare=True,
+    line_start_only=True,
 )

@@ -1,6 +1,6 @@
-"""Anthropic's messages, as Anthropic itself, Vertex and many gateways serve them.
+"""Anthropic's messages API, as Anthropic, Vertex and many gateways serve it.
 
-`reader` takes content blocks, streamed or whole; `writer` puts a conversation into turns of user and assistant.
+`decoder` reads content blocks, streamed or whole; `encoder` writes a conversation as turns of user and assistant.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ from callgate.models.wire.codec import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="anthropic.messages", decoder=AnthropicDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="anthropic.messages", decoder=AnthropicDecoder, encode=encode, encode_result=encode_result)

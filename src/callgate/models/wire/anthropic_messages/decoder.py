@@ -1,7 +1,7 @@
-"""Read an answer of the messages API, whole or streamed: content blocks, one after the other.
+"""Decode an answer of the messages API, whole or streamed: consecutive content blocks.
 
-The provider closes every block, also the one that a limit cut, so a block's end alone proves nothing: a call is proved by its own JSON, by
-the block that follows it, or by the message's good end. Must not know which host served the answer.
+The provider closes every block, also one that a limit cut, so the end of a block proves nothing: a call is complete by its own JSON, by the
+block that follows it, or by the message's complete end. Does not know which host served the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callgate.models.wire.server_errors import error_from_body, parse_error
 
 __all__ = ["AnthropicDecoder", "anthropic_usage"]
 
-_REASONS: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -29,120 +29,120 @@ _REASONS: Mapping[str, FinishReason] = {
     "compaction": "pause",
     "refusal": "content_filter",
 }
-_CODES = ("type", "status", "code")
+_CODE_KEYS = ("type", "status", "code")
 _decode = msgspec.json.Decoder().decode
 
 
 class _ContentBlock:
     """One content block while it is written."""
 
-    __slots__ = ("call", "given", "grown", "native", "pieces", "settled", "stopped")
+    __slots__ = ("call", "initial_input", "input_applied", "native", "pieces", "stopped_pieces", "text_pieces")
 
-    def __init__(self, given: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
+    def __init__(self, initial_input: object, *, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
         self.native = native
-        self.given = given
-        """The input that the block began with; pieces that follow are instead of it."""
+        self.initial_input = initial_input
+        """The input that the block began with; pieces that follow replace it."""
         self.pieces: list[str] = []
-        """The input of a native tool, as far as it is written."""
-        self.stopped = 0
-        """How many of them had come when the block was stopped."""
-        self.grown: dict[str, list[str]] = {}
-        """The fields of a native block whose texts came in pieces."""
-        self.settled = False
-        """The call got what the block began with; pieces may follow all the same, where blocks grow side by side."""
+        """The input of a native tool so far."""
+        self.stopped_pieces = 0
+        """Number of pieces at the time the block was stopped."""
+        self.text_pieces: dict[str, list[str]] = {}
+        """The text fields of a native block that arrive in pieces."""
+        self.input_applied = False
+        """Whether the call has the initial input; pieces may still follow where blocks arrive interleaved."""
 
 
 class AnthropicDecoder(Decoder):
-    """One message."""
+    """Decodes one message."""
 
     api = "anthropic.messages"
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._blocks: dict[object, _ContentBlock] = {}
-        self._last: _ContentBlock | None = None
-        self._native: list[_ContentBlock] = []
+        self._last_block: _ContentBlock | None = None
+        self._native_blocks: list[_ContentBlock] = []
         self._usage: dict[str, object] = {}
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         kind = as_text(value.get("type")) or event
         if kind == "error" or value.get("error"):
-            self.report_error(parse_error(value.get("error") or value, _CODES))
+            self.report_error(parse_error(value.get("error") or value, _CODE_KEYS))
         elif kind == "message_start":
-            self._message(as_object(value.get("message")))
+            self._read_message(as_object(value.get("message")))
         elif kind == "content_block_start":
-            self._open(value.get("index"), as_object(value.get("content_block")))
+            self._open_block(value.get("index"), as_object(value.get("content_block")))
         elif kind == "content_block_delta":
-            self._delta(self._block(value.get("index")), as_object(value.get("delta")))
+            self._read_delta(self._block_at(value.get("index")), as_object(value.get("delta")))
         elif kind == "content_block_stop":
-            self._stop(self._block(value.get("index")))
+            self._stop_block(self._block_at(value.get("index")))
         elif kind == "message_delta":
-            self._count(value.get("usage"))
-            self._reason(as_object(value.get("delta")).get("stop_reason"))
+            self._read_usage(value.get("usage"))
+            self._read_stop_reason(as_object(value.get("delta")).get("stop_reason"))
         elif kind == "message_stop":
-            self._stopped()
+            self._end_message()
         elif kind == "message":
-            self._message(value)
+            self._read_message(value)
 
     def read_body(self, value: Mapping[str, object]) -> None:
         if value.get("type") == "error" or value.get("error"):
-            self.report_error(parse_error(value.get("error") or value, _CODES))
+            self.report_error(parse_error(value.get("error") or value, _CODE_KEYS))
         elif "content" not in value:
             self.report_error(error_from_body(value, "The answer has no content."))
         else:
-            self._message(value)
-            self._settle(whole=True)
+            self._read_message(value)
+            self._apply_initial_input(complete=True)
 
     def end_stream(self) -> None:
-        self._stopped()
+        self._end_message()
         super().end_stream()
 
-    def _stopped(self) -> None:
-        """The message is over. Some gateways let the next one of the same turn follow in the same body."""
-        self._settle(whole=True)
+    def _end_message(self) -> None:
+        """End the message. Some gateways send the next message of the same turn in the same body."""
+        self._apply_initial_input(complete=True)
         if self.message.reason is None:
             self.message.set_finish_reason("stop")
 
-    def _message(self, message: Mapping[str, object]) -> None:
-        """A whole message, or the begin of one; a begin has content too where it goes on with a turn that ran code."""
+    def _read_message(self, message: Mapping[str, object]) -> None:
+        """Read a whole message, or its start; a start has content if it continues a turn that ran code."""
         self.message.model = as_text(message.get("model")) or self.message.model
-        self._count(message.get("usage"))
+        self._read_usage(message.get("usage"))
         content = message.get("content")
         if isinstance(content, str):
             self.message.append_text(content)
         for index, block in enumerate(as_objects(content)):
-            self._open(index, block)
-            self._stop(self._last)
-        self._reason(message.get("stop_reason"))
+            self._open_block(index, block)
+            self._stop_block(self._last_block)
+        self._read_stop_reason(message.get("stop_reason"))
 
-    def _open(self, index: object, block: Mapping[str, object]) -> None:
-        self._settle(whole=True)
+    def _open_block(self, index: object, block: Mapping[str, object]) -> None:
+        self._apply_initial_input(complete=True)
         kind, opened = as_text(block.get("type")), _ContentBlock(block.get("input"))
         if kind == "text":
             self.message.append_text(as_text(block.get("text")))
         elif kind == "thinking":
             signature = as_text(block.get("signature"))
             self.message.append_reasoning(
-                as_text(block.get("thinking")), opaque={"signature": signature} if signature else None, fresh=True
+                as_text(block.get("thinking")), opaque={"signature": signature} if signature else None, new_part=True
             )
         elif kind == "redacted_thinking":
-            self.message.append_reasoning(opaque={"redacted": block.get("data")}, fresh=True)
+            self.message.append_reasoning(opaque={"redacted": block.get("data")}, new_part=True)
         elif kind == "tool_use":
             opened.call = self.message.open_call(as_text(block.get("id")), as_text(block.get("name")))
-            opened.call.opaque |= _echoed(block)
+            opened.call.opaque |= _provider_fields(block)
         else:
             opened.native = dict(block)
-            self._native.append(opened)
+            self._native_blocks.append(opened)
             self.message.add_native(kind, as_text(block.get("id") or block.get("tool_use_id")), opened.native)
-        self._blocks[index] = self._last = opened
+        self._blocks[index] = self._last_block = opened
 
-    def _block(self, index: object) -> _ContentBlock | None:
-        return self._blocks.get(index, self._last)
+    def _block_at(self, index: object) -> _ContentBlock | None:
+        return self._blocks.get(index, self._last_block)
 
-    def _delta(self, block: _ContentBlock | None, delta: Mapping[str, object]) -> None:
+    def _read_delta(self, block: _ContentBlock | None, delta: Mapping[str, object]) -> None:
         if "partial_json" in delta:
-            self._piece(block, as_arguments(delta["partial_json"]))
+            self._append_input(block, as_arguments(delta["partial_json"]))
         elif "text" in delta:
             self.message.append_text(as_text(delta["text"]))
         elif "thinking" in delta:
@@ -150,57 +150,57 @@ class AnthropicDecoder(Decoder):
         elif "signature" in delta:
             self.message.append_reasoning(opaque={"signature": delta["signature"]})
         elif block and block.native is not None:
-            _grow(block.native, block.grown, delta)
+            _append_delta(block.native, block.text_pieces, delta)
 
-    def _piece(self, block: _ContentBlock | None, text: str) -> None:
+    def _append_input(self, block: _ContentBlock | None, text: str) -> None:
         if block and block.call:
-            if block.settled and text:
-                block.settled = False
+            if block.input_applied and text:
+                block.input_applied = False
                 self.message.set_arguments(block.call, "")
             self.message.append_arguments(block.call, text)
         elif block and block.native is not None:
             block.pieces.append(text)
         elif text.strip():
-            self.message.add_fault("bad_frame", "Arguments came that belong to no call.")
+            self.message.add_fault("bad_frame", "Arguments arrived that belong to no call.")
 
-    def _stop(self, block: _ContentBlock | None) -> None:
+    def _stop_block(self, block: _ContentBlock | None) -> None:
         if block and block.call and block.call.size:
             self.message.seal(block.call)
         elif block:
-            block.stopped = len(block.pieces)
+            block.stopped_pieces = len(block.pieces)
 
     def join_pieces(self) -> None:
-        for block in self._native:
+        for block in self._native_blocks:
             assert block.native is not None
-            if block.stopped:
-                block.native["input"] = _input("".join(block.pieces[: block.stopped]), block.given)
-            block.native.update({key: "".join(pieces) for key, pieces in block.grown.items()})
+            if block.stopped_pieces:
+                block.native["input"] = _parse_input("".join(block.pieces[: block.stopped_pieces]), block.initial_input)
+            block.native.update({key: "".join(pieces) for key, pieces in block.text_pieces.items()})
 
-    def _settle(self, *, whole: bool) -> None:
-        """Give the last call the input that it began with, if no other came: what comes after it says whether that is whole."""
-        call = self._last.call if self._last else None
+    def _apply_initial_input(self, *, complete: bool) -> None:
+        """Give the last call its initial input if no pieces arrived; what follows the block says whether that input is complete."""
+        call = self._last_block.call if self._last_block else None
         if call is None or call.sealed or call.size:
             return
-        assert self._last is not None
-        call.cut = call.cut or not whole
-        self._last.settled = True
-        self.message.set_arguments(call, _text(self._last.given))
+        assert self._last_block is not None
+        call.cut = call.cut or not complete
+        self._last_block.input_applied = True
+        self.message.set_arguments(call, _input_text(self._last_block.initial_input))
         self.message.seal(call)
 
-    def _reason(self, said: object) -> None:
-        if isinstance(said, str) and said:
-            reason = finish_reason(said, _REASONS)
-            self._settle(whole=reason in COMPLETE_REASONS)
-            self.message.set_finish_reason(reason, said)
+    def _read_stop_reason(self, provider_reason: object) -> None:
+        if isinstance(provider_reason, str) and provider_reason:
+            reason = finish_reason(provider_reason, _FINISH_REASONS)
+            self._apply_initial_input(complete=reason in COMPLETE_REASONS)
+            self.message.set_finish_reason(reason, provider_reason)
 
-    def _count(self, usage: object) -> None:
+    def _read_usage(self, usage: object) -> None:
         if isinstance(usage, dict):
             self._usage |= {key: value for key, value in usage.items() if value is not None}
             self.message.set_usage(anthropic_usage(self._usage))
 
 
 def anthropic_usage(usage: Mapping[str, object]) -> Usage:
-    """Token counts as messages write them: input that was cached, or put into the cache, is counted apart there."""
+    """Return token counts; the API counts cached input, and input written to the cache, separately."""
     cached = as_token_count(usage.get("cache_read_input_tokens"))
     written = as_token_count(usage.get("cache_creation_input_tokens"))
     return Usage(
@@ -211,34 +211,34 @@ def anthropic_usage(usage: Mapping[str, object]) -> Usage:
     )
 
 
-def _echoed(block: Mapping[str, object]) -> dict[str, object]:
-    """What the API wants back with a call: whose code made it, and which of its toolsets it is of."""
+def _provider_fields(block: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields that the API wants back with a call: the code that made it, and its toolset."""
     caller, toolset = as_object(block.get("caller")), block.get("toolset_name")
-    echoed: dict[str, object] = {"caller": caller} if caller.get("type", "direct") != "direct" else {}
-    return echoed | {"toolset_name": toolset} if toolset else echoed
+    fields: dict[str, object] = {"caller": caller} if caller.get("type", "direct") != "direct" else {}
+    return fields | {"toolset_name": toolset} if toolset else fields
 
 
-def _text(given: object) -> str:
-    """The input that a block began with, as JSON text; nothing is an empty object."""
-    text = as_arguments(given)
+def _input_text(initial_input: object) -> str:
+    """Return the initial input as JSON text; nothing is an empty object."""
+    text = as_arguments(initial_input)
     return text if text.strip() else "{}"
 
 
-def _input(text: str, given: object) -> object:
+def _parse_input(text: str, initial_input: object) -> object:
     try:
         return _decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return given
+        return initial_input
 
 
-def _grow(item: dict[str, object], grown: dict[str, list[str]], delta: Mapping[str, object]) -> None:
-    """Add a piece to a block of a kind that is not known here; what texts come to is in `grown`."""
+def _append_delta(item: dict[str, object], text_pieces: dict[str, list[str]], delta: Mapping[str, object]) -> None:
+    """Append a delta to a block of an unknown kind; texts in pieces are collected in `text_pieces`."""
     for key, value in delta.items():
         before = item.get(key)
         if key == "type":
             continue
         if isinstance(before, str) and isinstance(value, str):
-            grown.setdefault(key, [before]).append(value)
+            text_pieces.setdefault(key, [before]).append(value)
         else:
             item[key] = value
-            grown.pop(key, None)
+            text_pieces.pop(key, None)

@@ -1,4 +1,7 @@
-"""Amazon Bedrock's Converse and ConverseStream: one form for the models of all makers there."""
+"""Amazon Bedrock's Converse and ConverseStream: one format for the models of all makers.
+
+`decoder` reads content blocks, streamed or whole; `encoder` writes a conversation as alternating turns.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +11,4 @@ from callgate.models.wire.codec import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="bedrock.converse", decoder=BedrockConverseDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="bedrock.converse", decoder=BedrockConverseDecoder, encode=encode, encode_result=encode_result)

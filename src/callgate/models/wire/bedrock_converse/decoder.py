@@ -1,7 +1,7 @@
-"""Read what Bedrock answers to Converse and ConverseStream.
+"""Decode answers of Converse and ConverseStream.
 
-A stream is blocks: started (a text block may leave that out), grown by deltas, stopped. Where a proxy has made lines or server-sent
-events of it, an event is an object with one key, its kind.
+A stream consists of blocks: started (optional for text), extended by deltas, stopped. Where a proxy has turned it into JSON lines or
+server-sent events, an event is an object whose only key is its kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from callgate.models.wire.server_errors import error_from_body
 
 __all__ = ["BedrockConverseDecoder", "report_service_error"]
 
-_REASONS: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, FinishReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
@@ -29,64 +29,64 @@ _REASONS: Mapping[str, FinishReason] = {
     "guardrail_intervened": "content_filter",
     "content_filtered": "content_filter",
 }
-_MISWRITTEN = frozenset({"malformed_model_output", "malformed_tool_use"})
-"""The model wrote what the service could not make a call of; asked again, it may write a better one."""
-_PASSING = ("throttling", "internalserver", "serviceunavailable", "modeltimeout", "modelnotready", "modelstreamerror")
-"""How the names of failures begin after which the same request may succeed."""
+_MISWRITTEN_CALL = frozenset({"malformed_model_output", "malformed_tool_use"})
+"""The model wrote a call that the service could not parse; a repeated request may succeed."""
+_RETRYABLE_PREFIXES = ("throttling", "internalserver", "serviceunavailable", "modeltimeout", "modelnotready", "modelstreamerror")
+"""Names of errors that may be gone a moment later begin with one of these."""
 
 
 class _ConverseBlock:
     """One content block while it is written."""
 
-    __slots__ = ("call", "native", "pieces", "reasoned", "results", "signature", "stopped", "thought")
+    __slots__ = ("call", "has_reasoning", "native", "pieces", "reasoning_fields", "results", "signature", "stopped_pieces")
 
     def __init__(self, call: OpenCall | None = None, native: dict[str, object] | None = None) -> None:
         self.call = call
         self.native = native
         self.pieces: list[str] = []
-        """The input of a native tool, as far as it is written."""
-        self.stopped = 0
-        """How many of them had come when the block was stopped."""
+        """The input of a native tool so far."""
+        self.stopped_pieces = 0
+        """Number of pieces at the time the block was stopped."""
         self.results: list[Mapping[str, object]] = []
         """The content of a native tool's result."""
-        self.reasoned = False
+        self.has_reasoning = False
         self.signature: list[str] = []
-        self.thought: dict[str, object] = {}
-        """What goes back with the part that the signature belongs to."""
+        self.reasoning_fields: dict[str, object] = {}
+        """The opaque fields of the reasoning part that the signature belongs to."""
 
 
 class BedrockConverseDecoder(Decoder):
-    """One answer of Converse or ConverseStream."""
+    """Decodes one answer of Converse or ConverseStream."""
 
     api = "bedrock.converse"
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._blocks: dict[int, _ConverseBlock] = {}
-        self._in_pieces: list[_ConverseBlock] = []
-        """The blocks of which something is put together at the end."""
-        self._last = 0
+        self._blocks_in_pieces: list[_ConverseBlock] = []
+        """The blocks whose pieces are joined at the end."""
+        self._last_index = 0
 
     def framing(self, content_type: str, *, streamed: bool) -> FrameParser:
         return AwsEventStream() if streamed or "eventstream" in content_type else WholeBody()
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
-        event, value = _unwrapped(event, value)
+        event, value = _unwrap_event(event, value)
         match event:
             case "contentBlockStart":
-                self._start(self._index(value), as_object(value.get("start")))
+                self._start_block(self._block_index(value), as_object(value.get("start")))
             case "contentBlockDelta":
-                self._delta(self._index(value), as_object(value.get("delta")))
+                self._read_delta(self._block_index(value), as_object(value.get("delta")))
             case "contentBlockStop":
-                self._stop(self._index(value))
+                self._stop_block(self._block_index(value))
             case "messageStop":
-                self._reason(value.get("stopReason"))
+                self._read_stop_reason(value.get("stopReason"))
             case "metadata":
-                self._usage(value)
+                self._read_usage(value)
             case _ if event.startswith(EXCEPTION_PREFIX):
                 report_service_error(self.message, event.removeprefix(EXCEPTION_PREFIX), value)
             case _:
-                pass  # messageStart, and whatever is new
+                pass  # messageStart and unknown events
 
     def read_body(self, value: Mapping[str, object]) -> None:
         if "output" not in value:
@@ -95,21 +95,19 @@ class BedrockConverseDecoder(Decoder):
                 report_service_error(self.message, as_text(value.get("__type")).rpartition("#")[2], value)
             return
         content = as_objects(as_object(as_object(value["output"]).get("message")).get("content"))
-        limited = _REASONS.get(as_text(value.get("stopReason"))) == "length"
+        hit_limit = _FINISH_REASONS.get(as_text(value.get("stopReason"))) == "length"
         for block in content:
-            self._whole_block(block, cut=limited and block is content[-1])
-        self.message.seal_followed()
-        self._usage(value)
-        self._reason(value.get("stopReason"))
+            self._read_block(block, cut=hit_limit and block is content[-1])
+        self.message.seal_all_but_last()
+        self._read_usage(value)
+        self._read_stop_reason(value.get("stopReason"))
 
-    # A stream
-
-    def _index(self, value: Mapping[str, object]) -> int:
+    def _block_index(self, value: Mapping[str, object]) -> int:
         index = value.get("contentBlockIndex")
-        self._last = index if isinstance(index, int) else self._last
-        return self._last
+        self._last_index = index if isinstance(index, int) else self._last_index
+        return self._last_index
 
-    def _start(self, index: int, start: Mapping[str, object]) -> None:
+    def _start_block(self, index: int, start: Mapping[str, object]) -> None:
         block = self._blocks[index] = _ConverseBlock()
         tool, result = as_object(start.get("toolUse")), as_object(start.get("toolResult"))
         if tool and tool.get("type", "tool_use") == "tool_use":
@@ -118,59 +116,57 @@ class BedrockConverseDecoder(Decoder):
         elif tool or result:
             block.native = {**tool, **result}
             block.results = list(as_objects(result.get("content")))
-            self._native("toolUse" if tool else "toolResult", block.native)
+            self._add_native("toolUse" if tool else "toolResult", block.native)
 
-    def _delta(self, index: int, delta: Mapping[str, object]) -> None:
+    def _read_delta(self, index: int, delta: Mapping[str, object]) -> None:
         block = self._blocks.setdefault(index, _ConverseBlock())
         self.message.append_text(as_text(delta.get("text")))
         if "toolUse" in delta:
-            self._input(block, as_arguments(as_object(delta["toolUse"]).get("input")))
+            self._append_input(block, as_arguments(as_object(delta["toolUse"]).get("input")))
         if "toolResult" in delta and block.native is not None:
             block.results.extend(as_objects(delta["toolResult"]))
             block.native["content"] = block.results
         if "reasoningContent" in delta:
-            self._reasoning(block, as_object(delta["reasoningContent"]))
+            self._append_reasoning(block, as_object(delta["reasoningContent"]))
 
-    def _input(self, block: _ConverseBlock, text: str) -> None:
+    def _append_input(self, block: _ConverseBlock, text: str) -> None:
         if block.native is not None:
             if not block.pieces:
-                self._in_pieces.append(block)
+                self._blocks_in_pieces.append(block)
             block.pieces.append(text)
         elif block.call is not None:
             self.message.append_arguments(block.call, text)
         else:
-            raise ValueError("arguments of a call that was never started")
+            raise ValueError("arguments of a call that was not started")
 
-    def _reasoning(self, block: _ConverseBlock, piece: Mapping[str, object]) -> None:
+    def _append_reasoning(self, block: _ConverseBlock, piece: Mapping[str, object]) -> None:
         signature = as_text(piece.get("signature"))
         opaque: dict[str, object] = {"signature": signature} if signature else {}
         if "redactedContent" in piece:
             opaque["redactedContent"] = piece["redactedContent"]
-        thought = self.message.append_reasoning(as_text(piece.get("text")), opaque=opaque, fresh=not block.reasoned)
-        block.reasoned = True
+        reasoning_fields = self.message.append_reasoning(as_text(piece.get("text")), opaque=opaque, new_part=not block.has_reasoning)
+        block.has_reasoning = True
         if signature:
             if not block.signature:
-                self._in_pieces.append(block)
+                self._blocks_in_pieces.append(block)
             block.signature.append(signature)
-            block.thought = thought
+            block.reasoning_fields = reasoning_fields
 
-    def _stop(self, index: int) -> None:
+    def _stop_block(self, index: int) -> None:
         block = self._blocks.get(index, _ConverseBlock())
         if block.call is not None:
             self.message.seal(block.call)
-        block.stopped = len(block.pieces)
+        block.stopped_pieces = len(block.pieces)
 
     def join_pieces(self) -> None:
-        for block in self._in_pieces:
-            if block.native is not None and block.stopped:
-                block.native["input"] = parse_json_or_text("".join(block.pieces[: block.stopped]))
+        for block in self._blocks_in_pieces:
+            if block.native is not None and block.stopped_pieces:
+                block.native["input"] = parse_json_or_text("".join(block.pieces[: block.stopped_pieces]))
             if block.signature:
-                block.thought["signature"] = "".join(block.signature)
+                block.reasoning_fields["signature"] = "".join(block.signature)
 
-    # One body
-
-    def _whole_block(self, block: Mapping[str, object], *, cut: bool) -> None:
-        """Take a block. An object says nothing of whether it is all that the model meant to write, if the limit `cut` its block."""
+    def _read_block(self, block: Mapping[str, object], *, cut: bool) -> None:
+        """Read a whole block. `cut`: the limit ended the message in this block, and a JSON object does not show whether it is complete."""
         tool = as_object(block.get("toolUse"))
         if tool and tool.get("type", "tool_use") == "tool_use":
             call = self.message.open_call(as_text(tool.get("toolUseId")), as_text(tool.get("name")))
@@ -182,47 +178,47 @@ class BedrockConverseDecoder(Decoder):
             for part in as_objects(as_object(block["citationsContent"]).get("content")):
                 self.message.append_text(as_text(part.get("text")))
         elif "reasoningContent" in block:
-            thought = as_object(block["reasoningContent"])
-            text = as_object(thought.get("reasoningText"))
-            opaque = {key: found for key, found in (*text.items(), *thought.items()) if key in ("signature", "redactedContent") and found}
-            self.message.append_reasoning(as_text(text.get("text")), opaque=opaque, fresh=True)
+            reasoning_fields = as_object(block["reasoningContent"])
+            text = as_object(reasoning_fields.get("reasoningText"))
+            opaque = {
+                key: found for key, found in (*text.items(), *reasoning_fields.items()) if key in ("signature", "redactedContent") and found
+            }
+            self.message.append_reasoning(as_text(text.get("text")), opaque=opaque, new_part=True)
         else:
             for kind, item in block.items():
-                self._native(kind, as_object(item))
+                self._add_native(kind, as_object(item))
 
-    # Both
-
-    def _native(self, kind: str, item: Mapping[str, object]) -> None:
+    def _add_native(self, kind: str, item: Mapping[str, object]) -> None:
         self.message.add_native(as_text(item.get("name")) or kind, as_text(item.get("toolUseId")), {kind: item})
 
-    def _usage(self, value: Mapping[str, object]) -> None:
+    def _read_usage(self, value: Mapping[str, object]) -> None:
         usage = as_object(value.get("usage"))
         if not usage:
             return
         cached = as_token_count(usage.get("cacheReadInputTokens"))
-        fresh = as_token_count(usage.get("inputTokens")) + as_token_count(usage.get("cacheWriteInputTokens"))
+        uncached = as_token_count(usage.get("inputTokens")) + as_token_count(usage.get("cacheWriteInputTokens"))
         self.message.set_usage(
-            Usage(input_tokens=fresh + cached, output_tokens=as_token_count(usage.get("outputTokens")), cached_tokens=cached),
+            Usage(input_tokens=uncached + cached, output_tokens=as_token_count(usage.get("outputTokens")), cached_tokens=cached),
         )
 
-    def _reason(self, said: object) -> None:
-        if isinstance(said, str) and said:
-            reason = finish_reason(said, _REASONS)
-            if said in _MISWRITTEN and not self.message.calls:
-                self.message.add_fault(said, "The model wrote what the service could not read as an answer.", retryable=True)
-            self.message.set_finish_reason(reason, said)
+    def _read_stop_reason(self, provider_reason: object) -> None:
+        if isinstance(provider_reason, str) and provider_reason:
+            reason = finish_reason(provider_reason, _FINISH_REASONS)
+            if provider_reason in _MISWRITTEN_CALL and not self.message.calls:
+                self.message.add_fault(provider_reason, "The model wrote an answer that the service could not parse.", retryable=True)
+            self.message.set_finish_reason(reason, provider_reason)
 
 
 def report_service_error(message: MessageAssembly, code: str, value: Mapping[str, object]) -> None:
-    """Note a failure that the service reported."""
-    said = as_text(value.get("message") or value.get("Message") or value.get("originalMessage")) or code
-    if not said:
-        code, said = error_from_body(value, as_text(dict(value)))
-    message.add_fault(code, said, retryable=code.lower().startswith(_PASSING))
+    """Report an error of the service."""
+    text = as_text(value.get("message") or value.get("Message") or value.get("originalMessage")) or code
+    if not text:
+        code, text = error_from_body(value, as_text(dict(value)))
+    message.add_fault(code, text, retryable=code.lower().startswith(_RETRYABLE_PREFIXES))
 
 
-def _unwrapped(event: str, value: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
-    """An event's kind and body, also where the kind is the body's only key."""
+def _unwrap_event(event: str, value: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """Return an event's kind and body, also if the kind is the body's only key."""
     if event and event != "message":
         return event, value
     for kind, body in value.items():

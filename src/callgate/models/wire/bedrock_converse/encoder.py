@@ -1,7 +1,7 @@
-"""Write a conversation as a Converse request.
+"""Encode a conversation as a Converse request.
 
-Bedrock wants turns that alternate, the user's first; all results of one answer in the turn after it, before anything else; no blank text;
-ids of letters, digits and few signs; and the tools declared wherever the history has calls.
+Bedrock requires alternating turns, the user's first; all results of one answer at the start of the turn after it; no blank text; ids of
+letters, digits and few other characters; and declared tools wherever the history has calls.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from callgate.models.wire.tool_schemas import rename_properties, tool_schema
 
 __all__ = ["encode", "encode_result"]
 
-_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-_CLAUDES_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_PICTURES = frozenset({"png", "jpeg", "gif", "webp"})
-_BEGIN = "(The conversation begins.)"
-_NOTHING = "(no text)"
+_CALL_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_ANTHROPIC_CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_IMAGE_FORMATS = frozenset({"png", "jpeg", "gif", "webp"})
+_FIRST_USER_TEXT = "(The conversation begins.)"
+_EMPTY_TEXT = "(no text)"
 
-Block = dict[str, object]
+_Block = dict[str, object]
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
-    """The request for `/model/{model}/converse` or `/converse-stream`."""
-    tools = _tools(request, names)
-    body: dict[str, object] = {"messages": _turns(request, names)}
+    """Return the request for `/model/{model}/converse` or `/converse-stream`."""
+    tools = _encode_tools(request, names)
+    body: dict[str, object] = {"messages": _encode_turns(request, names)}
     if system := system_text(request.messages).strip():
         body["system"] = [{"text": system}]
     config: dict[str, object] = {}
@@ -61,74 +61,76 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
         schema = {"name": "answer", "schema": json_text(request.output_schema)}
         body["outputConfig"] = {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
     path = f"/model/{quote(request.model, safe='')}/{'converse-stream' if request.stream else 'converse'}"
-    return HttpRequest(path=path, body=encode_body(body, request.extra, inside="inferenceConfig"))
+    return HttpRequest(path=path, body=encode_body(body, request.extra, settings_key="inferenceConfig"))
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
-    """A result as a `toolResult` block. The status is told only where it is an error: some models know none, and with it only text."""
+    """Return a result as a `toolResult` block. The status is sent only for an error: some models accept none, and with it only text."""
     parts = [part for part in message.content if not (message.is_error and isinstance(part, Image))]
-    content = [block for part in parts for block in _part(part)]
-    result: dict[str, object] = {"toolUseId": _id(message.call_id), "content": content or [{"text": "(no output)"}]}
+    content = [block for part in parts for block in _encode_part(part)]
+    result: dict[str, object] = {"toolUseId": _encode_id(message.call_id), "content": content or [{"text": "(no output)"}]}
     if message.is_error:
         result["status"] = "error"
     return {"toolResult": result}
 
 
-def _turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
-    """The conversation as alternating turns, the user's first."""
-    turns: list[tuple[str, list[Block]]] = [("user", [])]
-    plain = "anthropic" in request.model.lower()
-    for message in group_results(_with_plain_ids(message) if plain else message for message in order_results(request.messages)):
+def _encode_turns(request: ModelRequest, names: WireNames) -> list[dict[str, object]]:
+    """Return the conversation as alternating turns, the user's first."""
+    turns: list[tuple[str, list[_Block]]] = [("user", [])]
+    is_anthropic = "anthropic" in request.model.lower()
+    for message in group_results(_with_anthropic_ids(message) if is_anthropic else message for message in order_results(request.messages)):
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = _blocks(message, names)
+        blocks = _encode_message(message, names)
         if not blocks:
             continue
         if role != turns[-1][0]:
             turns.append((role, []))
         turns[-1][1].extend(blocks)
     if not turns[0][1]:
-        turns[0][1].append({"text": _BEGIN})
+        turns[0][1].append({"text": _FIRST_USER_TEXT})
     return [{"role": role, "content": blocks} for role, blocks in turns]
 
 
-def _with_plain_ids(message: Message) -> Message:
-    """The message with ids that Anthropic's models take, who refuse some that Bedrock itself takes, and others' models give."""
+def _with_anthropic_ids(message: Message) -> Message:
+    """Return the message with ids that Anthropic's models accept: they refuse some that Bedrock accepts and other models create."""
     match message:
         case ToolMessage(call_id=call_id):
-            return replace(message, call_id=_id(call_id, _CLAUDES_ID))
+            return replace(message, call_id=_encode_id(call_id, _ANTHROPIC_CALL_ID))
         case AssistantMessage(parts=parts):
-            own = [replace(part, id=_id(part.id, _CLAUDES_ID)) if isinstance(part, ToolCall) else part for part in parts]
-            return replace(message, parts=tuple(own))
+            renamed = [replace(part, id=_encode_id(part.id, _ANTHROPIC_CALL_ID)) if isinstance(part, ToolCall) else part for part in parts]
+            return replace(message, parts=tuple(renamed))
         case _:
             return message
 
 
-def _blocks(message: Message | list[ToolMessage], names: WireNames) -> list[Block]:
+def _encode_message(message: Message | list[ToolMessage], names: WireNames) -> list[_Block]:
     match message:
         case list():
-            results: list[Block] = [encode_result(result, names) for result in message]
-            return [*results, *(block for part in images_of_failed_results(message) for block in _part(part))]
+            results: list[_Block] = [encode_result(result, names) for result in message]
+            return [*results, *(block for part in images_of_failed_results(message) for block in _encode_part(part))]
         case SystemMessage():
             return []
         case UserMessage(content=content):
             parts = (Text(text=content),) if isinstance(content, str) else content
-            return [block for part in parts for block in _part(part)] or [{"text": _NOTHING}]
+            return [block for part in parts for block in _encode_part(part)] or [{"text": _EMPTY_TEXT}]
         case ToolMessage():
             return [encode_result(message, names)]
         case AssistantMessage():
-            return [block for part in message.parts for block in _answer_part(part, names, own=message.api == "bedrock.converse")]
+            return [
+                block for part in message.parts for block in _encode_answer_part(part, names, same_api=message.api == "bedrock.converse")
+            ]
 
 
-def _answer_part(part: object, names: WireNames, *, own: bool) -> list[Block]:
+def _encode_answer_part(part: object, names: WireNames, *, same_api: bool) -> list[_Block]:
     match part:
         case ToolCall():
             given = names.wire_arguments(part.name, argument_object(part))
-            return [{"toolUse": {"toolUseId": _id(part.id), "name": names.to_wire(part.name), "input": given}}]
-        case Reasoning(text=text, opaque=opaque) if own and opaque:
+            return [{"toolUse": {"toolUseId": _encode_id(part.id), "name": names.to_wire(part.name), "input": given}}]
+        case Reasoning(text=text, opaque=opaque) if same_api and opaque:
             if "redactedContent" in opaque:
                 return [{"reasoningContent": {"redactedContent": opaque["redactedContent"]}}]
             return [{"reasoningContent": {"reasoningText": {"text": text, "signature": opaque.get("signature")}}}]
-        case Native(item=item) if own:
+        case Native(item=item) if same_api:
             return [dict(item)]
         case Reasoning() | Native():
             return []
@@ -137,16 +139,16 @@ def _answer_part(part: object, names: WireNames, *, own: bool) -> list[Block]:
             return [{"text": text}] if text.strip() else []
 
 
-def _part(part: Part) -> list[Block]:
+def _encode_part(part: Part) -> list[_Block]:
     kind = part.mime_type.rpartition("/")[2].replace("jpg", "jpeg") if isinstance(part, Image) else ""
-    if isinstance(part, Image) and kind in _PICTURES:
+    if isinstance(part, Image) and kind in _IMAGE_FORMATS:
         return [{"image": {"format": kind, "source": {"bytes": part.data}}}]
     text = part_text(part)
     return [{"text": text}] if text.strip() else []
 
 
-def _tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:
-    """The tools and the choice. `none` is not a choice that Bedrock knows: then only what the history needs is declared."""
+def _encode_tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:
+    """Return tools and tool choice. Bedrock has no choice `none`: only the tools that the history needs are declared then."""
     tools = () if request.tool_choice == "none" else request.tools
     choice: dict[str, object] | None = None
     if tools and request.tool_choice == "required":
@@ -159,11 +161,11 @@ def _tools(request: ModelRequest, names: WireNames) -> dict[str, object] | None:
         tools = (*known, *(ToolSpec(name=name) for name in sorted(called - {tool.name for tool in known})))
     if not tools:
         return None
-    config: dict[str, object] = {"tools": [_tool(tool, names) for tool in tools]}
+    config: dict[str, object] = {"tools": [_encode_tool(tool, names) for tool in tools]}
     return config | {"toolChoice": choice} if choice else config
 
 
-def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
+def _encode_tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
     schema = tool_schema(tool)
     schema = rename_properties(schema, names.rename_parameters(tool.name, as_object(schema.get("properties")), PARAMETER_NAME))
     spec: dict[str, object] = {"name": names.to_wire(tool.name), "inputSchema": {"json": schema}}
@@ -172,8 +174,8 @@ def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
     return {"toolSpec": spec}
 
 
-def _id(call_id: str, taken: re.Pattern[str] = _ID) -> str:
-    """The call's id; a digest of it where it would not be `taken`."""
-    if taken.fullmatch(call_id):
+def _encode_id(call_id: str, accepted: re.Pattern[str] = _CALL_ID) -> str:
+    """Return the call's id; a digest if it is not `accepted`."""
+    if accepted.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"

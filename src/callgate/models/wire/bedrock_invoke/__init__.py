@@ -1,7 +1,7 @@
-"""Amazon Bedrock's InvokeModel, where every maker's models keep their own form.
+"""Amazon Bedrock's InvokeModel, where the models of every maker keep their own format.
 
-Answers of all makers are read, by the readers of their own APIs. Requests are written in Anthropic's form; for the models of the others,
-Converse is the API that takes tools.
+`decoder` reads the answers of all makers with the decoders of their own APIs, or with `text_only`; `encoder` writes requests in Anthropic's
+format. For the models of other makers, `bedrock_converse` supports tools.
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ from callgate.models.wire.codec import Codec
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="bedrock.invoke", decoder=BedrockInvokeDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="bedrock.invoke", decoder=BedrockInvokeDecoder, encode=encode, encode_result=encode_result)

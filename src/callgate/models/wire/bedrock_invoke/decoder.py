@@ -1,7 +1,7 @@
-"""Read what InvokeModel answers: the maker's own form, told by its fields; streamed, each of its events stands in a `chunk`, in base64.
+"""Decode answers of InvokeModel: the maker's own format, recognised by its fields; a stream has each event in a `chunk` of base64.
 
-The first frame that tells the maker decides. Anthropic's, Cohere's, chat completions and Amazon's own Nova are read by the readers of those
-APIs, into this message; what is only text, by `plain`.
+The first frame that identifies the maker decides. Anthropic's, Cohere's, chat completions and Amazon's Nova are read by the decoders of
+those APIs into this message; text by `text_only`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from callgate.models.wire.openai_chat.decoder import OpenAIChatDecoder
 
 __all__ = ["BedrockInvokeDecoder"]
 
-_NOVA = frozenset({"output", "messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop"})
-_COHERE = frozenset({"event_type", "generation_id", "is_finished", "generations"})
+_NOVA_FIELDS = frozenset({"output", "messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop"})
+_COHERE_FIELDS = frozenset({"event_type", "generation_id", "is_finished", "generations"})
 
 
 class BedrockInvokeDecoder(Decoder):
-    """One answer of InvokeModel or InvokeModelWithResponseStream."""
+    """Decodes one answer of InvokeModel or InvokeModelWithResponseStream."""
 
     api = "bedrock.invoke"
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
-        self._maker: Decoder | None = None
+        self._maker_decoder: Decoder | None = None
 
     def framing(self, content_type: str, *, streamed: bool) -> FrameParser:
         return AwsEventStream() if streamed or "eventstream" in content_type else WholeBody()
@@ -44,59 +44,63 @@ class BedrockInvokeDecoder(Decoder):
             return
         chunk = as_object(value.get("chunk")) or value
         if "bytes" in chunk:
-            event, value = "", _unpacked(chunk["bytes"])
-        maker = self._reader(value)
-        if maker is not None:
-            maker.read_frame(event, _as_chat(value))
+            event, value = "", _decode_chunk(chunk["bytes"])
+        maker_decoder = self._choose_decoder(value)
+        if maker_decoder is not None:
+            maker_decoder.read_frame(event, _as_chat_completion(value))
         if value.get("type") == "message_stop":
             self.end_stream()
 
     def read_body(self, value: Mapping[str, object]) -> None:
-        maker = self._reader(value)
-        if maker is not None:
-            maker.read_body(_as_chat(value))
+        maker_decoder = self._choose_decoder(value)
+        if maker_decoder is not None:
+            maker_decoder.read_body(_as_chat_completion(value))
         else:
             report_service_error(self.message, as_text(value.get("__type")).rpartition("#")[2], value)
 
     def join_pieces(self) -> None:
-        if self._maker is not None:
-            self._maker.join_pieces()
+        if self._maker_decoder is not None:
+            self._maker_decoder.join_pieces()
 
-    def _reader(self, value: Mapping[str, object]) -> Decoder | None:
-        """Who reads this answer; None while nothing tells the maker."""
-        if self._maker is None and (kind := _maker_of(value)) is not None:
-            self._maker = kind(redact=self.redact)
-            self._maker.message = self.message
-        return self._maker
+    def _choose_decoder(self, value: Mapping[str, object]) -> Decoder | None:
+        """Return the decoder of the maker's format; None until a frame identifies the maker."""
+        if self._maker_decoder is None and (kind := _decoder_class(value)) is not None:
+            self._maker_decoder = kind(redact=self.redact)
+            self._maker_decoder.message = self.message
+        return self._maker_decoder
 
 
-def _maker_of(value: Mapping[str, object]) -> type[Decoder] | None:
+def _decoder_class(value: Mapping[str, object]) -> type[Decoder] | None:
     if "choices" in value:
         return OpenAIChatDecoder
-    if not _NOVA.isdisjoint(value):
+    if not _NOVA_FIELDS.isdisjoint(value):
         return BedrockConverseDecoder
-    if not _COHERE.isdisjoint(value):
+    if not _COHERE_FIELDS.isdisjoint(value):
         return CohereChatDecoder
     if not TEXT_ONLY_FIELDS.isdisjoint(value):
         return TextOnlyDecoder
     return AnthropicDecoder if "type" in value or "content" in value else None
 
 
-def _unpacked(data: object) -> dict[str, object]:
-    """The event in a chunk; raises ValueError where there is none."""
+def _decode_chunk(data: object) -> dict[str, object]:
+    """Return the event in a chunk.
+
+    Raises:
+        ValueError: There is none.
+    """
     value = json.loads(base64.b64decode(as_text(data), validate=True))
     if not isinstance(value, dict):
         raise ValueError("a chunk without an event")
     return value
 
 
-def _as_chat(value: Mapping[str, object]) -> Mapping[str, object]:
-    """Chat completions whose choices say `stop_reason`, or `text` without a message, in the usual words."""
+def _as_chat_completion(value: Mapping[str, object]) -> Mapping[str, object]:
+    """Rename `stop_reason`, and `text` without a message, in chat completions to the usual fields."""
     if "choices" not in value:
         return value
     return {**value, "choices": [_as_choice(choice) for choice in as_objects(value["choices"])]}
 
 
 def _as_choice(choice: Mapping[str, object]) -> Mapping[str, object]:
-    said = {"finish_reason": choice.get("finish_reason") or choice.get("stop_reason")}
-    return {"message": {"content": choice["text"]}, **choice, **said} if "text" in choice else {**choice, **said}
+    reason = {"finish_reason": choice.get("finish_reason") or choice.get("stop_reason")}
+    return {"message": {"content": choice["text"]}, **choice, **reason} if "text" in choice else {**choice, **reason}

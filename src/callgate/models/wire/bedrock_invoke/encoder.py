@@ -1,4 +1,4 @@
-"""Write a conversation as an InvokeModel request in Anthropic's form: the model stands in the path, a version in the body."""
+"""Encode a conversation as an InvokeModel request in Anthropic's format: the model is in the path, a version in the body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = "bedrock-2023-05-31"
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
-    """The request for `/model/{model}/invoke` or `/invoke-with-response-stream`."""
+    """Return the request for `/model/{model}/invoke` or `/invoke-with-response-stream`."""
     body = messages_body(request, names, {"version_in_body": _VERSION, **quirks}, api="bedrock.invoke")
     body.pop("stream", None)
     verb = "invoke-with-response-stream" if request.stream else "invoke"

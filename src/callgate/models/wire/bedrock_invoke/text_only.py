@@ -1,6 +1,6 @@
-"""Read answers of InvokeModel that are nothing but text: Llama's, Mistral's and Titan's own forms, and Claude's before messages.
+"""Decode answers of InvokeModel that are only text: Llama's, Mistral's and Titan's own formats, and Claude's before the messages API.
 
-Calls that such a model writes into its text are for the dialects to find.
+Calls in such text are found by `callgate.models.dialects`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from callgate.models.wire.json_fields import as_objects, as_text, as_token_count
 
 __all__ = ["TEXT_ONLY_FIELDS", "TextOnlyDecoder"]
 
-_TEXTS = ("generation", "outputText", "completion", "text")
-_LISTS = ("outputs", "results")
-TEXT_ONLY_FIELDS = frozenset({*_TEXTS[:3], *_LISTS})
-"""Fields that tell such an answer."""
+_TEXT_KEYS = ("generation", "outputText", "completion", "text")
+_LIST_KEYS = ("outputs", "results")
+TEXT_ONLY_FIELDS = frozenset({*_TEXT_KEYS[:3], *_LIST_KEYS})
+"""Fields that identify such an answer."""
 
-_REASONS: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": "stop",
     "stop_sequence": "stop",
     "finish": "stop",
@@ -27,12 +27,12 @@ _REASONS: Mapping[str, FinishReason] = {
     "max_tokens": "length",
     "content_filtered": "content_filter",
 }
-_INPUT = ("prompt_token_count", "inputTextTokenCount")
-_OUTPUT = ("generation_token_count", "tokenCount", "totalOutputTextTokenCount")
+_INPUT_COUNT_KEYS = ("prompt_token_count", "inputTextTokenCount")
+_OUTPUT_COUNT_KEYS = ("generation_token_count", "tokenCount", "totalOutputTextTokenCount")
 
 
 class TextOnlyDecoder(Decoder):
-    """One answer of text, whole or one of its chunks."""
+    """Decodes one answer of text, whole or one of its chunks."""
 
     api = "bedrock.invoke"
 
@@ -41,19 +41,19 @@ class TextOnlyDecoder(Decoder):
         self._counts: dict[str, int] = {}
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
-        for item in (value, *(item for key in _LISTS for item in as_objects(value.get(key)))):
-            for key in _TEXTS:
+        for item in (value, *(item for key in _LIST_KEYS for item in as_objects(value.get(key)))):
+            for key in _TEXT_KEYS:
                 self.message.append_text(as_text(item.get(key)))
-            self._count(item)
-            said = as_text(item.get("stop_reason") or item.get("completionReason"))
-            if said:
-                self.message.set_finish_reason(_REASONS.get(said.lower(), "other"), said)
+            self._read_usage(item)
+            provider_reason = as_text(item.get("stop_reason") or item.get("completionReason"))
+            if provider_reason:
+                self.message.set_finish_reason(_FINISH_REASONS.get(provider_reason.lower(), "other"), provider_reason)
 
     def read_body(self, value: Mapping[str, object]) -> None:
         self.read_frame("", value)
 
-    def _count(self, item: Mapping[str, object]) -> None:
-        for name, keys in (("input_tokens", _INPUT), ("output_tokens", _OUTPUT)):
+    def _read_usage(self, item: Mapping[str, object]) -> None:
+        for name, keys in (("input_tokens", _INPUT_COUNT_KEYS), ("output_tokens", _OUTPUT_COUNT_KEYS)):
             for key in keys:
                 if count := as_token_count(item.get(key)):
                     self._counts[name] = count

@@ -1,4 +1,7 @@
-"""Cohere's chat, the second version both ways; answers of the first are read too."""
+"""Cohere's chat API: version 2 in both directions, and answers of version 1.
+
+`decoder` reads messages and events; `encoder` writes a conversation as messages.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +11,4 @@ from callgate.models.wire.cohere_chat.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="cohere.chat", decoder=CohereChatDecoder, encode=encode, result_item=encode_result, dashes=False)
+CODEC = Codec(api="cohere.chat", decoder=CohereChatDecoder, encode=encode, encode_result=encode_result, allow_dashes=False)

@@ -1,7 +1,7 @@
-"""Read Cohere's chat: the second version's messages and events, and what the first version answers.
+"""Decode answers of Cohere's chat API, versions 2 and 1.
 
-Before it calls tools, a model says what it plans; that is reasoning. The first version gives calls as objects, without ids; its streams
-preview a call in pieces and then send all calls whole.
+A model writes a plan before it calls tools; the plan is reasoning. Version 1 has calls as objects without ids; its streams preview a call
+in pieces and then send all calls whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from callgate.models.wire.server_errors import error_from_body, parse_error
 
 __all__ = ["CohereChatDecoder"]
 
-_REASONS: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, FinishReason] = {
     "COMPLETE": "stop",
     "STOP_SEQUENCE": "stop",
     "TOOL_CALL": "tool_calls",
@@ -31,7 +31,7 @@ _REASONS: Mapping[str, FinishReason] = {
 
 
 class CohereChatDecoder(Decoder):
-    """One answer of Cohere."""
+    """Decodes one answer of Cohere."""
 
     api = "cohere.chat"
 
@@ -47,78 +47,78 @@ class CohereChatDecoder(Decoder):
         match value.get("type") or value.get("event_type") or event:
             case "content-start" | "content-delta":
                 for part in as_objects(message.get("content")):
-                    self._content(part)
+                    self._read_content(part)
             case "tool-plan-delta":
-                self._plan(message.get("tool_plan"))
+                self._append_plan(message.get("tool_plan"))
             case "tool-call-start":
                 for item in as_objects(message.get("tool_calls")):
-                    self._by_index[value.get("index")] = self._open(item)
+                    self._by_index[value.get("index")] = self._open_call(item)
             case "tool-call-delta":
                 for item in as_objects(message.get("tool_calls")):
-                    self._piece(value.get("index"), item)
+                    self._append_piece(value.get("index"), item)
             case "tool-call-end":
                 if call := self._call_at(value.get("index")):
                     self.message.seal(call)
             case "message-end":
-                self._end(as_object(value.get("delta")))
+                self._read_end(as_object(value.get("delta")))
             case "" if "message" in value:
                 self.read_body(value)
             case str(kind):
-                self._first_version(kind, value)
+                self._read_version_1_event(kind, value)
             case _:
                 pass
 
     def read_body(self, value: Mapping[str, object]) -> None:
         message = value.get("message")
         if isinstance(message, dict):
-            self._answer(message)
-            self._end(value)
+            self._read_message(message)
+            self._read_end(value)
         elif "text" in value or "tool_calls" in value or "generations" in value:
-            self._whole_of_the_first(value)
+            self._read_version_1_body(value)
         elif "type" in value or "event_type" in value:
             self.read_frame("", value)
         else:
             self.report_error(error_from_body(value, "The answer has no message."))
 
-    # The second version
+    # Version 2
 
-    def _answer(self, message: Mapping[str, object]) -> None:
-        self._plan(message.get("tool_plan"))
+    def _read_message(self, message: Mapping[str, object]) -> None:
+        self._append_plan(message.get("tool_plan"))
         content = message.get("content")
         for part in as_objects(content):
-            self._content(part)
+            self._read_content(part)
         if isinstance(content, str):
             self.message.append_text(content)
         for item in as_objects(message.get("tool_calls")):
-            self._open(item)
-        self.message.seal_followed()
+            self._open_call(item)
+        self.message.seal_all_but_last()
 
-    def _content(self, part: Mapping[str, object]) -> None:
+    def _read_content(self, part: Mapping[str, object]) -> None:
         if thought := as_text(part.get("thinking")):
             self.message.append_reasoning(thought, opaque={"kind": "thinking"})
         self.message.append_text(as_text(part.get("text")))
 
-    def _plan(self, text: object) -> None:
+    def _append_plan(self, text: object) -> None:
         if isinstance(text, str) and text:
             self.message.append_reasoning(text, opaque={"kind": "tool_plan"})
 
-    def _open(self, item: Mapping[str, object]) -> OpenCall:
+    def _open_call(self, item: Mapping[str, object]) -> OpenCall:
         function = as_object(item.get("function")) or item
         call = self.message.open_call(as_text(item.get("id")), as_text(function.get("name")))
         self.message.append_arguments(call, as_arguments(function.get("arguments", function.get("parameters"))))
         return call
 
-    def _piece(self, index: object, item: Mapping[str, object]) -> None:
+    def _append_piece(self, index: object, item: Mapping[str, object]) -> None:
         call = self._call_at(index)
         if call is None:
-            raise ValueError("arguments of a call that was never started")
+            raise ValueError("arguments of a call that was not started")
         self.message.append_arguments(call, as_arguments(as_object(item.get("function")).get("arguments")))
 
     def _call_at(self, index: object) -> OpenCall | None:
-        """The call of this number; where there is no number, the last."""
+        """Return the call with this index; the last call if there is no index."""
         return self._by_index.get(index) or (self.message.calls[-1] if index is None and self.message.calls else None)
 
-    def _end(self, end: Mapping[str, object]) -> None:
+    def _read_end(self, end: Mapping[str, object]) -> None:
         usage = as_object(end.get("usage") or end.get("meta"))
         if usage:
             tokens = as_object(usage.get("tokens")) or as_object(usage.get("billed_units"))
@@ -129,36 +129,40 @@ class CohereChatDecoder(Decoder):
                     cached_tokens=as_token_count(usage.get("cached_tokens")),
                 )
             )
-        self._reason(as_text(end.get("finish_reason")), as_text(end.get("error")))
+        self._read_finish_reason(as_text(end.get("finish_reason")), as_text(end.get("error")))
 
-    def _reason(self, said: str, error: str = "") -> None:
-        reason = finish_reason(said.upper(), _REASONS) if said else None
+    def _read_finish_reason(self, provider_reason: str, error: str = "") -> None:
+        reason = finish_reason(provider_reason.upper(), _FINISH_REASONS) if provider_reason else None
         if error or reason == "error":
-            self.message.add_fault(said.lower(), error or f"The answer ended with {said}.", retryable=said.upper() == "TIMEOUT")
+            self.message.add_fault(
+                provider_reason.lower(),
+                error or f"The answer ended with {provider_reason}.",
+                retryable=provider_reason.upper() == "TIMEOUT",
+            )
         elif reason is not None:
-            self.message.set_finish_reason(reason, said)
+            self.message.set_finish_reason(reason, provider_reason)
 
-    # The first version
+    # Version 1
 
-    def _first_version(self, kind: str, value: Mapping[str, object]) -> None:
+    def _read_version_1_event(self, kind: str, value: Mapping[str, object]) -> None:
         match kind:
             case "text-generation":
                 self.message.append_text(as_text(value.get("text")))
             case "tool-calls-chunk":
-                self._preview(as_object(value.get("tool_call_delta")), as_text(value.get("text")))
+                self._preview_call(as_object(value.get("tool_call_delta")), as_text(value.get("text")))
             case "tool-calls-generation":
-                self._settle(value)
+                self._replace_previews(value)
             case "stream-end":
                 response = as_object(value.get("response"))
-                self._settle(response)
-                self._end({**response, "finish_reason": value.get("finish_reason") or response.get("finish_reason")})
+                self._replace_previews(response)
+                self._read_end({**response, "finish_reason": value.get("finish_reason") or response.get("finish_reason")})
             case "error" | "stream-error":
                 self.report_error(parse_error(value.get("error") or value, ("code",)))
             case _:
-                pass  # searches, citations, and whatever is new
+                pass  # searches, citations and unknown events
 
-    def _preview(self, piece: Mapping[str, object], plan: str) -> None:
-        self._plan(plan)
+    def _preview_call(self, piece: Mapping[str, object], plan: str) -> None:
+        self._append_plan(plan)
         if not piece:
             return
         call = self._by_index.get(piece.get("index"))
@@ -166,30 +170,30 @@ class CohereChatDecoder(Decoder):
             call = self._by_index[piece.get("index")] = self.message.open_call("", as_text(piece.get("name")))
         self.message.append_arguments(call, as_arguments(piece.get("parameters")))
 
-    def _settle(self, value: Mapping[str, object]) -> None:
-        """Take the calls that came whole; those that were previewed are the same ones."""
+    def _replace_previews(self, value: Mapping[str, object]) -> None:
+        """Read the calls that arrive whole; previewed calls are the same ones."""
         for index, item in enumerate(as_objects(value.get("tool_calls"))):
             if index >= len(self.message.calls):
-                self._open(item)
+                self._open_call(item)
                 continue
             call = self.message.calls[index]
             call.name = as_text(item.get("name")) or call.name
-            self._agree(call, as_arguments(item.get("parameters")))
+            self._set_arguments(call, as_arguments(item.get("parameters")))
 
-    def _agree(self, call: OpenCall, arguments: str) -> None:
-        """The same arguments in other white space are left as they came."""
+    def _set_arguments(self, call: OpenCall, arguments: str) -> None:
+        """Set a call's arguments, unless they differ from the preview in white space only."""
         if call.canonical_arguments != canonical_form(arguments):
             self.message.set_arguments(call, arguments)
         self.message.seal(call)
 
-    def _whole_of_the_first(self, value: Mapping[str, object]) -> None:
+    def _read_version_1_body(self, value: Mapping[str, object]) -> None:
         calls = as_objects(value.get("tool_calls"))
         text = as_text(value.get("text"))
         if calls:
-            self._plan(text)
+            self._append_plan(text)
         else:
             self.message.append_text(text or "".join(as_text(item.get("text")) for item in as_objects(value.get("generations"))))
         for item in calls:
-            self._open(item)
-        self.message.seal_followed()
-        self._end({**value, "finish_reason": value.get("finish_reason") or "COMPLETE"})
+            self._open_call(item)
+        self.message.seal_all_but_last()
+        self._read_end({**value, "finish_reason": value.get("finish_reason") or "COMPLETE"})

@@ -1,6 +1,6 @@
-"""Write a conversation as a request for Cohere's chat, second version.
+"""Encode a conversation as a request of Cohere's chat API, version 2.
 
-Cohere forces a tool by offering that one alone. It takes no schema for the answer where tools are offered.
+To force one tool, only that tool is offered. The API accepts no schema for the answer together with tools.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["encode", "encode_result"]
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
-    """The request for `/v2/chat`."""
+    """Return the request for `/v2/chat`."""
     messages: list[dict[str, object]] = []
     for message in group_results(order_results(request.messages)):
-        messages.extend(_results(message, names) if isinstance(message, list) else _message(message, names))
+        messages.extend(_encode_results(message, names) if isinstance(message, list) else _encode_message(message, names))
     body: dict[str, object] = {"model": request.model, "messages": messages, "stream": request.stream}
     if tools := offered_tools(request):
-        body["tools"] = [_tool(tool, names) for tool in tools]
+        body["tools"] = [_encode_tool(tool, names) for tool in tools]
         if request.tool_choice != "auto":
             body["tool_choice"] = "REQUIRED"
     elif request.output_schema is not None:
@@ -38,61 +38,63 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
-    """A result as a `tool` message."""
+    """Return a result as a `tool` message."""
     return {"role": "tool", "tool_call_id": message.call_id, "content": result_text(message)}
 
 
-def _results(run: list[ToolMessage], names: WireNames) -> list[dict[str, object]]:
+def _encode_results(run: list[ToolMessage], names: WireNames) -> list[dict[str, object]]:
     items = [encode_result(message, names) for message in run]
-    if seen := images(run):
-        items.append({"role": "user", "content": [{"type": "text", "text": "Pictures from the results above:"}, *map(_part, seen)]})
+    if result_images := images(run):
+        items.append(
+            {"role": "user", "content": [{"type": "text", "text": "Pictures from the results above:"}, *map(_encode_part, result_images)]}
+        )
     return items
 
 
-def _message(message: Message, names: WireNames) -> list[dict[str, object]]:
+def _encode_message(message: Message, names: WireNames) -> list[dict[str, object]]:
     match message:
         case SystemMessage(text=text):
             return [{"role": "system", "content": text}] if text else []
         case UserMessage(content=content):
-            return [{"role": "user", "content": content if isinstance(content, str) else [_part(part) for part in content]}]
+            return [{"role": "user", "content": content if isinstance(content, str) else [_encode_part(part) for part in content]}]
         case AssistantMessage():
-            return _assistant(message, names)
+            return _encode_answer(message, names)
         case ToolMessage():
             return [encode_result(message, names)]
 
 
-def _assistant(message: AssistantMessage, names: WireNames) -> list[dict[str, object]]:
-    """The answer; one with neither text nor calls would be refused and is left out."""
+def _encode_answer(message: AssistantMessage, names: WireNames) -> list[dict[str, object]]:
+    """Return the answer as messages; one without text and calls is left out, since the API refuses it."""
     item: dict[str, object] = {"role": "assistant"}
-    thought = _thoughts(message, "thinking")
-    if thought:
+    thinking = _reasoning_text(message, "thinking")
+    if thinking:
         text = [{"type": "text", "text": message.text}] if message.text else []
-        item["content"] = [{"type": "thinking", "thinking": thought}, *text]
+        item["content"] = [{"type": "thinking", "thinking": thinking}, *text]
     elif message.text:
         item["content"] = message.text
     if message.calls:
-        item["tool_calls"] = [_call(call, names) for call in message.calls]
-        if plan := _thoughts(message, "tool_plan"):
+        item["tool_calls"] = [_encode_call(call, names) for call in message.calls]
+        if plan := _reasoning_text(message, "tool_plan"):
             item["tool_plan"] = plan
     return [item] if message.text or message.calls else []
 
 
-def _thoughts(message: AssistantMessage, kind: str) -> str:
-    """What the model planned or thought, if it was one of Cohere's."""
-    thoughts = [part for part in message.parts if isinstance(part, Reasoning) and part.opaque and message.api == "cohere.chat"]
-    return "".join(part.text for part in thoughts if part.opaque and part.opaque.get("kind") == kind)
+def _reasoning_text(message: AssistantMessage, kind: str) -> str:
+    """Return the plan or the thinking of an answer, if it is one of Cohere's."""
+    reasoning = [part for part in message.parts if isinstance(part, Reasoning) and part.opaque and message.api == "cohere.chat"]
+    return "".join(part.text for part in reasoning if part.opaque and part.opaque.get("kind") == kind)
 
 
-def _call(call: ToolCall, names: WireNames) -> dict[str, object]:
+def _encode_call(call: ToolCall, names: WireNames) -> dict[str, object]:
     return {"id": call.id, "type": "function", "function": {"name": names.to_wire(call.name), "arguments": argument_text(call)}}
 
 
-def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
+def _encode_tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
     head = {"name": names.to_wire(tool.name), "description": tool.description, "parameters": tool_schema(tool)}
     return {"type": "function", "function": head}
 
 
-def _part(part: Part) -> dict[str, object]:
+def _encode_part(part: Part) -> dict[str, object]:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
     return {"type": "text", "text": part_text(part)}

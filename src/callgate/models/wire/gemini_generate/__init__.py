@@ -1,7 +1,7 @@
 """Gemini's generateContent, from Google AI and from Vertex.
 
-`reader` takes candidates and their parts, `partial` puts streamed arguments together, `writer` makes contents, `schemas` reduces tool
-schemas to what the API takes.
+`decoder` reads candidates and their parts, `partial_arguments` assembles streamed arguments, `encoder` writes contents, and `schema_subset`
+reduces tool schemas to what the API accepts.
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ from callgate.models.wire.gemini_generate.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="gemini.generate", decoder=GeminiDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="gemini.generate", decoder=GeminiDecoder, encode=encode, encode_result=encode_result)

@@ -1,7 +1,7 @@
-"""Read an answer of generateContent, whole, as events or as one list: candidates with parts.
+"""Decode an answer of generateContent, whole, as events or as one list: candidates with parts.
 
-A call's arguments come as an object that the provider has read already, so a whole part is a whole call; where they stream in, the part
-that no longer says `willContinue` ends it. Signatures hang on any part and are kept beside it.
+The provider sends arguments as a parsed object, so a whole part is a whole call; streamed arguments end with the part without
+`willContinue`. Any part may have a signature, which is kept beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from callgate.models.wire.server_errors import error_from_body, parse_error
 
 __all__ = ["GeminiDecoder"]
 
-_REASONS: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
     "CONTINUATION": "length",
@@ -34,49 +34,49 @@ _REASONS: Mapping[str, FinishReason] = {
     "IMAGE_RECITATION": "content_filter",
     "MODEL_ARMOR": "content_filter",
 }
-_CODES = ("status", "code")
-_MISWRITTEN = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
-"""The model wrote a call that the provider could not make one of; asked again, it may write a better one."""
-_NONE = "FINISH_REASON_UNSPECIFIED"
-_ABOUT_THE_PART = frozenset(
+_CODE_KEYS = ("status", "code")
+_MISWRITTEN_CALL = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"})
+"""The model wrote a call that the provider could not parse; a repeated request may succeed."""
+_UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
+_PART_METADATA = frozenset(
     {"thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution", "mediaProcessing", "speechMetadata"}
 )
 
 
 class _StreamedCall:
-    """A call whose arguments still stream in."""
+    """A call whose arguments still arrive."""
 
-    __slots__ = ("arguments", "call", "given")
+    __slots__ = ("arguments", "call", "whole_arguments")
 
     def __init__(self, call: OpenCall) -> None:
         self.call = call
-        self.given = ""
+        self.whole_arguments = ""
         self.arguments = PartialArguments()
 
 
 class GeminiDecoder(Decoder):
-    """One answer; of several candidates the first."""
+    """Decodes one answer; the first of several candidates."""
 
     api = "gemini.generate"
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
-        self._growing: _StreamedCall | None = None
-        self._signed = False
-        """The last part is nothing but the signature of a text."""
+        self._streamed_call: _StreamedCall | None = None
+        self._after_text_signature = False
+        """Whether the last part is only the signature of a text."""
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         value = as_object(value.get("response")) or value
         if value.get("error"):
-            self.report_error(parse_error(value["error"], _CODES))
+            self.report_error(parse_error(value["error"], _CODE_KEYS))
             return
         self.message.model = as_text(value.get("modelVersion")) or self.message.model
         for candidate in as_objects(value.get("candidates")):
             if not candidate.get("index"):
-                self._candidate(candidate)
+                self._read_candidate(candidate)
         usage = value.get("usageMetadata")
         if isinstance(usage, dict):
-            self.message.set_usage(_usage(usage))
+            self.message.set_usage(_parse_usage(usage))
         blocked = as_text(as_object(value.get("promptFeedback")).get("blockReason"))
         if blocked:
             self.message.set_finish_reason("content_filter", blocked)
@@ -87,80 +87,80 @@ class GeminiDecoder(Decoder):
         if not inner.get("candidates") and self.message.reason is None:
             self.report_error(error_from_body(inner, "The answer has no candidates."))
 
-    def _candidate(self, candidate: Mapping[str, object]) -> None:
+    def _read_candidate(self, candidate: Mapping[str, object]) -> None:
         for part in as_objects(as_object(candidate.get("content")).get("parts")):
-            self._part(part)
-        said = as_text(candidate.get("finishReason"))
-        if said and said != _NONE:
-            self._reason(said, as_text(candidate.get("finishMessage")))
+            self._read_part(part)
+        provider_reason = as_text(candidate.get("finishReason"))
+        if provider_reason and provider_reason != _UNSPECIFIED:
+            self._read_finish_reason(provider_reason, as_text(candidate.get("finishMessage")))
 
-    def _part(self, part: Mapping[str, object]) -> None:
+    def _read_part(self, part: Mapping[str, object]) -> None:
         signature = as_text(part.get("thoughtSignature"))
         opaque = {"thoughtSignature": signature} if signature else None
         function = part.get("functionCall")
-        kind = next((key for key in part if key not in _ABOUT_THE_PART), "")
+        kind = next((key for key in part if key not in _PART_METADATA), "")
         if isinstance(function, dict):
             self.message.append_text(as_text(part.get("text")))
-            self._function(function, opaque)
+            self._read_function_call(function, opaque)
         elif part.get("thought") and kind in ("text", ""):
-            self.message.append_reasoning(as_text(part.get("text")), opaque=opaque, fresh=self._signed)
+            self.message.append_reasoning(as_text(part.get("text")), opaque=opaque, new_part=self._after_text_signature)
         elif kind in ("text", ""):
             self.message.append_text(as_text(part.get("text")))
             if signature:
-                self.message.append_reasoning(opaque={"textSignature": signature}, fresh=True)
+                self.message.append_reasoning(opaque={"textSignature": signature}, new_part=True)
         else:
             self.message.add_native(kind, as_text(as_object(part[kind]).get("id")), dict(part))
-        self._signed = bool(signature) and kind in ("text", "") and not part.get("thought")
+        self._after_text_signature = bool(signature) and kind in ("text", "") and not part.get("thought")
 
-    # Calls
-
-    def _function(self, function: Mapping[str, object], opaque: Mapping[str, object] | None) -> None:
-        growing = self._growing_of(function)
-        if growing is None:
+    def _read_function_call(self, function: Mapping[str, object], opaque: Mapping[str, object] | None) -> None:
+        streamed = self._streamed_call_for(function)
+        if streamed is None:
             return
-        growing.call.opaque |= opaque or {}
-        growing.given = as_arguments(function["args"]) if function.get("args") not in (None, {}) else growing.given
+        streamed.call.opaque |= opaque or {}
+        streamed.whole_arguments = as_arguments(function["args"]) if function.get("args") not in (None, {}) else streamed.whole_arguments
         for item in as_objects(function.get("partialArgs")):
-            growing.arguments.add(item)
+            streamed.arguments.add(item)
         if not function.get("willContinue"):
             self._end_call()
 
-    def _growing_of(self, function: Mapping[str, object]) -> _StreamedCall | None:
-        """The call that a part goes on with or begins; None where the part says nothing."""
+    def _streamed_call_for(self, function: Mapping[str, object]) -> _StreamedCall | None:
+        """Return the call that a part continues or begins; None if the part is empty."""
         name, call_id = as_text(function.get("name")), as_text(function.get("id"))
-        if self._growing is not None and (not name or (call_id and call_id == self._growing.call.id)):
-            return self._growing
+        if self._streamed_call is not None and (not name or (call_id and call_id == self._streamed_call.call.id)):
+            return self._streamed_call
         if not name and not function.get("args"):
             return None
         if not function.get("willContinue") and self.message.has_call(call_id, name, as_arguments(function.get("args") or {})):
             return None
         self._end_call()
-        self._growing = _StreamedCall(self.message.open_call(call_id, name))
-        self._growing.call.cut = True
-        return self._growing
+        self._streamed_call = _StreamedCall(self.message.open_call(call_id, name))
+        self._streamed_call.call.cut = True
+        return self._streamed_call
 
     def _end_call(self) -> None:
-        """The provider says, or shows by going on, that the arguments are all there."""
-        growing, self._growing = self._growing, None
-        if growing is not None:
-            growing.call.cut = self.message.reason == "error"
-            self.message.set_arguments(growing.call, growing.given or json_text(growing.arguments.value()))
-            self.message.seal(growing.call)
+        """End the streamed call: the provider says, or shows by continuing, that its arguments are complete."""
+        streamed, self._streamed_call = self._streamed_call, None
+        if streamed is not None:
+            streamed.call.cut = self.message.reason == "error"
+            self.message.set_arguments(streamed.call, streamed.whole_arguments or json_text(streamed.arguments.value()))
+            self.message.seal(streamed.call)
 
-    # The end
-
-    def _reason(self, said: str, explained: str) -> None:
-        reason = _REASONS.get(said, "other")
+    def _read_finish_reason(self, provider_reason: str, explanation: str) -> None:
+        reason = _FINISH_REASONS.get(provider_reason, "other")
         if reason in COMPLETE_REASONS:
             self._end_call()
-        if said in _MISWRITTEN and not self.message.calls:
-            self.message.add_fault(said, explained or "The model wrote a call that the provider could not read.", retryable=True)
+        if provider_reason in _MISWRITTEN_CALL and not self.message.calls:
+            self.message.add_fault(
+                provider_reason, explanation or "The model wrote a call that the provider could not parse.", retryable=True
+            )
         else:
-            self.message.set_finish_reason("stop" if said == "UNEXPECTED_TOOL_CALL" and self.message.calls else reason, said)
+            self.message.set_finish_reason(
+                "stop" if provider_reason == "UNEXPECTED_TOOL_CALL" and self.message.calls else reason, provider_reason
+            )
 
 
-def _usage(usage: Mapping[str, object]) -> Usage:
-    """Token counts; what tools put into the prompt is input, and thoughts are counted apart from the rest of the output."""
+def _parse_usage(usage: Mapping[str, object]) -> Usage:
+    """Return token counts; tool output in the prompt counts as input, and reasoning is added to the output."""
     thoughts = as_token_count(usage.get("thoughtsTokenCount"))
     return Usage(
         input_tokens=as_token_count(usage.get("promptTokenCount")) + as_token_count(usage.get("toolUsePromptTokenCount")),

@@ -1,7 +1,7 @@
-"""Write a conversation as a generateContent request: contents of user and model, a call's result as a part that names the function.
+"""Encode a conversation as a generateContent request: contents of user and model, and results as parts that name the function.
 
-What a model generation takes differently is read from its name: the third demands signatures and takes pictures inside results. Quirks:
-`json_schema` (send tool schemas as they are, in `parametersJsonSchema`), `generation` (where the name does not say it).
+The model's name determines its generation: the third requires signatures and accepts images inside results. Quirks: `json_schema` (send
+tool schemas unchanged, in `parametersJsonSchema`), `generation` (if the name does not contain it).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from callgate.models.wire.tool_schemas import tool_schema
 __all__ = ["encode", "encode_result"]
 
 _API = "gemini.generate"
-_GENERATION = re.compile(r"gemini-(\d+)")
+_MODEL_GENERATION = re.compile(r"gemini-(\d+)")
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""What the API takes where another model wrote the call, or none was kept."""
+"""The signature that the API accepts if another model wrote the call, or none was kept."""
 
 _Item = dict[str, object]
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
-    """The request for `/models/{model}:generateContent`, or its streaming form as server-sent events."""
-    generation = _generation(request.model, quirks)
-    body: _Item = {"contents": _contents(request.messages, names, generation)}
+    """Return the request for `/models/{model}:generateContent`, or its streaming form as server-sent events."""
+    generation = _model_generation(request.model, quirks)
+    body: _Item = {"contents": _encode_contents(request.messages, names, generation)}
     if system := system_text(request.messages).strip():
         body["systemInstruction"] = {"parts": [{"text": system}]}
     if request.tools:
-        body["tools"] = [{"functionDeclarations": [_tool(tool, names, quirks) for tool in request.tools]}]
-        body["toolConfig"] = {"functionCallingConfig": _choice(request.tool_choice, names)}
-    if settings := _settings(request, generation):
+        body["tools"] = [{"functionDeclarations": [_encode_tool(tool, names, quirks) for tool in request.tools]}]
+        body["toolConfig"] = {"functionCallingConfig": _encode_tool_choice(request.tool_choice, names)}
+    if settings := _generation_config(request, generation):
         body["generationConfig"] = settings
     model = request.model if "/" in request.model else f"models/{request.model}"
     method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
@@ -46,7 +46,7 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> _Item:
-    """A result as a `functionResponse` part; with an id only where the model gave one."""
+    """Return a result as a `functionResponse` part, with an id only if the model gave one."""
     text = "\n".join(part_text(part) for part in message.content if not isinstance(part, Image))
     response: _Item = {"name": names.to_wire(message.name), "response": {"error" if message.is_error else "result": text}}
     if message.call_id and not message.made_id:
@@ -54,48 +54,48 @@ def encode_result(message: ToolMessage, names: WireNames) -> _Item:
     return {"functionResponse": response}
 
 
-def _generation(model: str, quirks: Mapping[str, object]) -> int:
-    said = quirks.get("generation")
-    found = _GENERATION.search(model)
-    return said if isinstance(said, int) else int(found[1]) if found else 0
+def _model_generation(model: str, quirks: Mapping[str, object]) -> int:
+    configured = quirks.get("generation")
+    found = _MODEL_GENERATION.search(model)
+    return configured if isinstance(configured, int) else int(found[1]) if found else 0
 
 
-def _settings(request: ModelRequest, generation: int) -> _Item:
+def _generation_config(request: ModelRequest, generation: int) -> _Item:
     settings: _Item = {}
     if request.max_tokens is not None:
         settings["maxOutputTokens"] = request.max_tokens
     if request.temperature is not None:
         settings["temperature"] = request.temperature
-    if request.output_schema is not None and (not request.tools or generation >= 3):  # earlier ones refuse both together
+    if request.output_schema is not None and (not request.tools or generation >= 3):  # earlier generations refuse both together
         settings["responseMimeType"] = "application/json"
         settings["responseSchema"] = reduce_schema(request.output_schema, request.output_schema)
     return settings
 
 
-def _contents(messages: Sequence[Message], names: WireNames, generation: int) -> list[_Item]:
+def _encode_contents(messages: Sequence[Message], names: WireNames, generation: int) -> list[_Item]:
     contents: list[_Item] = []
     for message in group_results(order_results(messages)):
         match message:
             case UserMessage(content=content):
-                _add(contents, "user", _parts((Text(text=content),) if isinstance(content, str) else content))
+                _append_content(contents, "user", _encode_parts((Text(text=content),) if isinstance(content, str) else content))
             case AssistantMessage():
                 if not contents:
-                    contents.append(_begin())
-                _add(contents, "model", _answer(message, names, generation))
+                    contents.append(_first_user_content())
+                _append_content(contents, "model", _encode_answer(message, names, generation))
             case list():
-                contents += _results(message, names, generation)
+                contents += _encode_results(message, names, generation)
             case _:
                 pass
-    return contents or [_begin()]
+    return contents or [_first_user_content()]
 
 
-def _begin() -> _Item:
-    """A content of the user, who must have the first."""
+def _first_user_content() -> _Item:
+    """Return a content of the user, which must come first."""
     return {"role": "user", "parts": [{"text": "(The conversation begins here.)"}]}
 
 
-def _add(contents: list[_Item], role: str, parts: list[_Item]) -> None:
-    """Add to the last content if it is of the same side; results stand in a content of their own."""
+def _append_content(contents: list[_Item], role: str, parts: list[_Item]) -> None:
+    """Append to the last content if it has the same role; results stay in a content of their own."""
     last = contents[-1] if contents else None
     before = last["parts"] if last is not None and last["role"] == role else None
     if isinstance(before, list) and "functionResponse" not in before[0]:
@@ -104,52 +104,55 @@ def _add(contents: list[_Item], role: str, parts: list[_Item]) -> None:
         contents.append({"role": role, "parts": parts})
 
 
-def _results(run: list[ToolMessage], names: WireNames, generation: int) -> list[_Item]:
-    """All results of one answer in one content, and the pictures in them where the model takes them."""
-    items = [encode_result(message, names) for message in run]
-    seen = images(run)
-    if not seen:
+def _encode_results(results: list[ToolMessage], names: WireNames, generation: int) -> list[_Item]:
+    """Return all results of one answer in one content, with their images inside or after them."""
+    items = [encode_result(message, names) for message in results]
+    result_images = images(results)
+    if not result_images:
         return [{"role": "user", "parts": items}]
     if generation >= 3:
-        return [{"role": "user", "parts": [_with_pictures(item, message) for item, message in zip(items, run, strict=True)]}]
-    return [{"role": "user", "parts": items}, {"role": "user", "parts": [{"text": "Pictures from the results above:"}, *map(_part, seen)]}]
+        return [{"role": "user", "parts": [_with_images(item, message) for item, message in zip(items, results, strict=True)]}]
+    return [
+        {"role": "user", "parts": items},
+        {"role": "user", "parts": [{"text": "Pictures from the results above:"}, *map(_encode_part, result_images)]},
+    ]
 
 
-def _with_pictures(item: _Item, message: ToolMessage) -> _Item:
-    parts = [_part(part) for part in message.content if isinstance(part, Image)]
+def _with_images(item: _Item, message: ToolMessage) -> _Item:
+    parts = [_encode_part(part) for part in message.content if isinstance(part, Image)]
     response = item["functionResponse"]
     return {"functionResponse": {**response, "parts": parts}} if parts and isinstance(response, dict) else item
 
 
-def _answer(message: AssistantMessage, names: WireNames, generation: int) -> list[_Item]:
+def _encode_answer(message: AssistantMessage, names: WireNames, generation: int) -> list[_Item]:
     parts: list[_Item] = []
-    own = message.api == _API
+    same_api = message.api == _API
     for part in message.parts:
         match part:
             case Text(text=text):
                 parts += [{"text": text}] if text else []
             case ToolCall():
-                parts.append(_call(part, names, own))
-            case Native(item=item) if own:
+                parts.append(_encode_call(part, names, same_api))
+            case Native(item=item) if same_api:
                 parts.append(dict(item))
-            case Reasoning() if own:
-                _thought(parts, part)
+            case Reasoning() if same_api:
+                _restore_signature(parts, part)
             case _:
                 pass
-    _sign(parts, generation)
+    _sign_first_call(parts, generation)
     return parts
 
 
-def _call(call: ToolCall, names: WireNames, own: bool) -> _Item:
+def _encode_call(call: ToolCall, names: WireNames, same_api: bool) -> _Item:
     function: _Item = {"name": names.to_wire(call.name), "args": argument_object(call)}
     if not call.made_id:
         function["id"] = call.id
-    signature = (call.opaque or {}).get("thoughtSignature") if own else None
+    signature = (call.opaque or {}).get("thoughtSignature") if same_api else None
     return {"functionCall": function, "thoughtSignature": signature} if signature else {"functionCall": function}
 
 
-def _thought(parts: list[_Item], part: Reasoning) -> None:
-    """Put a signature back where it came from: on a thought, on the text before it, or on a text that was empty."""
+def _restore_signature(parts: list[_Item], part: Reasoning) -> None:
+    """Put a signature back where it came from: on reasoning, on the text before it, or on an empty text."""
     opaque = part.opaque or {}
     if signature := opaque.get("textSignature"):
         if parts and set(parts[-1]) == {"text"}:
@@ -160,14 +163,14 @@ def _thought(parts: list[_Item], part: Reasoning) -> None:
         parts.append({"text": part.text, "thought": True, "thoughtSignature": signature})
 
 
-def _sign(parts: list[_Item], generation: int) -> None:
-    """The third generation refuses an answer whose first call has no signature."""
+def _sign_first_call(parts: list[_Item], generation: int) -> None:
+    """Add a signature to the first call: the third generation refuses an answer without one."""
     first = next((part for part in parts if "functionCall" in part), None)
     if first is not None and generation >= 3:
         first.setdefault("thoughtSignature", _NO_SIGNATURE)
 
 
-def _tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object]) -> _Item:
+def _encode_tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object]) -> _Item:
     item: _Item = {"name": names.to_wire(tool.name), "description": tool.description}
     schema = tool_schema(tool)
     if quirks.get("json_schema"):
@@ -176,16 +179,16 @@ def _tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object]) -> _It
     return item | {"parameters": parameters} if "properties" in parameters else item
 
 
-def _choice(choice: str, names: WireNames) -> _Item:
+def _encode_tool_choice(choice: str, names: WireNames) -> _Item:
     mode = {"auto": "AUTO", "none": "NONE", "required": "ANY"}.get(choice)
     return {"mode": mode} if mode else {"mode": "ANY", "allowedFunctionNames": [names.to_wire(choice)]}
 
 
-def _parts(parts: Iterable[Part]) -> list[_Item]:
-    return [item for item in map(_part, parts) if item.get("text") != ""]
+def _encode_parts(parts: Iterable[Part]) -> list[_Item]:
+    return [item for item in map(_encode_part, parts) if item.get("text") != ""]
 
 
-def _part(part: Part) -> _Item:
+def _encode_part(part: Part) -> _Item:
     match part:
         case Image(data=data, mime_type=mime) | Audio(data=data, mime_type=mime):
             return {"inlineData": {"mimeType": mime, "data": data}}

@@ -1,6 +1,6 @@
-"""Arguments that arrive value by value, each with the place that it belongs to: `$.items[2].name`.
+"""Assemble arguments that arrive value by value, each with its JSON path: `$.items[2].name`.
 
-A string may come in pieces; every other value comes whole. Knows nothing of calls.
+A string may arrive in pieces; every other value arrives whole. Knows nothing of calls.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 __all__ = ["PartialArguments"]
 
-_STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d{1,7})\]|\[(?P<quote>['\"])(?P<quoted>(?:[^\\]|\\.)*?)(?P=quote)\]")
+_PATH_STEP = re.compile(r"\.(?P<key>[^.\[\]]+)|\[(?P<index>\d{1,7})\]|\[(?P<quote>['\"])(?P<quoted>(?:[^\\]|\\.)*?)(?P=quote)\]")
 _ESCAPED = re.compile(r"\\(.)")
-_LONGEST_GAP = 100
-_VALUES = ("stringValue", "numberValue", "boolValue")
+_MAX_GAP = 100
+_VALUE_KEYS = ("stringValue", "numberValue", "boolValue")
 
 _Path = tuple[str | int, ...]
 
@@ -28,17 +28,17 @@ class PartialArguments:
         self._pieces: list[str] = []
 
     def add(self, item: Mapping[str, object]) -> None:
-        """Take one value, or a piece of one.
+        """Add one value, or a piece of a string.
 
         Raises:
-            ValueError: Its place cannot be read, or contradicts what came before.
+            ValueError: The path cannot be parsed, or contradicts the values before.
         """
         path = _path(str(item.get("jsonPath", "")))
-        value = next((item[key] for key in _VALUES if key in item), None)
+        value = next((item[key] for key in _VALUE_KEYS if key in item), None)
         if path != self._path:
             self._flush()
         if not isinstance(value, str):
-            self._put(path, value)
+            self._set(path, value)
             return
         self._path = path
         self._pieces.append(value)
@@ -53,43 +53,43 @@ class PartialArguments:
         if self._path is not None:
             path, self._path = self._path, None
             text, self._pieces = "".join(self._pieces), []
-            self._put(path, text)
+            self._set(path, text)
 
-    def _put(self, path: _Path, value: object) -> None:
-        here: Any = self._value
+    def _set(self, path: _Path, value: object) -> None:
+        node: Any = self._value
         for step, following in zip(path, (*path[1:], None), strict=True):
             if isinstance(step, int):
-                _reach(here, step)
-            elif not isinstance(here, dict):
-                raise ValueError(f"{path} is no place in the arguments so far")
+                _extend_list(node, step)
+            elif not isinstance(node, dict):
+                raise ValueError(f"{path} is not a path in the arguments so far")
             if following is None:
-                here[step] = value
+                node[step] = value
             else:
-                here = _inside(here, step, [] if isinstance(following, int) else {})
+                node = _child(node, step, [] if isinstance(following, int) else {})
 
 
-def _inside(here: Any, step: str | int, fresh: object) -> Any:
-    if (here[step] if isinstance(step, int) else here.get(step)) is None:
-        here[step] = fresh
-    return here[step]
+def _child(node: Any, step: str | int, default: object) -> Any:
+    if (node[step] if isinstance(step, int) else node.get(step)) is None:
+        node[step] = default
+    return node[step]
 
 
-def _reach(here: object, index: int) -> None:
-    """Make a list long enough for its item `index`."""
-    if not isinstance(here, list) or index > len(here) + _LONGEST_GAP:
+def _extend_list(node: object, index: int) -> None:
+    """Extend a list so that it has an item `index`."""
+    if not isinstance(node, list) or index > len(node) + _MAX_GAP:
         raise ValueError(f"there is no item {index} in the arguments so far")
-    here.extend([None] * (index + 1 - len(here)))
+    node.extend([None] * (index + 1 - len(node)))
 
 
 def _path(text: str) -> _Path:
     steps: list[str | int] = []
     at = 1
     while at < len(text) and text[0] == "$":
-        step = _STEP.match(text, at)
+        step = _PATH_STEP.match(text, at)
         if step is None:
             break
         at = step.end()
         steps.append(int(step["index"]) if step["index"] else step["key"] or _ESCAPED.sub(r"\1", step["quoted"]))
     if at != len(text) or not steps:
-        raise ValueError(f"{text[:100]!r} is no path")
+        raise ValueError(f"{text[:100]!r} is not a JSON path")
     return tuple(steps)

@@ -1,7 +1,7 @@
-"""Reduce JSON Schema to the dialect that function declarations are written in.
+"""Reduce JSON Schema to the subset that Gemini's function declarations accept.
 
-It knows no references, no `oneOf`, no `const`, only texts in an `enum`, few formats, and one type for each value; what it cannot say is
-left out, or said in the description. The engine checks the arguments against the tool's own schema anyway.
+The subset has no references, no `oneOf`, no `const`, only strings in `enum`, few formats, and one type per value. What it cannot express is
+dropped or put into the description. The engine validates arguments against the tool's own schema.
 """
 
 from __future__ import annotations
@@ -13,49 +13,50 @@ from callgate.models.wire.json_fields import as_object, as_objects, as_text
 
 __all__ = ["reduce_schema"]
 
-_KEPT = ("nullable", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum", "pattern")
+_KEPT_KEYWORDS = ("nullable", "minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum", "pattern")
 _FORMATS = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 
 _Schema = dict[str, object]
 
 
-def reduce_schema(schema: object, root: Mapping[str, object], within: frozenset[str] = frozenset()) -> _Schema:
-    """`schema` in that dialect.
+def reduce_schema(schema: object, root: Mapping[str, object], seen_references: frozenset[str] = frozenset()) -> _Schema:
+    """Return `schema` in the subset.
 
     Args:
-        root: What references point into.
-        within: The references that are being followed; one that comes back is an object of any shape.
+        schema: Any JSON Schema.
+        root: The schema that references point into.
+        seen_references: The references being followed; a recursive one becomes an object of any shape.
     """
     plain = dict(as_object(schema))
     reference = as_text(plain.pop("$ref", ""))
     if reference:
-        if reference in within:
+        if reference in seen_references:
             return {"type": "object"}
-        within |= {reference}
-        plain = {**_target(reference, root), **plain}
+        seen_references |= {reference}
+        plain = {**_resolve(reference, root), **plain}
         if "$ref" in plain:
-            return reduce_schema(plain, root, within)
+            return reduce_schema(plain, root, seen_references)
     for branch in as_objects(plain.pop("allOf", None)):
-        plain = _both(plain, reduce_schema(branch, root, within))
+        plain = _merge(plain, reduce_schema(branch, root, seen_references))
     alternatives = _alternatives(plain)
     if alternatives and not plain.get("properties"):
-        return _any_of(plain, alternatives, root, within)
-    return _one(plain, root, within)
+        return _any_of(plain, alternatives, root, seen_references)
+    return _reduce_plain(plain, root, seen_references)
 
 
-def _target(reference: str, root: Mapping[str, object]) -> Mapping[str, object]:
+def _resolve(reference: str, root: Mapping[str, object]) -> Mapping[str, object]:
     found: object = root if reference.startswith("#") else {}
     for step in reference.lstrip("#").split("/")[1:]:
         found = as_object(found).get(step.replace("~1", "/").replace("~0", "~"))
     return as_object(found)
 
 
-def _both(one: _Schema, other: _Schema) -> _Schema:
+def _merge(one: _Schema, other: _Schema) -> _Schema:
     joined = {**other, **one}
     if "properties" in other:
         joined["properties"] = {**as_object(other["properties"]), **as_object(one.get("properties"))}
-    required = [name for part in (one, other) for name in _names(part.get("required"))]
+    required = [name for part in (one, other) for name in _required_names(part.get("required"))]
     return joined | {"required": required} if required else joined
 
 
@@ -68,59 +69,61 @@ def _alternatives(plain: _Schema) -> list[Mapping[str, object]]:
     return list(branches)
 
 
-def _any_of(plain: _Schema, alternatives: list[Mapping[str, object]], root: Mapping[str, object], within: frozenset[str]) -> _Schema:
-    """One of several: nothing may stand beside `anyOf`, and null is a property of the others."""
+def _any_of(
+    plain: _Schema, alternatives: list[Mapping[str, object]], root: Mapping[str, object], seen_references: frozenset[str]
+) -> _Schema:
+    """Reduce alternatives: no keyword may stand beside `anyOf`, and null becomes `nullable`."""
     described = {key: plain[key] for key in ("description",) if key in plain}
-    real = [branch for branch in alternatives if branch.get("type") != "null"]
-    made = [{**described, **reduce_schema(branch, root, within)} for branch in real]
-    if len(real) < len(alternatives):
-        made = [branch | {"nullable": True} for branch in made]
-    if not made:
+    branches = [branch for branch in alternatives if branch.get("type") != "null"]
+    result = [{**described, **reduce_schema(branch, root, seen_references)} for branch in branches]
+    if len(branches) < len(alternatives):
+        result = [branch | {"nullable": True} for branch in result]
+    if not result:
         return {**described, "type": "string", "nullable": True}
-    return made[0] if len(made) == 1 else {"anyOf": made}
+    return result[0] if len(result) == 1 else {"anyOf": result}
 
 
-def _one(plain: _Schema, root: Mapping[str, object], within: frozenset[str]) -> _Schema:
-    kind = _type_of(plain)
-    made: _Schema = {"type": kind} | {key: plain[key] for key in _KEPT if key in plain}
+def _reduce_plain(plain: _Schema, root: Mapping[str, object], seen_references: frozenset[str]) -> _Schema:
+    kind = _infer_type(plain)
+    result: _Schema = {"type": kind} | {key: plain[key] for key in _KEPT_KEYWORDS if key in plain}
     notes = [as_text(plain.get("description"))]
     if plain.get("format") in _FORMATS:
-        made["format"] = plain["format"]
+        result["format"] = plain["format"]
     elif plain.get("format"):
         notes.append(f"Format: {plain['format']}.")
     values = plain.get("enum", [plain["const"]] if "const" in plain else None)
     if isinstance(values, list):
         if kind == "string" and all(isinstance(value, str) and value for value in values):
-            made["enum"] = values
+            result["enum"] = values
         else:
             notes.append(f"One of: {', '.join(map(json_text, values))}.")
     if description := " ".join(note for note in notes if note):
-        made["description"] = description
-    return made | _inner(kind, plain, root, within)
+        result["description"] = description
+    return result | _reduce_children(kind, plain, root, seen_references)
 
 
-def _inner(kind: str, plain: _Schema, root: Mapping[str, object], within: frozenset[str]) -> _Schema:
+def _reduce_children(kind: str, plain: _Schema, root: Mapping[str, object], seen_references: frozenset[str]) -> _Schema:
     if kind == "array":
-        return {"items": _items(plain, root, within)}
+        return {"items": _reduce_items(plain, root, seen_references)}
     properties = as_object(plain.get("properties")) if kind == "object" else {}
     if not properties:
         return {}
-    made: _Schema = {"properties": {name: reduce_schema(value, root, within) for name, value in properties.items()}}
-    required = [name for name in dict.fromkeys(_names(plain.get("required"))) if name in properties]
-    return made | {"required": required} if required else made
+    result: _Schema = {"properties": {name: reduce_schema(value, root, seen_references) for name, value in properties.items()}}
+    required = [name for name in dict.fromkeys(_required_names(plain.get("required"))) if name in properties]
+    return result | {"required": required} if required else result
 
 
-def _items(plain: _Schema, root: Mapping[str, object], within: frozenset[str]) -> _Schema:
-    """One schema for all items; those of a tuple are alternatives."""
+def _reduce_items(plain: _Schema, root: Mapping[str, object], seen_references: frozenset[str]) -> _Schema:
+    """Return one schema for all items; the items of a tuple become alternatives."""
     items = plain.get("items")
-    places = plain.get("prefixItems") if not isinstance(items, list) else items
-    if isinstance(places, list) and places:
-        return reduce_schema({"anyOf": places}, root, within)
-    return reduce_schema(items, root, within)
+    tuple_items = plain.get("prefixItems") if not isinstance(items, list) else items
+    if isinstance(tuple_items, list) and tuple_items:
+        return reduce_schema({"anyOf": tuple_items}, root, seen_references)
+    return reduce_schema(items, root, seen_references)
 
 
-def _type_of(plain: _Schema) -> str:
-    """The type that is said, or that the other keywords mean; text, which can say anything, where there is none."""
+def _infer_type(plain: _Schema) -> str:
+    """Return the declared type, or the type that other keywords imply; string, which accepts any text, if there is none."""
     kind = as_text(plain.get("type")).lower()
     if kind in _TYPES:
         return kind
@@ -129,5 +132,5 @@ def _type_of(plain: _Schema) -> str:
     return "array" if "items" in plain or "prefixItems" in plain else "string"
 
 
-def _names(value: object) -> list[str]:
+def _required_names(value: object) -> list[str]:
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

@@ -1,4 +1,7 @@
-"""Gemini's Interactions: a conversation as a line of steps."""
+"""Gemini's Interactions API: a conversation as a list of steps.
+
+`decoder` reads steps, streamed or whole; `encoder` writes a conversation as steps.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +11,4 @@ from callgate.models.wire.gemini_interactions.encoder import encode, encode_resu
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="gemini.interactions", decoder=GeminiInteractionsDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="gemini.interactions", decoder=GeminiInteractionsDecoder, encode=encode, encode_result=encode_result)

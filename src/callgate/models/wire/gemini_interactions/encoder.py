@@ -1,6 +1,6 @@
-"""Write a conversation as a request for an interaction: every message as steps, none of it kept by the provider.
+"""Encode a conversation as a request for an interaction: every message as steps, nothing stored by the provider.
 
-The quirk `store` lets the provider keep interactions; then `extra` may name the one before.
+Quirks: `store` lets the provider store interactions, and `extra` may then name the previous one; `revision`.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from callgate.models.wire.tool_schemas import tool_schema
 
 __all__ = ["encode", "encode_result"]
 
-Step = dict[str, object]
+_StepItem = dict[str, object]
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
-    """The request for `/interactions`."""
-    steps = [step for message in order_results(request.messages) for step in _steps(message, names)]
+    """Return the request for `/interactions`."""
+    steps = [step for message in order_results(request.messages) for step in _encode_message(message, names)]
     body: dict[str, object] = {"model": request.model, "input": steps, "stream": request.stream, "store": quirks.get("store", False)}
     if system := system_text(request.messages).strip():
         body["system_instruction"] = system
     if request.tools:
-        body["tools"] = [_tool(tool, names) for tool in request.tools]
-    if config := _config(request, names):
+        body["tools"] = [_encode_tool(tool, names) for tool in request.tools]
+    if config := _generation_config(request, names):
         body["generation_config"] = config
     if request.output_schema is not None:
         body["response_format"] = [{"type": "text", "mime_type": "application/json", "schema": request.output_schema}]
     headers = {"Api-Revision": str(quirks.get("revision", "2026-05-20"))}
-    return HttpRequest(path="/interactions", body=encode_body(body, request.extra, inside="generation_config"), headers=headers)
+    return HttpRequest(path="/interactions", body=encode_body(body, request.extra, settings_key="generation_config"), headers=headers)
 
 
 def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
-    """A result as a `function_result` step."""
-    content = _content(message.content)
+    """Return a result as a `function_result` step."""
+    content = _encode_parts(message.content)
     only_text = all(part["type"] == "text" for part in content)
-    item: Step = {
+    item: _StepItem = {
         "type": "function_result",
         "call_id": message.call_id,
         "name": names.to_wire(message.name),
@@ -49,42 +49,42 @@ def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
     return item | {"is_error": True} if message.is_error else item
 
 
-def _steps(message: Message, names: WireNames) -> list[Step]:
+def _encode_message(message: Message, names: WireNames) -> list[_StepItem]:
     match message:
         case SystemMessage():
             return []
         case UserMessage(content=content):
-            parts = _content((Text(text=content),) if isinstance(content, str) else content)
+            parts = _encode_parts((Text(text=content),) if isinstance(content, str) else content)
             return [{"type": "user_input", "content": parts}] if parts else []
         case ToolMessage():
             return [encode_result(message, names)]
         case AssistantMessage():
-            own = message.api == "gemini.interactions"
-            return [step for part in message.parts for step in _answer_part(part, names, own=own)]
+            same_api = message.api == "gemini.interactions"
+            return [step for part in message.parts for step in _encode_answer_part(part, names, same_api=same_api)]
 
 
-def _answer_part(part: Text | Reasoning | ToolCall | Native, names: WireNames, *, own: bool) -> list[Step]:
+def _encode_answer_part(part: Text | Reasoning | ToolCall | Native, names: WireNames, *, same_api: bool) -> list[_StepItem]:
     match part:
         case ToolCall():
-            call: Step = {"type": "function_call", "id": part.id, "name": names.to_wire(part.name), "arguments": argument_object(part)}
-            return [call | dict(part.opaque)] if own and part.opaque else [call]
+            call: _StepItem = {"type": "function_call", "id": part.id, "name": names.to_wire(part.name), "arguments": argument_object(part)}
+            return [call | dict(part.opaque)] if same_api and part.opaque else [call]
         case Text(text=text):
             return [{"type": "model_output", "content": [{"type": "text", "text": text}]}] if text else []
-        case Reasoning(text=text, opaque=opaque) if own and opaque:
-            thought: Step = {"type": "thought", **opaque}
+        case Reasoning(text=text, opaque=opaque) if same_api and opaque:
+            thought: _StepItem = {"type": "thought", **opaque}
             return [thought | {"summary": [{"type": "text", "text": text}]}] if text else [thought]
-        case Native(kind=kind, item=item) if own:
+        case Native(kind=kind, item=item) if same_api:
             return [dict(item)] if kind.endswith(("_call", "_result")) else [{"type": "model_output", "content": [dict(item)]}]
         case _:
             return []
 
 
-def _content(parts: Iterable[Part]) -> list[Step]:
-    found = [_part(part) for part in parts]
+def _encode_parts(parts: Iterable[Part]) -> list[_StepItem]:
+    found = [_encode_part(part) for part in parts]
     return [part for part in found if part["type"] != "text" or part["text"]]
 
 
-def _part(part: Part) -> Step:
+def _encode_part(part: Part) -> _StepItem:
     match part:
         case Image(data=data, mime_type=mime):
             return {"type": "image", "data": data, "mime_type": mime}
@@ -94,7 +94,7 @@ def _part(part: Part) -> Step:
             return {"type": "text", "text": part_text(part)}
 
 
-def _config(request: ModelRequest, names: WireNames) -> dict[str, object]:
+def _generation_config(request: ModelRequest, names: WireNames) -> dict[str, object]:
     config: dict[str, object] = {}
     if request.max_tokens is not None:
         config["max_output_tokens"] = request.max_tokens
@@ -106,5 +106,5 @@ def _config(request: ModelRequest, names: WireNames) -> dict[str, object]:
     return config
 
 
-def _tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
+def _encode_tool(tool: ToolSpec, names: WireNames) -> dict[str, object]:
     return {"type": "function", "name": names.to_wire(tool.name), "description": tool.description, "parameters": tool_schema(tool)}

@@ -1,4 +1,7 @@
-"""Ollama's own chat API."""
+"""Ollama's own chat API.
+
+`decoder` reads JSON lines or one body; `encoder` writes a conversation as messages.
+"""
 
 from __future__ import annotations
 
@@ -8,4 +11,4 @@ from callgate.models.wire.ollama_chat.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="ollama.chat", decoder=OllamaChatDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="ollama.chat", decoder=OllamaChatDecoder, encode=encode, encode_result=encode_result)

@@ -1,7 +1,7 @@
-"""Read what Ollama answers at `/api/chat`: one JSON value a line, or one alone; its content type may say either. The text of
-`/api/generate` is read too.
+"""Decode answers of Ollama's `/api/chat`: JSON lines or one JSON body; the content type may be wrong. Also decodes the text of
+`/api/generate`.
 
-Ollama parses the model's calls itself, so that a call comes in one piece, with its arguments as an object. Older servers give it no id.
+Ollama parses the model's calls itself, so a call arrives in one piece, with its arguments as an object. Older servers give it no id.
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ from callgate.models.wire.server_errors import error_from_body, find_error, pars
 
 __all__ = ["OllamaChatDecoder"]
 
-_REASONS: Mapping[str, FinishReason] = {"stop": "stop", "tool_calls": "tool_calls", "length": "length", "load": "stop", "unload": "stop"}
+_FINISH_REASONS: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "length": "length",
+    "load": "stop",
+    "unload": "stop",
+}
 
 
 class OllamaChatDecoder(Decoder):
-    """One answer of Ollama."""
+    """Decodes one answer of Ollama."""
 
     api = "ollama.chat"
 
@@ -29,28 +35,28 @@ class OllamaChatDecoder(Decoder):
         return JsonLines() if streamed or "ndjson" in content_type else WholeBody()
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
-        failure = find_error(value) or (parse_error(value) if isinstance(value.get("message"), str) else None)
-        if failure is not None:
-            self.report_error(failure)
+        error = find_error(value) or (parse_error(value) if isinstance(value.get("message"), str) else None)
+        if error is not None:
+            self.report_error(error)
             return
         model = value.get("model")
         if isinstance(model, str) and model:
             self.message.model = model
         message = as_object(value.get("message"))
-        if thought := as_text(message.get("thinking")):
-            self.message.append_reasoning(thought)
+        if thinking := as_text(message.get("thinking")):
+            self.message.append_reasoning(thinking)
         self.message.append_text(as_text(message.get("content") or value.get("response")))
         for item in as_objects(message.get("tool_calls")):
-            self._call(item)
+            self._read_call(item)
         if value.get("done"):
-            self._done(value)
+            self._read_end(value)
 
     def read_body(self, value: Mapping[str, object]) -> None:
         self.read_frame("", value)
         if self.message.reason is None and not {"message", "response"} & value.keys():
             self.report_error(error_from_body(value, "The answer has no message."))
 
-    def _call(self, item: Mapping[str, object]) -> None:
+    def _read_call(self, item: Mapping[str, object]) -> None:
         function = as_object(item.get("function")) or item
         call_id, name = as_text(item.get("id")), as_text(function.get("name"))
         arguments = as_arguments(function.get("arguments", function.get("parameters")))
@@ -59,12 +65,12 @@ class OllamaChatDecoder(Decoder):
             self.message.append_arguments(call, arguments)
             self.message.seal(call)
 
-    def _done(self, value: Mapping[str, object]) -> None:
+    def _read_end(self, value: Mapping[str, object]) -> None:
         if "prompt_eval_count" in value or "eval_count" in value:
             self.message.set_usage(
                 Usage(input_tokens=as_token_count(value.get("prompt_eval_count")), output_tokens=as_token_count(value.get("eval_count")))
             )
-        said = as_text(value.get("done_reason")) or "stop"
-        reason = finish_reason(said, _REASONS)
-        self.message.set_finish_reason(reason, said)
+        provider_reason = as_text(value.get("done_reason")) or "stop"
+        reason = finish_reason(provider_reason, _FINISH_REASONS)
+        self.message.set_finish_reason(reason, provider_reason)
         self.end_stream()

@@ -1,6 +1,7 @@
-"""OpenAI's chat completions, and everything else that speaks them.
+"""OpenAI's chat completions, and every server that speaks them.
 
-`reader` bears what the many servers of this form do differently; what they want differently is data, in `writer`'s quirks.
+`decoder` tolerates the differences between the servers, with `call_matching` (which call a piece belongs to) and `provider_fields` (fields
+that go back to the server); `encoder` writes requests, with the differences as quirks.
 """
 
 from __future__ import annotations
@@ -11,4 +12,4 @@ from callgate.models.wire.openai_chat.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="openai.chat", decoder=OpenAIChatDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="openai.chat", decoder=OpenAIChatDecoder, encode=encode, encode_result=encode_result)

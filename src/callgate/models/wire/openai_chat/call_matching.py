@@ -1,7 +1,7 @@
-"""Which call a piece of a chat completion belongs to: the one place that decides.
+"""Match the pieces of a chat completion to their calls.
 
-Servers name a piece's call by index, by id, by both, by an index that is always 0, by nothing; some send calls a second time, whole. Must
-not know what a message is made of besides.
+Servers identify a piece's call by index, by id, by both, by an index that is always 0, or not at all; some send calls a second time, whole.
+Knows nothing of a message's other parts.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ __all__ = ["CallMatcher"]
 
 
 class CallMatcher:
-    """The calls of one message, as pieces of them come in.
+    """Assigns pieces to the calls of one message.
 
     Args:
-        message: Where they grow.
+        message: Receives the calls.
     """
 
     def __init__(self, message: MessageAssembly) -> None:
         self._message = message
         self._by_index: dict[int, OpenCall] = {}
 
-    def take(self, items: Sequence[Mapping[str, object]]) -> None:
-        """Take one list of calls, or of pieces."""
-        begun = len(self._message.calls)
+    def add(self, items: Sequence[Mapping[str, object]]) -> None:
+        """Read one list of calls, or of pieces."""
+        calls_before = len(self._message.calls)
         for item in items:
-            self._take(item, begun)
+            self._add_item(item, calls_before)
 
-    def _take(self, item: Mapping[str, object], begun: int) -> None:
-        """Take one item of a list; `begun` calls were there before that list."""
+    def _add_item(self, item: Mapping[str, object], calls_before: int) -> None:
+        """Read one item of a list; `calls_before` is the number of calls before that list."""
         custom = item.get("custom")
         function = custom if isinstance(custom, dict) else item.get("function")
         fields = function if isinstance(function, dict) else item
@@ -41,11 +41,11 @@ class CallMatcher:
         arguments = as_arguments(fields.get("input") if isinstance(custom, dict) else fields.get("arguments", fields.get("parameters")))
         if name and self._message.has_call(as_text(item.get("id")), name, arguments):
             return
-        call = self._call_of(item, name, arguments, begun)
+        call = self._find_call(item, name, arguments, calls_before)
         if call is None and not (name or arguments or item.get("id")):
-            return  # a place that is kept for a call
+            return  # a placeholder for a call
         if call is not None and name and call.complete and call.has_arguments(arguments):
-            return  # the whole call once more
+            return  # the whole call, sent again
         if call is None:
             call = self._message.open_call(as_text(item.get("id")), name, custom=isinstance(custom, dict))
         index = _index(item)
@@ -58,23 +58,23 @@ class CallMatcher:
                 call.opaque["server"] = self._message.server
         self._message.append_arguments(call, arguments)
 
-    def _call_of(self, item: Mapping[str, object], name: str, arguments: str, begun: int) -> OpenCall | None:
-        """The call that a piece goes on with; None where it begins one."""
+    def _find_call(self, item: Mapping[str, object], name: str, arguments: str, calls_before: int) -> OpenCall | None:
+        """Return the call that a piece continues; None if it begins one."""
         index, call_id = _index(item), as_text(item.get("id"))
         calls = self._message.calls
         known = self._by_index.get(index) if index is not None else calls[-1] if calls else None
         if known is None:
             return None
-        if name and known.position >= begun and not (call_id == known.id and name == known.name):
-            return None  # the items of one list are calls of their own
+        if name and known.position >= calls_before and not (call_id == known.id and name == known.name):
+            return None  # the items of one list are different calls
         if call_id and not known.made_id and call_id != known.id:
             same = self._message.call_by_id(call_id)
-            unnamed = known if index is not None and not known.complete else None  # some give every piece a new id
+            unnamed = known if index is not None and not known.complete else None  # some servers give every piece a new id
             if not name:
                 return same or unnamed
-            return next((call for call in (same, unnamed) if call is not None and _goes_on(call, name, arguments)), None)
+            return next((call for call in (same, unnamed) if call is not None and _continues(call, name, arguments)), None)
         if name and arguments and known.complete and not (call_id and call_id == known.id and known.has_arguments(arguments)):
-            return None  # a whole call under a number that is already taken
+            return None  # a whole call with an index that is already used
         if name and known.name != name:
             if known.name and known.size:
                 return None
@@ -84,8 +84,8 @@ class CallMatcher:
         return known
 
 
-def _goes_on(call: OpenCall, name: str, arguments: str) -> bool:
-    """Whether a piece that says the name again is more of the call's arguments, since they are not whole and it begins none."""
+def _continues(call: OpenCall, name: str, arguments: str) -> bool:
+    """Whether a piece that repeats the name continues the call's arguments: they are incomplete, and the piece begins no object."""
     open_json = call.size > 0 and not call.custom and not call.complete
     return open_json and call.name == name and not arguments.lstrip().startswith("{")
 

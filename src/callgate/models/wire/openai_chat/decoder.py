@@ -1,7 +1,7 @@
-"""Read chat completions, whole or streamed, from OpenAI and from everybody who says they speak the same.
+"""Decode chat completions, whole or streamed, from OpenAI and from every server that speaks the same format.
 
-They differ most in how a delta names its call, which `calls` decides, and in what they say beside the message: of its end, its cost and
-their failures.
+The servers differ most in how a delta identifies its call, which `call_matching` resolves, and in how they report finish reasons, usage and
+errors.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from callgate.models.wire.server_errors import error_from_body, find_error
 
 __all__ = ["OpenAIChatDecoder"]
 
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
-_BESIDE = frozenset({*_THOUGHTS, *PROVIDER_FIELDS, "refusal", "audio"})
-_FIELDS: Mapping[type, tuple[str, ...]] = {
+_REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
+_SIDE_FIELDS = frozenset({*_REASONING_KEYS, *PROVIDER_FIELDS, "refusal", "audio"})
+_FIELDS_BY_PART: Mapping[type, tuple[str, ...]] = {
     Text: ("content", "refusal", "audio"),
-    Reasoning: (*_THOUGHTS, *PROVIDER_FIELDS),
+    Reasoning: (*_REASONING_KEYS, *PROVIDER_FIELDS),
     ToolCall: ("tool_calls", "function_call"),
 }
 
 
 class OpenAIChatDecoder(Decoder):
-    """One chat completion; of several choices the first."""
+    """Decodes one chat completion; the first of several choices."""
 
     api = "openai.chat"
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._calls: CallMatcher | None = None
-        self._legacy: OpenCall | None = None
-        self._choice_read: object = None
-        self._in_pieces = False
-        self._echo = ProviderFields()
+        self._function_call: OpenCall | None = None
+        self._choice_index: object = None
+        self._is_streamed = False
+        self._provider_fields = ProviderFields()
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         choices = value.get("choices")
         if not choices or event or value.get("error"):
-            failure = find_error(value, event)
-            if failure is not None:
-                self.report_error(failure)
+            error = find_error(value, event)
+            if error is not None:
+                self.report_error(error)
                 return
         model = value.get("model")
         if model and isinstance(model, str):
@@ -61,7 +61,7 @@ class OpenAIChatDecoder(Decoder):
         if choices:
             for choice in choices if isinstance(choices, list) else as_objects(choices):
                 if isinstance(choice, dict):
-                    self._take_choice(choice)
+                    self._read_choice(choice)
 
     def read_body(self, value: Mapping[str, object]) -> None:
         self.read_frame("", value)
@@ -69,72 +69,72 @@ class OpenAIChatDecoder(Decoder):
             self.report_error(error_from_body(value, "The answer has no choices."))
 
     def join_pieces(self) -> None:
-        self._echo.put_together()
+        self._provider_fields.join_pieces()
 
-    def _take_choice(self, choice: Mapping[str, object]) -> None:
+    def _read_choice(self, choice: Mapping[str, object]) -> None:
         number = choice.get("index") or 0
-        if self._choice_read is None:
-            self._choice_read = number
-        if number != self._choice_read:
+        if self._choice_index is None:
+            self._choice_index = number
+        if number != self._choice_index:
             return
         delta, whole = choice.get("delta"), choice.get("message")
         if isinstance(delta, dict):
-            self._in_pieces = True
-            self._delta(delta)
+            self._is_streamed = True
+            self._read_delta(delta)
         if isinstance(whole, dict) and (not isinstance(delta, dict) or choice.get("finish_reason")):
-            self._delta(self._untold(whole) if self._in_pieces else whole)
+            self._read_delta(self._unreported_fields(whole) if self._is_streamed else whole)
         if "delta" not in choice:
-            self.message.seal_followed()
+            self.message.seal_all_but_last()
         if choice.get("error"):
             self.report_error(find_error(choice) or ("error", ""))
-        said = choice.get("finish_reason")
-        if said:
+        provider_reason = choice.get("finish_reason")
+        if provider_reason:
             usage = choice.get("usage")
             if isinstance(usage, dict):
                 self.message.set_usage(_parse_usage(usage))
-            self._reason(said)
+            self._read_finish_reason(provider_reason)
 
-    def _delta(self, delta: Mapping[str, object]) -> None:
+    def _read_delta(self, delta: Mapping[str, object]) -> None:
         content = delta.get("content")
-        if len(delta) == 1 and type(content) is str:  # a piece of text and nothing else: nearly every frame
+        if len(delta) == 1 and type(content) is str:  # only a piece of text, as in nearly every frame
             self.message.append_text(content)
             return
         for key, value in delta.items():
-            if value and key in _BESIDE:
-                self._beside(delta)
+            if value and key in _SIDE_FIELDS:
+                self._read_side_fields(delta)
                 break
         if isinstance(content, str):
             self.message.append_text(content)
         elif content:
-            self._parts(content)
+            self._read_content_parts(content)
         calls = delta.get("tool_calls")
         if calls:
             self._calls = self._calls or CallMatcher(self.message)
-            self._calls.take(as_objects(calls))
-        legacy = delta.get("function_call") if not calls else None  # the older form of the same
-        if isinstance(legacy, dict) and (self._legacy or any(legacy.values())):
-            self._legacy_call(legacy)
+            self._calls.add(as_objects(calls))
+        legacy = delta.get("function_call") if not calls else None  # the older form of `tool_calls`
+        if isinstance(legacy, dict) and (self._function_call or any(legacy.values())):
+            self._append_legacy_call(legacy)
 
-    def _untold(self, whole: Mapping[str, object]) -> Mapping[str, object]:
-        """Of the whole message behind its pieces, the fields of which no piece has told."""
-        told = {key for kind, keys in _FIELDS.items() if self.message.has_part(kind) for key in keys}
-        return {key: value for key, value in whole.items() if key not in told}
+    def _unreported_fields(self, whole: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the fields of a whole message, sent after its pieces, that no piece contained."""
+        reported = {key for kind, keys in _FIELDS_BY_PART.items() if self.message.has_part(kind) for key in keys}
+        return {key: value for key, value in whole.items() if key not in reported}
 
-    def _beside(self, delta: Mapping[str, object]) -> None:
-        """Take what stands in other fields than the content: thoughts, and text of another kind."""
-        for said in (delta.get("refusal"), as_object(delta.get("audio")).get("transcript")):
-            if isinstance(said, str):
-                self.message.append_text(said)
-        for key in _THOUGHTS:
-            thought = delta.get(key)
-            if isinstance(thought, str) and thought:
-                self.message.append_reasoning(thought, opaque={"key": key})
+    def _read_side_fields(self, delta: Mapping[str, object]) -> None:
+        """Read other fields than the content: reasoning, refusals, audio transcripts."""
+        for text in (delta.get("refusal"), as_object(delta.get("audio")).get("transcript")):
+            if isinstance(text, str):
+                self.message.append_text(text)
+        for key in _REASONING_KEYS:
+            reasoning = delta.get(key)
+            if isinstance(reasoning, str) and reasoning:
+                self.message.append_reasoning(reasoning, opaque={"key": key})
                 break
-        fresh = not self._echo.fields
-        if self._echo.grow(delta) and fresh:
-            self.message.append_reasoning(opaque={"echo": self._echo.fields, "server": self.message.server})
+        is_first = not self._provider_fields.fields
+        if self._provider_fields.add(delta) and is_first:
+            self.message.append_reasoning(opaque={"echo": self._provider_fields.fields, "server": self.message.server})
 
-    def _parts(self, content: object) -> None:
+    def _read_content_parts(self, content: object) -> None:
         for text in content if isinstance(content, list) else ():
             if isinstance(text, str):
                 self.message.append_text(text)
@@ -146,36 +146,36 @@ class OpenAIChatDecoder(Decoder):
             else:
                 self.message.append_text(as_text(part.get("text") or part.get("refusal")))
 
-    def _legacy_call(self, item: Mapping[str, object]) -> None:
-        if self._legacy is None:
-            self._legacy = self.message.open_call("", as_text(item.get("name")))
-            self._legacy.opaque["function_call"] = True
-        self.message.append_arguments(self._legacy, as_arguments(item.get("arguments")))
+    def _append_legacy_call(self, item: Mapping[str, object]) -> None:
+        if self._function_call is None:
+            self._function_call = self.message.open_call("", as_text(item.get("name")))
+            self._function_call.opaque["function_call"] = True
+        self.message.append_arguments(self._function_call, as_arguments(item.get("arguments")))
 
-    # The end
-
-    def _reason(self, said: object) -> None:
-        if not isinstance(said, str) or said.lower() == "null":
+    def _read_finish_reason(self, provider_reason: object) -> None:
+        if not isinstance(provider_reason, str) or provider_reason.lower() == "null":
             return
-        reason = finish_reason(said)
-        self.message.set_finish_reason(reason, said)
+        reason = finish_reason(provider_reason)
+        self.message.set_finish_reason(reason, provider_reason)
         if reason == "error":
-            self.message.add_fault(said.lower(), f"The server ended its answer with '{self.redact(said)[:200]}'.", retryable=True)
+            self.message.add_fault(
+                provider_reason.lower(), f"The server ended its answer with '{self.redact(provider_reason)[:200]}'.", retryable=True
+            )
 
 
 def _parse_usage(usage: Mapping[str, object]) -> Usage:
-    """Token counts; what is missing or odd counts as 0.
+    """Return token counts; missing and invalid ones are 0.
 
-    Some servers leave what was thought out of the completion, but not out of the total.
+    Some servers leave reasoning tokens out of the completion, but not out of the total.
     """
-    sent = as_token_count(usage.get("prompt_tokens") or usage.get("input_tokens"))
-    written = as_token_count(usage.get("completion_tokens") or usage.get("output_tokens"))
-    unnamed = max(0, as_token_count(usage.get("total_tokens")) - sent - written)
+    prompt = as_token_count(usage.get("prompt_tokens") or usage.get("input_tokens"))
+    completion = as_token_count(usage.get("completion_tokens") or usage.get("output_tokens"))
+    uncounted = max(0, as_token_count(usage.get("total_tokens")) - prompt - completion)
     details = as_object(usage.get("completion_tokens_details"))
     cached = as_object(usage.get("prompt_tokens_details")).get("cached_tokens")
     return Usage(
-        input_tokens=sent,
-        output_tokens=written + unnamed,
+        input_tokens=prompt,
+        output_tokens=completion + uncounted,
         cached_tokens=as_token_count(cached or usage.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")),
-        reasoning_tokens=as_token_count(details.get("reasoning_tokens") or usage.get("reasoning_tokens")) or unnamed,
+        reasoning_tokens=as_token_count(details.get("reasoning_tokens") or usage.get("reasoning_tokens")) or uncounted,
     )

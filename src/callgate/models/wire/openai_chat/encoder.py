@@ -1,8 +1,7 @@
-"""Write a conversation as a chat completion request.
+"""Encode a conversation as a chat completion request.
 
-What servers of this form want differently is in the quirks: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`,
-`custom_tools` (off where tools that take free text are not known), `answers_results` (the assistant must speak between results and the
-user; known of Mistral's models by their names).
+Quirks of servers: `max_tokens_key`, `stream_usage`, `system_role`, `reasoning_key`, `id_chars`, `custom_tools` (off if the server does not
+know free-text tools), `answers_results` (the assistant must speak between results and the user; detected for Mistral's models by name).
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from callgate.models.wire.tool_schemas import tool_schema
 __all__ = ["encode", "encode_messages", "encode_result", "encode_tool_choice"]
 
 
-_STRICT_TURNS = re.compile(r"[sx]tral")
-"""How the names of Mistral's models end: mistral, codestral, devstral, pixtral, mixtral."""
-_SOUNDS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
-"""What is called otherwise there."""
-_BRIDGE = "I have the results."
+_MISTRAL_MODEL = re.compile(r"[sx]tral")
+"""Matches the names of Mistral's models: mistral, codestral, devstral, pixtral, mixtral."""
+_AUDIO_FORMATS = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
+"""Format names that differ from the MIME subtype."""
+_ASSISTANT_BRIDGE = "I have the results."
 
 
 def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> HttpRequest:
-    """The request for `/chat/completions`."""
+    """Return the request for `/chat/completions`."""
     messages = encode_messages(request.messages, names, quirks)
-    if quirks.get("answers_results", bool(_STRICT_TURNS.search(request.model.lower()))):
-        messages = _bridged(messages)
+    if quirks.get("answers_results", bool(_MISTRAL_MODEL.search(request.model.lower()))):
+        messages = _insert_bridges(messages)
     body: dict[str, object] = {"model": request.model, "messages": messages, "stream": request.stream}
     if request.stream and quirks.get("stream_usage", True):
         body["stream_options"] = {"include_usage": True}
     if request.tools:
-        body["tools"] = [_tool(tool, names, quirks) for tool in request.tools]
+        body["tools"] = [_encode_tool(tool, names, quirks) for tool in request.tools]
         body["tool_choice"] = encode_tool_choice(request, names, quirks)
     if request.max_tokens is not None:
         body[str(quirks.get("max_tokens_key", "max_completion_tokens"))] = request.max_tokens
@@ -51,119 +50,123 @@ def encode(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]
 
 
 def encode_messages(messages: Sequence[Message], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
-    """The conversation as chat messages."""
+    """Return the conversation as chat messages."""
     items: list[dict[str, object]] = []
     for message in group_results(order_results(messages)):
-        items.extend(_results(message, names, quirks) if isinstance(message, list) else [_message(message, names, quirks)])
-    return [item for item in items if not _says_nothing(item)]
+        items.extend(_encode_results(message, names, quirks) if isinstance(message, list) else [_encode_message(message, names, quirks)])
+    return [item for item in items if not _is_empty(item)]
 
 
 def encode_result(message: ToolMessage, names: WireNames, quirks: Mapping[str, object] = {}) -> dict[str, object]:
-    """A result as a `tool` message."""
-    return {"role": "tool", "tool_call_id": _id(message.call_id, quirks), "content": result_text(message)}
+    """Return a result as a `tool` message."""
+    return {"role": "tool", "tool_call_id": _encode_id(message.call_id, quirks), "content": result_text(message)}
 
 
 def encode_tool_choice(request: ModelRequest, names: WireNames, quirks: Mapping[str, object]) -> object:
-    """`auto`, `none`, `required`, or one tool by name."""
+    """Return `auto`, `none`, `required`, or the choice of one tool by name."""
     choice = request.tool_choice
     if choice in ("auto", "none", "required"):
         return choice
-    free = quirks.get("custom_tools", True) and any(tool.custom and tool.name == choice for tool in request.tools)
-    kind = "custom" if free else "function"
+    is_custom = quirks.get("custom_tools", True) and any(tool.custom and tool.name == choice for tool in request.tools)
+    kind = "custom" if is_custom else "function"
     return {"type": kind, kind: {"name": names.to_wire(choice)}}
 
 
-def _results(run: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
-    items = [encode_result(message, names, quirks) for message in run]
-    if seen := images(run):
-        items.append({"role": "user", "content": [{"type": "text", "text": "Pictures from the results above:"}, *map(_part, seen)]})
+def _encode_results(results: list[ToolMessage], names: WireNames, quirks: Mapping[str, object]) -> list[dict[str, object]]:
+    items = [encode_result(message, names, quirks) for message in results]
+    if result_images := images(results):
+        items.append(
+            {"role": "user", "content": [{"type": "text", "text": "Pictures from the results above:"}, *map(_encode_part, result_images)]}
+        )
     return items
 
 
-def _message(message: Message, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
+def _encode_message(message: Message, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
     match message:
         case SystemMessage(text=text):
             return {"role": quirks.get("system_role", "system"), "content": text}
         case UserMessage(content=content):
-            return {"role": "user", "content": content if isinstance(content, str) else [_part(part) for part in content]}
+            return {"role": "user", "content": content if isinstance(content, str) else [_encode_part(part) for part in content]}
         case AssistantMessage():
-            return _assistant(message, names, quirks)
+            return _encode_answer(message, names, quirks)
         case ToolMessage():
             return encode_result(message, names, quirks)
 
 
-def _bridged(items: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """The same with an answer of the assistant wherever the user speaks right behind results."""
-    bridged: list[dict[str, object]] = []
+def _insert_bridges(items: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+    """Insert an answer of the assistant wherever a user message directly follows results."""
+    result: list[dict[str, object]] = []
     for item in items:
-        if item["role"] == "user" and bridged and bridged[-1]["role"] == "tool":
-            bridged.append({"role": "assistant", "content": _BRIDGE})
-        bridged.append(item)
-    return bridged
+        if item["role"] == "user" and result and result[-1]["role"] == "tool":
+            result.append({"role": "assistant", "content": _ASSISTANT_BRIDGE})
+        result.append(item)
+    return result
 
 
-def _says_nothing(item: Mapping[str, object]) -> bool:
-    """Whether a message is one that servers refuse for being empty. What a user or a tool said stays, also where it is nothing."""
+def _is_empty(item: Mapping[str, object]) -> bool:
+    """Whether servers refuse this message for being empty. Empty messages of a user or a tool are kept."""
     return item["role"] not in ("user", "tool") and not item["content"] and "tool_calls" not in item
 
 
-def _assistant(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
+def _encode_answer(message: AssistantMessage, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
     item: dict[str, object] = {"role": "assistant", "content": message.text or (None if message.calls else "")}
     if message.calls:
-        item["tool_calls"] = [_call(call, names, quirks) for call in message.calls]
+        item["tool_calls"] = [_encode_call(call, names, quirks) for call in message.calls]
     key = quirks.get("reasoning_key")
-    thoughts = [part for part in message.parts if isinstance(part, Reasoning) and message.api == "openai.chat"]
-    thought = "".join(part.text for part in thoughts)
-    if isinstance(key, str) and thought:
-        item[key] = thought
-    return item | _echo(thoughts, quirks)
+    reasoning_parts = [part for part in message.parts if isinstance(part, Reasoning) and message.api == "openai.chat"]
+    reasoning = "".join(part.text for part in reasoning_parts)
+    if isinstance(key, str) and reasoning:
+        item[key] = reasoning
+    return item | _provider_fields(reasoning_parts, quirks)
 
 
-def _echo(thoughts: Sequence[Reasoning], quirks: Mapping[str, object]) -> dict[str, object]:
-    """What the server gave with its answer in fields of its own, and wants back."""
-    echoes = [part.opaque["echo"] for part in thoughts if part.opaque and "echo" in part.opaque and _is_its_own(part.opaque, quirks)]
+def _provider_fields(reasoning_parts: Sequence[Reasoning], quirks: Mapping[str, object]) -> dict[str, object]:
+    """Return the provider-specific fields that the server wants back."""
+    echoes = [
+        part.opaque["echo"] for part in reasoning_parts if part.opaque and "echo" in part.opaque and _is_same_server(part.opaque, quirks)
+    ]
     return {key: value for echo in echoes if isinstance(echo, Mapping) for key, value in echo.items()}
 
 
-def _call(call: ToolCall, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
-    item: dict[str, object] = {"id": _id(call.id, quirks)}
+def _encode_call(call: ToolCall, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
+    item: dict[str, object] = {"id": _encode_id(call.id, quirks)}
     if call.custom and quirks.get("custom_tools", True):
         item |= {"type": "custom", "custom": {"name": names.to_wire(call.name), "input": call.arguments}}
     else:
         item |= {"type": "function", "function": {"name": names.to_wire(call.name), "arguments": argument_text(call)}}
     opaque = call.opaque or {}
-    if opaque.get("extra_content") is not None and _is_its_own(opaque, quirks):
+    if opaque.get("extra_content") is not None and _is_same_server(opaque, quirks):
         item["extra_content"] = opaque["extra_content"]
     return item
 
 
-def _is_its_own(opaque: Mapping[str, object], quirks: Mapping[str, object]) -> bool:
-    """Whether the server that is asked gave this; where one of the two is not known, it may be."""
-    asked, gave = quirks.get("server"), opaque.get("server")
-    return not asked or not gave or asked == gave
+def _is_same_server(opaque: Mapping[str, object], quirks: Mapping[str, object]) -> bool:
+    """Whether the target server sent this; assumed if either server is unknown."""
+    target, origin = quirks.get("server"), opaque.get("server")
+    return not target or not origin or target == origin
 
 
-def _tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
+def _encode_tool(tool: ToolSpec, names: WireNames, quirks: Mapping[str, object]) -> dict[str, object]:
     head = {"name": names.to_wire(tool.name), "description": tool.description}
     if tool.custom and quirks.get("custom_tools", True):
         return {"type": "custom", "custom": head}
     return {"type": "function", "function": head | {"parameters": tool_schema(tool)}}
 
 
-def _part(part: Part) -> dict[str, object]:
+def _encode_part(part: Part) -> dict[str, object]:
     match part:
         case Text(text=text):
             return {"type": "text", "text": text}
         case Image(data=data, mime_type=mime):
             return {"type": "image_url", "image_url": {"url": f"data:{mime};base64,{data}"}}
         case Audio(data=data, mime_type=mime):
-            return {"type": "input_audio", "input_audio": {"data": data, "format": _SOUNDS.get(mime, mime.rpartition("/")[2])}}
+            return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO_FORMATS.get(mime, mime.rpartition("/")[2])}}
         case _:
             return {"type": "text", "text": part_text(part)}
 
 
-def _id(call_id: str, quirks: Mapping[str, object]) -> str:
-    """The call's id; where the server takes only ids of so many letters and digits, a digest of it."""
+def _encode_id(call_id: str, quirks: Mapping[str, object]) -> str:
+    """Return the call's id; a digest if the server accepts only ids of a fixed number of letters and digits."""
     chars = quirks.get("id_chars")
     if not isinstance(chars, int) or (len(call_id) == chars and call_id.isalnum() and call_id.isascii()):
         return call_id

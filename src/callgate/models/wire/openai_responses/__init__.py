@@ -1,6 +1,7 @@
-"""OpenAI's responses, from OpenAI, Azure and the servers that speak them.
+"""OpenAI's responses API, from OpenAI, Azure and the servers that speak it.
 
-`items` finds the output item that an event means, `reader` takes events and whole responses, `writer` puts a conversation into input items.
+`decoder` reads events and whole responses, `output_items` finds the output item that an event means, and `encoder` writes a conversation as
+input items.
 """
 
 from __future__ import annotations
@@ -11,4 +12,4 @@ from callgate.models.wire.openai_responses.encoder import encode, encode_result
 
 __all__ = ["CODEC"]
 
-CODEC = Codec(api="openai.responses", decoder=OpenAIResponsesDecoder, encode=encode, result_item=encode_result)
+CODEC = Codec(api="openai.responses", decoder=OpenAIResponsesDecoder, encode=encode, encode_result=encode_result)

@@ -1,7 +1,7 @@
-"""Read a response, whole or streamed: output items that are added, grow and are done.
+"""Decode a response, whole or streamed: output items that are added, extended and done.
 
-Any of the three may be missing, and the last event may repeat all of them: what an item's end says counts as what had not been told before.
-What is no message, reasoning, function call or custom call is something that the provider did itself.
+A server may leave any of these out, and the last event may repeat all items: the end of an item adds only what was not reported before.
+Items other than messages, reasoning, function calls and custom calls are things that the provider did itself.
 """
 
 from __future__ import annotations
@@ -17,211 +17,207 @@ from callgate.models.wire.server_errors import error_from_body, find_error, pars
 
 __all__ = ["OpenAIResponsesDecoder"]
 
-_INCOMPLETE: Mapping[str, FinishReason] = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
-_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"})
-_UNFINISHED = frozenset({"incomplete", "failed"})
-"""An item that is still `in_progress` when it is done is one of a server that forgets to say otherwise: the response tells."""
-_ERRORS = frozenset({"error", "response.error"})
+_FINISH_REASONS: Mapping[str, FinishReason] = {"max_output_tokens": "length", "max_tokens": "length", "content_filter": "content_filter"}
+_END_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done"})
+_CUT_STATUSES = frozenset({"incomplete", "failed"})
+"""Statuses of an incomplete item. `in_progress` is not one: some servers never change it, and the response's status decides."""
+_ERROR_EVENTS = frozenset({"error", "response.error"})
 
 
 class OpenAIResponsesDecoder(Decoder):
-    """One response."""
+    """Decodes one response."""
 
     api = "openai.responses"
 
     def __init__(self, **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
         self._items = OutputItems()
-        self._lost = False
-        """Arguments came for a call that had not begun; its end may still tell all."""
+        self._has_orphan_arguments = False
+        """Whether arguments arrived for a call that had not begun; the call's end may still hold all of them."""
 
     def read_frame(self, event: str, value: Mapping[str, object]) -> None:
         kind = as_text(value.get("type")) or event
         match kind.removeprefix("response."):
             case "output_item.added":
-                self._begun(as_object(value.get("item")), value.get("output_index"))
+                self._on_item_added(as_object(value.get("item")), value.get("output_index"))
             case "output_item.done":
-                self._done(as_object(value.get("item")), value.get("output_index"))
+                self._on_item_done(as_object(value.get("item")), value.get("output_index"))
             case "output_text.delta" | "refusal.delta":
-                self._said(value, "message", as_text(value.get("delta")))
+                self._append_text(value, "message", as_text(value.get("delta")))
             case "output_text.done":
-                self._said(value, "message", as_text(value.get("text")), whole=True)
+                self._append_text(value, "message", as_text(value.get("text")), whole=True)
             case "refusal.done":
-                self._said(value, "message", as_text(value.get("refusal")), whole=True)
+                self._append_text(value, "message", as_text(value.get("refusal")), whole=True)
             case "reasoning_summary_text.delta" | "reasoning_text.delta":
-                self._said(value, "reasoning", as_text(value.get("delta")))
+                self._append_text(value, "reasoning", as_text(value.get("delta")))
             case "reasoning_summary_text.done" | "reasoning_text.done":
-                self._said(value, "reasoning", as_text(value.get("text")), whole=True)
+                self._append_text(value, "reasoning", as_text(value.get("text")), whole=True)
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
-                self._piece(value, as_arguments(value.get("delta")))
+                self._append_arguments(value, as_arguments(value.get("delta")))
             case "function_call_arguments.done" | "custom_tool_call_input.done":
-                self._piece(value, as_arguments(value.get("arguments") or value.get("input")), whole=True)
+                self._append_arguments(value, as_arguments(value.get("arguments") or value.get("input")), whole=True)
             case "created":
-                self._items = OutputItems()  # perhaps the second of its turn: some gateways let them follow each other in one body
-                self._model(as_object(value.get("response")))
-            case _ if kind in _ENDS:
-                self._end(kind, as_object(value.get("response")))
+                self._items = OutputItems()  # some gateways send several responses of one turn in one body
+                self._read_model(as_object(value.get("response")))
+            case _ if kind in _END_EVENTS:
+                self._read_response(kind, as_object(value.get("response")))
             case "content_part.done" | "reasoning_summary_part.done":
-                self._part(value, as_object(value.get("part")))
+                self._finish_part(value, as_object(value.get("part")))
             case "" if value.get("object") == "response":
-                self._end("", value)
-            case _ if kind in _ERRORS:
+                self._read_response("", value)
+            case _ if kind in _ERROR_EVENTS:
                 self.report_error(parse_error(value.get("error") or value))
-            case _ if not kind.startswith("response.") and (failure := find_error(value)):
-                self.report_error(failure)
+            case _ if not kind.startswith("response.") and (error := find_error(value)):
+                self.report_error(error)
             case _:
-                self._model(as_object(value.get("response")))
+                self._read_model(as_object(value.get("response")))
 
     def read_body(self, value: Mapping[str, object]) -> None:
         if value.get("object") != "response" and "output" not in value:
             self.report_error(error_from_body(value, "The answer has no output."))
         else:
-            self._end("", value)
+            self._read_response("", value)
 
-    # Items
+    def _on_item_added(self, item: Mapping[str, object], index: object) -> None:
+        if not self._items.is_repeated(item, index, done=False):
+            self._begin_item(item, index)
 
-    def _begun(self, item: Mapping[str, object], index: object) -> None:
-        if not self._items.has_had(item, index, done=False):
-            self._added(item, index)
+    def _begin_item(self, item: Mapping[str, object], index: object) -> OutputItem:
+        open_item = self._items.begin(item, index)
+        if open_item.group == CALL_GROUP:
+            open_item.call = self.message.open_call(
+                open_item.call_id or open_item.id, open_item.name, custom=open_item.kind == "custom_tool_call"
+            )
+            open_item.call.opaque |= _provider_fields(item)
+        elif open_item.kind == "reasoning":
+            self.message.append_reasoning(opaque={"item": open_item.reasoning_item}, new_part=True)
+        elif open_item.kind == "message":
+            self._add_message_mark(item)
+        return open_item
 
-    def _added(self, item: Mapping[str, object], index: object) -> OutputItem:
-        begun = self._items.begin(item, index)
-        if begun.group == CALL_GROUP:
-            begun.call = self.message.open_call(begun.call_id or begun.id, begun.name, custom=begun.kind == "custom_tool_call")
-            begun.call.opaque |= _echoed(item)
-        elif begun.kind == "reasoning":
-            self.message.append_reasoning(opaque={"item": begun.thought}, fresh=True)
-        elif begun.kind == "message":
-            self._mark(item)
-        return begun
-
-    def _mark(self, item: Mapping[str, object]) -> None:
-        """A message's own id and phase stand before its text, as something that only this API wants back."""
+    def _add_message_mark(self, item: Mapping[str, object]) -> None:
+        """Keep a message's own id and phase before its text, as a part that only this API gets back."""
         mark = {key: item[key] for key in ("id", "phase") if item.get(key)}
         if mark:
-            self.message.append_reasoning(opaque={"message": mark}, fresh=True)
+            self.message.append_reasoning(opaque={"message": mark}, new_part=True)
 
-    def _done(self, item: Mapping[str, object], index: object) -> None:
-        if not self._items.has_had(item, index, done=True):
-            self._finish(item, self._items.of_item(item, index) or self._added(item, index))
+    def _on_item_done(self, item: Mapping[str, object], index: object) -> None:
+        if not self._items.is_repeated(item, index, done=True):
+            self._finish_item(item, self._items.of_item(item, index) or self._begin_item(item, index))
 
-    def _finish(self, item: Mapping[str, object], begun: OutputItem) -> None:
-        self._items.finished(begun)
-        if begun.call is not None:
-            self._finish_call(item, begun.call, begun.given)
-        elif begun.kind == "message":
+    def _finish_item(self, item: Mapping[str, object], open_item: OutputItem) -> None:
+        self._items.finish(open_item)
+        if open_item.call is not None:
+            self._finish_call(item, open_item.call, open_item.initial_arguments)
+        elif open_item.kind == "message":
             text = "".join(as_text(part.get("text") or part.get("refusal")) for part in as_objects(item.get("content")))
-            if text.startswith(begun.told):
-                self.message.append_text(text[len(begun.told) :])
-        elif begun.kind == "reasoning":
-            begun.thought |= item
-            for key in () if begun.said else ("summary", "content"):
-                for place, part in enumerate(as_objects(item.get(key))):
-                    self._tell(begun, (key, place), as_text(part.get("text")))
+            if text.startswith(open_item.reported_text):
+                self.message.append_text(text[len(open_item.reported_text) :])
+        elif open_item.kind == "reasoning":
+            open_item.reasoning_item |= item
+            for key in () if open_item.reported else ("summary", "content"):
+                for position, part in enumerate(as_objects(item.get(key))):
+                    self._report_text(open_item, (key, position), as_text(part.get("text")))
         else:
-            self.message.add_native(begun.kind, as_text(item.get("id") or item.get("call_id")), dict(item))
+            self.message.add_native(open_item.kind, as_text(item.get("id") or item.get("call_id")), dict(item))
 
-    def _finish_call(self, item: Mapping[str, object], call: OpenCall, given: object) -> None:
-        call.opaque |= _echoed(item)
+    def _finish_call(self, item: Mapping[str, object], call: OpenCall, initial_arguments: object) -> None:
+        call.opaque |= _provider_fields(item)
         call.name = call.name or as_text(item.get("name"))
         status = item.get("status")
-        if status in _UNFINISHED and not call.sealed:
+        if status in _CUT_STATUSES and not call.sealed:
             call.cut = True
         whole = as_arguments(item.get("input") if call.custom else item.get("arguments"))
         if whole or not call.size:
-            self.message.set_arguments(call, whole or as_arguments(given))
+            self.message.set_arguments(call, whole or as_arguments(initial_arguments))
         if status != "in_progress" and (not call.custom or status == "completed"):
             self.message.seal(call)
 
-    def _piece(self, value: Mapping[str, object], text: str, *, whole: bool = False) -> None:
+    def _append_arguments(self, value: Mapping[str, object], text: str, *, whole: bool = False) -> None:
         found = self._items.of_event(value, CALL_GROUP)
         if found is None or found.call is None:
-            self._lost = True
+            self._has_orphan_arguments = True
         elif not whole:
             self.message.append_arguments(found.call, text)
         elif text:
             self.message.set_arguments(found.call, text)
 
-    # Text
+    def _append_text(self, value: Mapping[str, object], kind: str, text: str, *, whole: bool = False) -> None:
+        found = self._items.of_event(value, kind) or self._begin_item({"type": kind, "id": value.get("item_id")}, value.get("output_index"))
+        self._report_text(found, _text_key(value, kind), text, whole=whole)
 
-    def _said(self, value: Mapping[str, object], kind: str, text: str, *, whole: bool = False) -> None:
-        found = self._items.of_event(value, kind) or self._added({"type": kind, "id": value.get("item_id")}, value.get("output_index"))
-        self._tell(found, _place(value, kind), text, whole=whole)
-
-    def _part(self, value: Mapping[str, object], part: Mapping[str, object]) -> None:
-        """A part is done: what it says is told by now, but for servers that say it here alone."""
+    def _finish_part(self, value: Mapping[str, object], part: Mapping[str, object]) -> None:
+        """Report the text of a finished part, for servers that send it only here."""
         kind = "reasoning" if "summary_index" in value or part.get("type") == "reasoning_text" else "message"
         found = self._items.of_event(value, kind)
         if found is not None:
-            self._tell(found, _place(value, kind), as_text(part.get("text") or part.get("refusal")), whole=True)
+            self._report_text(found, _text_key(value, kind), as_text(part.get("text") or part.get("refusal")), whole=True)
 
-    def _tell(self, item: OutputItem, place: object, text: str, *, whole: bool = False) -> None:
-        """Tell of a piece of text, or of as much of the whole text as was not told before."""
-        new = bool(item.said) and place not in item.said
-        parse_error = item.said.setdefault(place, ReportedText())
+    def _report_text(self, item: OutputItem, text_key: object, text: str, *, whole: bool = False) -> None:
+        """Report a piece of text, or the part of a whole text that was not reported before."""
+        is_new_text = bool(item.reported) and text_key not in item.reported
+        reported = item.reported.setdefault(text_key, ReportedText())
         if whole:
-            text = parse_error.rest_of(text)
+            text = reported.rest_of(text)
         if not text:
             return
-        parse_error.add(text)
+        reported.add(text)
         if item.kind == "reasoning":
-            self.message.append_reasoning(f"\n\n{text}" if new else text)
+            self.message.append_reasoning(f"\n\n{text}" if is_new_text else text)
         else:
             self.message.append_text(text)
 
-    # The response
-
-    def _model(self, response: Mapping[str, object]) -> None:
+    def _read_model(self, response: Mapping[str, object]) -> None:
         self.message.model = as_text(response.get("model")) or self.message.model
 
-    def _end(self, kind: str, response: Mapping[str, object]) -> None:
-        self._model(response)
-        for item, begun in self._items.unseen(as_objects(response.get("output"))):
-            self._finish(item, begun or self._added(item, None))
+    def _read_response(self, kind: str, response: Mapping[str, object]) -> None:
+        self._read_model(response)
+        for item, open_item in self._items.match_output(as_objects(response.get("output"))):
+            self._finish_item(item, open_item or self._begin_item(item, None))
         usage = response.get("usage")
         if isinstance(usage, dict):
-            self.message.set_usage(_usage(usage))
-        self._status(kind, response)
+            self.message.set_usage(_parse_usage(usage))
+        self._read_status(kind, response)
 
-    def _status(self, kind: str, response: Mapping[str, object]) -> None:
+    def _read_status(self, kind: str, response: Mapping[str, object]) -> None:
         status = as_text(response.get("status")) or kind.removeprefix("response.")
-        well = status in ("completed", "done", "") and not response.get("error")
-        self._end_items(well=well)
-        if well:
+        complete = status in ("completed", "done", "") and not response.get("error")
+        self._finish_open_items(complete=complete)
+        if complete:
             self.message.set_finish_reason("stop", status or "completed")
         elif response.get("error") or status == "failed":
             self.report_error(parse_error(response.get("error") or "The response failed."))
         else:
-            said = as_text(as_object(response.get("incomplete_details")).get("reason")) or status
-            self.message.set_finish_reason(_INCOMPLETE.get(said, "other"), said)
+            reason = as_text(as_object(response.get("incomplete_details")).get("reason")) or status
+            self.message.set_finish_reason(_FINISH_REASONS.get(reason, "other"), reason)
 
-    def _end_items(self, *, well: bool) -> None:
-        """Items that were begun and never done: what they began with is all there was, if the response is whole."""
-        for item in self._items.begun_since():
+    def _finish_open_items(self, *, complete: bool) -> None:
+        """Finish the items that were begun and never done: what they began with is all, if the response is complete."""
+        for item in self._items.take_unfinished():
             if item.call is not None:
-                self._finish_call({"status": "" if well else "incomplete"}, item.call, item.given)
-            elif well and item.kind != "reasoning":
-                self._finish(item.begun, item)
-        if self._lost and not self.message.calls:
-            self.message.add_fault("bad_frame", "Arguments came that belong to no call.")
+                self._finish_call({"status": "" if complete else "incomplete"}, item.call, item.initial_arguments)
+            elif complete and item.kind != "reasoning":
+                self._finish_item(item.initial, item)
+        if self._has_orphan_arguments and not self.message.calls:
+            self.message.add_fault("bad_frame", "Arguments arrived that belong to no call.")
 
 
-def _place(value: Mapping[str, object], kind: str) -> object:
-    """Which of an item's texts an event means."""
-    place = value.get("content_index") or 0
+def _text_key(value: Mapping[str, object], kind: str) -> object:
+    """Return which of an item's texts an event means."""
+    index = value.get("content_index") or 0
     if kind != "reasoning":
-        return place
-    return ("summary", value.get("summary_index") or 0) if "summary_index" in value else ("content", place)
+        return index
+    return ("summary", value.get("summary_index") or 0) if "summary_index" in value else ("content", index)
 
 
-def _echoed(item: Mapping[str, object]) -> dict[str, object]:
-    """What the API wants back with a call."""
+def _provider_fields(item: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields that the API wants back with a call."""
     caller = as_object(item.get("caller"))
-    echoed = {key: item[key] for key in ("id", "namespace") if item.get(key)}
-    return echoed if caller.get("type", "direct") == "direct" else echoed | {"caller": caller}
+    fields = {key: item[key] for key in ("id", "namespace") if item.get(key)}
+    return fields if caller.get("type", "direct") == "direct" else fields | {"caller": caller}
 
 
-def _usage(usage: Mapping[str, object]) -> Usage:
+def _parse_usage(usage: Mapping[str, object]) -> Usage:
     return Usage(
         input_tokens=as_token_count(usage.get("input_tokens")),
         output_tokens=as_token_count(usage.get("output_tokens")),
