@@ -165,7 +165,7 @@ async def test_a_request_that_is_sent_again_is_signed_again() -> None:
         ({"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a"}, "AWS_SECRET_ACCESS_KEY is not"),
         ({"AWS_REGION": "us-east-1", "AWS_SECRET_ACCESS_KEY": "a"}, "AWS_ACCESS_KEY_ID is not"),
         ({"AWS_BEARER_TOKEN_BEDROCK": "t"}, "Set AWS_REGION"),
-        ({"AWS_BEARER_TOKEN_BEDROCK": "t", "AWS_REGION": "x@evil.example/"}, "is no region"),
+        ({"AWS_BEARER_TOKEN_BEDROCK": "t", "AWS_REGION": "x@evil.example/"}, "is not a region"),
         ({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "BEDROCK_BASE_URL": "http://127.0.0.1:1"}, "Set AWS_REGION"),
     ],
 )
