@@ -180,7 +180,7 @@ WHOLE = AssistantMessage(parts=(Text(text="done"),))
         ),
         (
             [Finished(reason="stop", message=WHOLE, usage=Usage(input_tokens=None))],  # type: ignore[arg-type]
-            "The model's Usage.input_tokens is a NoneType; it must be a whole number, 0 where it is not known.",
+            "The model's Usage.input_tokens is a NoneType; it must be an integer, 0 if unknown.",
         ),
         (
             [Finished(reason="stop", message=WHOLE, usage=7)],  # type: ignore[arg-type]

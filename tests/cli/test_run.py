@@ -292,7 +292,7 @@ def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> No
         (("run", " ", "--model", "openai:x"), "The task is empty"),
         (("run", "x"), "No model is named"),
         (("run", "x", "--model", "nobody:x"), "No provider is called 'nobody'"),
-        (("run", "x", "--model", "openai"), "names no model"),
+        (("run", "x", "--model", "openai"), "does not name a model"),
         (("run", "x", "--model", "openai:x"), "Set OPENAI_API_KEY"),
         (("run", "x", "--model", "openai-compatible:x"), "has no address"),
         ((*TASK, "--base-url", "http://x", "--tools", "none.py"), "There is no file none.py"),
@@ -315,7 +315,7 @@ def test_a_wrong_command_says_what_is_wrong_and_asks_no_model(folder: Path, word
 @pytest.mark.parametrize(
     ("words", "variables", "why"),
     [
-        (("--model", "any", "--base-url", "ftp://files.example/v1"), {}, "cannot be asked at ftp://files.example"),
+        (("--model", "any", "--base-url", "ftp://files.example/v1"), {}, "cannot use ftp://files.example"),
         (("--model", "any", "--base-url", b"http://\xff".decode(errors="surrogateescape")), {}, "is not valid UTF-8"),
         (("--model", "any", "--base-url", "http://"), {}, "begins with http:// or https:// and names a host"),
         (("--model", "openai:m"), {"OPENAI_BASE_URL": "ftp://u:secret@files.example", "OPENAI_API_KEY": "k"}, "in OPENAI_BASE_URL"),

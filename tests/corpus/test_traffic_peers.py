@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.corpus.material import rows
-from tests.models.peers import PEERS, ours, same_told
+from tests.models.official_clients import PEERS, ours, same_told
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -1,4 +1,4 @@
-"""What models write in plain text: tools that it is about, examples of each family, and what is no call."""
+"""Texts of models: the tools they call, one example per dialect, and texts without a call."""
 
 from __future__ import annotations
 

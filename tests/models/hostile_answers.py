@@ -1,11 +1,11 @@
-"""Answers that make a careless decoder do quadratic work: for each API, bodies of about `n` frames."""
+"""Bodies that make a careless decoder quadratic: for each API, bodies of about `n` frames."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 
-from tests.models import responses
+from tests.models import responses_api as responses
 from tests.models import test_anthropic_messages as anthropic
 from tests.models import test_bedrock_converse as converse
 from tests.models import test_bedrock_invoke as invoke
@@ -14,7 +14,7 @@ from tests.models import test_gemini_generate as gemini
 from tests.models import test_gemini_interactions as interactions
 from tests.models import test_ollama_chat as ollama
 from tests.models import test_openai_chat as chat
-from tests.models.amazon import event, failure
+from tests.models.aws_frames import event, failure
 
 __all__ = ["BODIES"]
 

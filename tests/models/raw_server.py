@@ -1,4 +1,4 @@
-"""A server that sends the very bytes that a test gives it, and knows which connection a request came on."""
+"""A server that sends exactly the bytes that a test gives it, and records on which connection each request arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in Anthropic's form from hosts and servers that are not Anthropic, and what only its newer tools say."""
+"""Messages in Anthropic's format from other hosts and servers, and the fields of its newer tools."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from callgate.messages import AssistantMessage, ToolCall, UserMessage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
-from tests.models.reading import calls_of, finished, read
-from tests.models.talk import answered, sent
+from tests.models.decoding import calls_of, finished, read
+from tests.models.sample_conversation import answered, sent
 from tests.models.test_anthropic_messages import API, call, end
 
 

@@ -1,4 +1,4 @@
-"""Anthropic's messages: content blocks in, alternating turns out."""
+"""Anthropic's messages API: decode content blocks, encode alternating turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
-from tests.models.reading import calls_of, finished, read, shape, text_of
+from tests.models.decoding import calls_of, finished, read, shape, text_of
 
 API = "anthropic.messages"
 

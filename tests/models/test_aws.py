@@ -1,4 +1,4 @@
-"""Bedrock: requests signed as Amazon asks for it, with keys from the environment, or a bearer token."""
+"""Bedrock: requests with an AWS signature, with keys from the environment, or with a bearer token."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from callgate.models._sigv4 import AwsKeys, sigv4_headers
 from callgate.models.http import OutgoingRequest, Retries
 from callgate.models.providers import model
 from callgate.testing import ManualClock, Raw, Reply, ScriptedServer
-from tests.models.amazon import event
-from tests.models.asking import ask
-from tests.models.reading import finished, text_of
+from tests.models.aws_frames import event
+from tests.models.decoding import finished, text_of
+from tests.models.http_requests import ask
 
 KEYS = AwsKeys(access_key="AKIDEXAMPLE", secret_key="wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 AT_NS = 1_440_938_160 * 1_000_000_000

@@ -17,9 +17,9 @@ from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
-from tests.models.amazon import event, failure
-from tests.models.reading import calls_of, finished, read, shape, text_of
-from tests.models.talk import TALK, TOOLS, answered, sent
+from tests.models.aws_frames import event, failure
+from tests.models.decoding import calls_of, finished, read, shape, text_of
+from tests.models.sample_conversation import TALK, TOOLS, answered, sent
 
 API = "bedrock.converse"
 

@@ -1,4 +1,4 @@
-"""Amazon Bedrock's InvokeModel, in the forms of the makers."""
+"""Amazon Bedrock's InvokeModel, in the formats of the models' makers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
-from tests.models.amazon import event, failure
-from tests.models.reading import calls_of, finished, read, shape, text_of
-from tests.models.talk import TALK, answered, sent
+from tests.models.aws_frames import event, failure
+from tests.models.decoding import calls_of, finished, read, shape, text_of
+from tests.models.sample_conversation import TALK, answered, sent
 
 API = "bedrock.invoke"
 

@@ -1,4 +1,4 @@
-"""Cohere's chat, second version and first."""
+"""Cohere's chat API, versions 2 and 1."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from callgate.calls import Text
 from callgate.messages import AssistantMessage, Reasoning, UserMessage
 from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
-from tests.models.reading import calls_of, finished, read, shape, text_of
-from tests.models.talk import PICTURE, TALK, answered, sent
+from tests.models.decoding import calls_of, finished, read, shape, text_of
+from tests.models.sample_conversation import PICTURE, TALK, answered, sent
 
 API = "cohere.chat"
 

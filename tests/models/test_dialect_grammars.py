@@ -1,4 +1,4 @@
-"""Calls in plain text: what the families' grammars allow beyond the plain case, and what their models do to them."""
+"""Calls in plain text: what the families' grammars allow beyond the usual form, and the mistakes that their models make."""
 
 from __future__ import annotations
 

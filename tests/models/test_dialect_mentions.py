@@ -1,4 +1,4 @@
-"""What is only spoken of is no call: prose, code, quotations, examples and thoughts; and a call beside them is one."""
+"""A call that is only mentioned is no call: in prose, code, quotations, examples and reasoning. A real call beside it is."""
 
 from __future__ import annotations
 

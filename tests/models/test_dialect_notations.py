@@ -1,4 +1,4 @@
-"""Calls in plain text: notations of single families, and what their models make of them."""
+"""Calls in plain text: notations of single families, and the mistakes that their models make."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls in text that arrives in pieces: read as the whole is, given out early, never made whole, and at a bounded cost."""
+"""Calls in text that arrives in pieces: the same result as for the whole text, emitted early, never completed, at a bounded cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls in plain text: the form of each family, and the forms that families slip into."""
+"""Calls in plain text: the form of each family, and common variations."""
 
 from __future__ import annotations
 

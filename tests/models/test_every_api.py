@@ -1,4 +1,4 @@
-"""What holds for every provider API and every body: nothing raises, nothing hangs, and no call is half of another."""
+"""Properties of every provider API and every body: nothing raises, nothing hangs, and no call is half of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callgate.models.events import CallReopened, CallSealed, ModelEvent
 from callgate.models.wire import codec, known_apis
-from tests.models.reading import calls_of, finished, read, shape, text_of
+from tests.models.decoding import calls_of, finished, read, shape, text_of
 
 APIS = known_apis()
 CONTENT_TYPES = st.sampled_from(["", "text/event-stream", "application/json", "application/x-ndjson", "application/vnd.amazon.eventstream"])

@@ -1,4 +1,4 @@
-"""What holds for every provider API and every conversation: the request is JSON, and the calls in it have their results."""
+"""Properties of every provider API and every conversation: the request is JSON, and its calls have results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callgate.messages import AssistantMessage, Message, Native, Reasoning, Syst
 from callgate.models.wire import codec, known_apis
 from callgate.models.wire.request import ModelRequest
 from callgate.models.wire.tool_names import WireNames
-from tests.models.talk import PICTURE, TOOLS
+from tests.models.sample_conversation import PICTURE, TOOLS
 
 APIS = known_apis()
 TURNS = ("anthropic.messages", "bedrock.converse", "bedrock.invoke")

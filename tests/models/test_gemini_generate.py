@@ -1,4 +1,4 @@
-"""Gemini's generateContent: candidates in, contents out."""
+"""Gemini's generateContent: decode candidates, encode contents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from callgate.models.wire.gemini_generate.partial_arguments import PartialArgume
 from callgate.models.wire.gemini_generate.schema_subset import reduce_schema
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
-from tests.models.reading import calls_of, finished, read, shape, text_of
+from tests.models.decoding import calls_of, finished, read, shape, text_of
 
 API = "gemini.generate"
 

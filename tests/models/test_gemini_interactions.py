@@ -1,4 +1,4 @@
-"""Gemini's Interactions, in steps and in the content blocks of the revision before."""
+"""Gemini's Interactions, as steps and as the content blocks of the previous revision."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from callgate.messages import Native, Reasoning, UserMessage
 from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
-from tests.models.reading import calls_of, finished, read, shape, text_of
-from tests.models.talk import TALK, TOOLS, answered, sent
+from tests.models.decoding import calls_of, finished, read, shape, text_of
+from tests.models.sample_conversation import TALK, TOOLS, answered, sent
 
 API = "gemini.interactions"
 

@@ -1,4 +1,4 @@
-"""Answers over real sockets: however they are framed, however many at once, and no longer than they go on."""
+"""Answers over real sockets: with any framing, many at once, and not read beyond their end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from callgate.models.model import StreamingContext
 from callgate.models.providers import model
 from callgate.models.wire.request import ModelRequest
 from callgate.testing import Beat, Call, Pause, Raw, Reply, ScriptedServer
-from tests.models.asking import KEY, NEVER, REQUEST, ask, at
-from tests.models.reading import calls_of, finished, text_of
+from tests.models.decoding import calls_of, finished, text_of
+from tests.models.http_requests import KEY, NEVER, REQUEST, ask, at
 
 
 async def test_a_streamed_answer_arrives_event_by_event() -> None:

@@ -1,4 +1,4 @@
-"""Connections that break, and bodies that are not what they should be: a fault, and no call that was not whole."""
+"""Broken connections and malformed bodies: a fault, and no incomplete call."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from callgate.testing import Call, Drop, End, Item, Piece, Raw, Reply, ScriptedServer
-from tests.models.asking import ONCE, ask, at
-from tests.models.reading import calls_of, finished
+from tests.models.decoding import calls_of, finished
+from tests.models.http_requests import ONCE, ask, at
 
 WHOLE: list[Item] = [
     "Let me look. ",

@@ -1,4 +1,4 @@
-"""Whoever aborts, cancels, closes or drops a stream closes its connection."""
+"""Aborting, cancelling, closing or dropping a stream closes its connection."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from callgate.models.http_model import HttpModel
 from callgate.models.model import StreamingContext
 from callgate.testing import Call, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, REQUEST, abortable, ask, at
-from tests.models.reading import calls_of, finished
+from tests.models.decoding import calls_of, finished
+from tests.models.http_requests import NEVER, REQUEST, abortable, ask, at
 from tests.patience import until
 
 

@@ -1,4 +1,4 @@
-"""Deadlines of a request: each is named when it passes, and only the provider's own time counts."""
+"""Deadlines of a request: the error names the deadline that passed, and only time spent waiting for the provider counts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from callgate.models.http_model import HttpModel
 from callgate.models.model import StreamingContext
 from callgate.testing import Beat, Pause, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, NO_WAIT, REQUEST, ask, at
+from tests.models.decoding import text_of
+from tests.models.http_requests import NEVER, NO_WAIT, REQUEST, ask, at
 from tests.models.raw_server import RawServer
-from tests.models.reading import text_of
 from tests.patience import let_pass, until
 
 

@@ -1,4 +1,4 @@
-"""Proxies and certificates of the environment that cannot be used are named, with the next step."""
+"""Unusable proxies and certificates in the environment are named in the error, with the next step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from callgate.errors import UsageError
 from callgate.memory import EmbeddingsEndpoint
-from tests.models.asking import ask, at
+from tests.models.http_requests import ask, at
 
 WRONG = [
     ("HTTP_PROXY", "garbage://127.0.0.1:1"),

@@ -1,4 +1,4 @@
-"""What is asked again, when, and how often; what has begun never is."""
+"""Which requests are retried, when, and how often; a request whose answer has begun never is."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from callgate.models.events import Fault
 from callgate.models.http import Timeouts
 from callgate.testing import Drop, Fail, ManualClock, Raw, Reply, ScriptedServer
 from callgate.testing.server import Script
-from tests.models.asking import NEVER, NO_WAIT, REQUEST, abortable, ask, at
-from tests.models.reading import finished, text_of
+from tests.models.decoding import finished, text_of
+from tests.models.http_requests import NEVER, NO_WAIT, REQUEST, abortable, ask, at
 from tests.patience import until
 
 

@@ -1,4 +1,4 @@
-"""A key goes to its provider, and is shown nowhere else."""
+"""A key is sent to its provider and shown nowhere else."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from callgate.errors import ModelUnreachable
 from callgate.memory import EmbedderFailed, EmbeddingsEndpoint
 from callgate.models._secrets import SecretRedactor
 from callgate.testing import End, Fail, Raw, Reply, ScriptedServer
-from tests.models.asking import KEY, NO_WAIT, ONCE, REQUEST, ask, at
-from tests.models.reading import finished
+from tests.models.decoding import finished
+from tests.models.http_requests import KEY, NO_WAIT, ONCE, REQUEST, ask, at
 
 
 @pytest.mark.parametrize("status", [200, 401, 500])

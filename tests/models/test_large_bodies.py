@@ -1,4 +1,4 @@
-"""A body or a frame that is large is decoded off the event loop, and what it holds is handed on in turns."""
+"""A large body or frame is decoded off the event loop, and its events are yielded with pauses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from callgate.models.events import CallSealed
 from callgate.models.model import StreamingContext
 from callgate.testing import End, Raw, Reply, ScriptedServer
-from tests.models.asking import REQUEST, at
-from tests.models.reading import finished
+from tests.models.decoding import finished
+from tests.models.http_requests import REQUEST, at
 
 CALLS = 5_000
 

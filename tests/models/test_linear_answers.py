@@ -1,4 +1,4 @@
-"""Reading an answer costs work in proportion to its bytes, whatever they say: a hostile server cannot hold the event loop."""
+"""Decoding costs work in proportion to the bytes, whatever they contain: a hostile server cannot block the event loop."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from callgate.models.events import CallSealed
 from callgate.models.wire import codec, known_apis, message_assembly
+from tests.models.decoding import finished, read
 from tests.models.hostile_answers import BODIES
-from tests.models.reading import finished, read
-from tests.models.steps import is_linear, steps
+from tests.models.work_counter import is_linear, steps
 
 SHAPES = [(api, name) for api, bodies in BODIES.items() for name in bodies]
 

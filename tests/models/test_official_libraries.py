@@ -1,4 +1,4 @@
-"""Our decoders and the providers' own libraries read the same bytes and tell the same."""
+"""Our decoders and the providers' own libraries read the same bytes with the same result."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 import pytest
 
 from tests.models import (
-    responses,
+    responses_api as responses,
+)
+from tests.models import (
     test_anthropic_messages,
     test_gemini_generate,
     test_openai_chat,
 )
-from tests.models.peers import PEERS, ours, same_told
+from tests.models.official_clients import PEERS, ours, same_told
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

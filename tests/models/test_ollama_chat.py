@@ -1,4 +1,4 @@
-"""Ollama's own chat API, old servers and new."""
+"""Ollama's own chat API, of old and new servers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from callgate.messages import Reasoning, UserMessage
 from callgate.models.events import CallSealed, Usage
 from callgate.models.wire import codec
-from tests.models.reading import calls_of, finished, read, shape, text_of
-from tests.models.talk import PICTURE, TALK, TOOLS, answered, sent
+from tests.models.decoding import calls_of, finished, read, shape, text_of
+from tests.models.sample_conversation import PICTURE, TALK, TOOLS, answered, sent
 
 API = "ollama.chat"
 

@@ -1,4 +1,4 @@
-"""Chat completions, from the servers that write them and the ones that nearly do."""
+"""Chat completions, from OpenAI and from servers with small differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from callgate.models.events import CallReopened, CallSealed, Usage
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
-from tests.models.reading import calls_of, finished, read, shape, text_of
+from tests.models.decoding import calls_of, finished, read, shape, text_of
 
 API = "openai.chat"
 

@@ -1,4 +1,4 @@
-"""OpenAI's responses, read: output items become the parts of one message."""
+"""OpenAI's responses API, decoding: output items become the parts of one message."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from callgate.calls import Text
 from callgate.messages import Native, Reasoning, ToolCall
 from callgate.models.events import CallSealed, ReasoningDelta, Usage
 from callgate.models.wire import codec
-from tests.models.reading import calls_of, finished, read, shape, text_of
-from tests.models.responses import (
+from tests.models.decoding import calls_of, finished, read, shape, text_of
+from tests.models.responses_api import (
     API,
     FREE,
     OUTPUT,

@@ -1,4 +1,4 @@
-"""From a name to a model: the table, keys, addresses, and errors that say what to do."""
+"""From a name to a model: the table of providers, keys, URLs, and errors with a next step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from callgate.models.providers import PROVIDERS, Provider, model
 from callgate.models.wire import known_apis
 from callgate.models.wire.request import ModelRequest
 from callgate.testing import Fail, Reply, ScriptedServer
-from tests.models.asking import KEY, ask
-from tests.models.reading import finished, text_of
+from tests.models.decoding import finished, text_of
+from tests.models.http_requests import KEY, ask
 
 HOSTED = [provider for provider in PROVIDERS.values() if provider.key_needed]
 HERE = [provider for provider in PROVIDERS.values() if provider.api in known_apis()]

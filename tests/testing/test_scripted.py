@@ -35,8 +35,8 @@ from callgate.testing import (
     ScriptedServer,
     Thought,
 )
-from tests.models.asking import REQUEST, ask, at
-from tests.models.reading import calls_of, finished, shape, text_of
+from tests.models.decoding import calls_of, finished, shape, text_of
+from tests.models.http_requests import REQUEST, ask, at
 from tests.patience import until
 
 SPOKEN = sorted({"openai.chat", "anthropic.messages", "ollama.chat"} & set(known_apis()))

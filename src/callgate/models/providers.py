@@ -238,7 +238,7 @@ def _normalised_url(provider: Provider, url: str) -> str:
         scheme, _, rest = url.partition("://")
         shown = f"{scheme}://{rest.partition('/')[0].partition('?')[0].rpartition('@')[2]}"
         raise UsageError(
-            f"'{provider.name}' cannot be used at {shown[:200]}. Give a URL that begins with http:// or https:// and names a host, as"
+            f"'{provider.name}' cannot use {shown[:200]} as its URL. Give a URL that begins with http:// or https:// and names a host, as"
             f" base_url (--base-url at a terminal) or in {provider.base_url_name}."
         )
     return url if url.endswith(provider.version) else url + provider.version

@@ -36,30 +36,30 @@ class MentionFinder:
             if not (yield from self._cursor.at(opener)):
                 continue
             for dialect in self._markers.dialects.get(opener, ()):
-                mention_chars = 0 if dialect.is_unmarked else (yield from self._mention_chars(dialect, opener))
-                if mention_chars:
-                    return mention_chars
+                chars = 0 if dialect.is_unmarked else (yield from self._mention_chars(dialect, opener))
+                if chars:
+                    return chars
         return 0
 
     def _mention_chars(self, dialect: Dialect, opener: str) -> Incremental[int]:
         cursor = self._cursor
         cursor.start_candidate()
-        start, mention_chars, following = cursor.offset, 0, ""
+        start, chars, following = cursor.offset, 0, ""
         try:
             yield from cursor.take(opener)
             for found in dialect.read(cursor, self._tools, opener):
                 if found is None:
                     yield
-            mention_chars = cursor.offset - start
+            chars = cursor.offset - start
             while len(cursor.ahead(2)) < 2 and (yield from cursor.wait_more()):
                 pass
             following = cursor.ahead(2)
         except NotACall:
             self._wasted += cursor.offset - start
         cursor.rewind()
-        if cursor.truncated and cursor.ran_out:  # what would tell has not come
+        if cursor.truncated and cursor.ran_out:  # the text that would decide was cut off
             return len(cursor.text) - cursor.pos
-        if mention_chars and self._output.is_mention_before(following):
-            return mention_chars
-        self._wasted += mention_chars
+        if chars and self._output.is_mention_before(following):
+            return chars
+        self._wasted += chars
         return 0

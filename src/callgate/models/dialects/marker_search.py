@@ -27,19 +27,19 @@ class MarkerSearch:
     def find(self) -> tuple[int, str] | None:
         """Return the position of the next marker, and the marker."""
         markers, pos = self._markers, self._cursor.pos
-        places: list[tuple[int, int, str]] = []
+        positions: list[tuple[int, int, str]] = []
         anywhere = self._search("anywhere", markers.anywhere)
         if anywhere is not None:
-            places.append((anywhere.start(), 0, anywhere.group()))
+            positions.append((anywhere.start(), 0, anywhere.group()))
         at_line_start = self._search("at_line", markers.at_line_start)
         if at_line_start is not None:
-            places.append((at_line_start.start(1), 1, at_line_start[1]))
+            positions.append((at_line_start.start(1), 1, at_line_start[1]))
         at_cursor = markers.at_cursor.match(self._cursor.text, pos) if self._output.is_start() else None
         if at_cursor is not None and self._output.is_start(self._cursor.text[pos : at_cursor.start(1)]):
-            places.append((at_cursor.start(1), 1, at_cursor[1]))
-        if not places:
+            positions.append((at_cursor.start(1), 1, at_cursor[1]))
+        if not positions:
             return None
-        start, _, literal = min(places)
+        start, _, literal = min(positions)
         return start, literal
 
     def _search(self, name: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -62,6 +62,6 @@ class MarkerSearch:
                 return start
         return size
 
-    def _starts_at(self, place: int) -> bool:
-        _, line, before = self._cursor.text[self._cursor.pos : place].rpartition("\n")
-        return (bool(line) and not before.strip()) or self._output.is_start(self._cursor.text[self._cursor.pos : place])
+    def _starts_at(self, position: int) -> bool:
+        _, line, before = self._cursor.text[self._cursor.pos : position].rpartition("\n")
+        return (bool(line) and not before.strip()) or self._output.is_start(self._cursor.text[self._cursor.pos : position])

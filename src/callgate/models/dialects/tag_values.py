@@ -82,12 +82,12 @@ def read_balanced(cursor: TextCursor, openers: tuple[str, ...], closers: tuple[s
     parts: list[str] = []
     quoted = 0
     while True:
-        text, mark = yield from cursor.read_until(*openers, *closers)
+        text, marker = yield from cursor.read_until(*openers, *closers)
         parts.append(text)
-        if mark in closers and not quoted:
+        if marker in closers and not quoted:
             return "".join(parts)
-        quoted += 1 if mark in openers else -1
-        parts.append(mark)
+        quoted += 1 if marker in openers else -1
+        parts.append(marker)
 
 
 def _ends_value(cursor: TextCursor, tag: str, tags: ValueTags, schema: Schema | None) -> Incremental[bool]:

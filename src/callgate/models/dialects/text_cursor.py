@@ -33,8 +33,8 @@ class NotACall(Exception):
 
 
 @lru_cache(maxsize=256)
-def _compile_any(marks: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)))
+def _compile_any(markers: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(marker) for marker in sorted(markers, key=len, reverse=True)))
 
 
 class TextCursor:
@@ -189,15 +189,15 @@ class TextCursor:
                 return ""
         return self.text[self.pos]
 
-    def is_followed_by(self, mark: str, *literals: str) -> Incremental[bool]:
-        """Return whether `mark` is followed by white space and one of `literals`, or by the end of a complete message. Consumes nothing."""
+    def is_followed_by(self, marker: str, *literals: str) -> Incremental[bool]:
+        """Return whether white space and one of `literals`, or the end of a complete message, follow `marker`. Consumes nothing."""
         while True:
-            window = self.ahead(len(mark) + _LOOK_AHEAD_CHARS)
+            window = self.ahead(len(marker) + _LOOK_AHEAD_CHARS)
             self.work += len(window)
-            rest = window[len(mark) :].lstrip()
+            rest = window[len(marker) :].lstrip()
             if rest.startswith(literals):
                 return True
-            if len(window) == len(mark) + _LOOK_AHEAD_CHARS or not any(literal.startswith(rest) for literal in literals):
+            if len(window) == len(marker) + _LOOK_AHEAD_CHARS or not any(literal.startswith(rest) for literal in literals):
                 return False
             if not (yield from self.wait_more()):
                 return not rest and not self.truncated
@@ -210,19 +210,19 @@ class TextCursor:
         """Return the text that has arrived after the cursor, at most `limit` characters."""
         return self.text[self.pos : self.pos + limit]
 
-    def peek_until(self, mark: str, limit: int) -> Incremental[str]:
-        """Return the text before `mark` if it comes within `limit` characters, else an empty string. Consumes nothing."""
+    def peek_until(self, marker: str, limit: int) -> Incremental[str]:
+        """Return the text before `marker` if it comes within `limit` characters, else an empty string. Consumes nothing."""
         while True:
-            before, found, _ = self.ahead(limit).partition(mark)
+            before, found, _ = self.ahead(limit).partition(marker)
             if found or len(before) >= limit or not (yield from self.wait_more()):
                 return before if found else ""
 
-    def read_until(self, *marks: str, end: bool = False) -> Incremental[tuple[str, str]]:
-        """Consume the text up to and including the first of `marks`; return the text and the mark.
+    def read_until(self, *markers: str, end: bool = False) -> Incremental[tuple[str, str]]:
+        """Consume the text up to and including the first of `markers`; return the text and the marker.
 
-        With `end`, the end of a complete message counts as an empty mark.
+        With `end`, the end of a complete message counts as an empty marker.
         """
-        pattern, overlap = _compile_any(marks), max(map(len, marks)) - 1
+        pattern, overlap = _compile_any(markers), max(map(len, markers)) - 1
         parts: list[str] = []
         while True:
             found = pattern.search(self.text, self.pos)
@@ -256,26 +256,26 @@ class TextCursor:
             if self.work >= self.pause_at:
                 yield from self.pause()
             found = pattern.search(self.text, self.pos)
-            mark = found.group() if found else ""
-            stop = len(self.text) if found is None else found.start() if mark == "<" else found.end()
+            marker = found.group() if found else ""
+            stop = len(self.text) if found is None else found.start() if marker == "<" else found.end()
             parts.append(self.text[self.pos : stop])
             self._move(stop)
-            if not mark:
+            if not marker:
                 if not (yield from self.wait_more()):
                     raise NotACall
-            elif mark == "<":
+            elif marker == "<":
                 if (yield from self.at_any(*ends)):
                     return "".join(parts)
-                parts.append((yield from self.expect(mark)))
-            elif mark in _STRING_END:
-                parts.append((yield from self._read_string(mark)))
-            elif mark in _CLOSING_BRACKET:
-                closers.append(_CLOSING_BRACKET[mark])
-            elif not closers or closers.pop() != mark:
+                parts.append((yield from self.expect(marker)))
+            elif marker in _STRING_END:
+                parts.append((yield from self._read_string(marker)))
+            elif marker in _CLOSING_BRACKET:
+                closers.append(_CLOSING_BRACKET[marker])
+            elif not closers or closers.pop() != marker:
                 return "".join(parts) + (yield from self._read_mismatched(ends))
             if len(closers) > _MAX_NESTING:
                 raise NotACall
-            if mark and not closers:
+            if marker and not closers:
                 return "".join(parts)
 
     def _read_mismatched(self, ends: tuple[str, ...]) -> Incremental[str]:

@@ -115,8 +115,8 @@ class TextOutput:
     def drain(self) -> list[ParsedPart]:
         """Return the parts since the last call of this method."""
         self._flush_text()
-        out, self._parts = self._parts, []
-        return out
+        parts, self._parts = self._parts, []
+        return parts
 
     def _flush_text(self) -> None:
         text = "".join(self._text_pieces)

@@ -59,12 +59,12 @@ def _match_results(calls: Sequence[ToolCall], between: Sequence[Message]) -> tup
         if isinstance(message, ToolMessage):
             waiting.setdefault(message.call_id, deque()).append((position, message))
     results: list[ToolMessage] = []
-    taken: set[int] = set()
+    used: set[int] = set()
     for call in calls:
         position, result = waiting[call.id].popleft() if waiting.get(call.id) else (-1, _missing_result(call))
-        taken.add(position)
+        used.add(position)
         results.append(_match_call(result, call))
-    return results, [message for position, message in enumerate(between) if position not in taken]
+    return results, [message for position, message in enumerate(between) if position not in used]
 
 
 def _match_call(result: ToolMessage, call: ToolCall) -> ToolMessage:

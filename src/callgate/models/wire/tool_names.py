@@ -63,17 +63,17 @@ class WireNames:
         """
         names = list(own_names)
         used = {name for name in names if accepted.fullmatch(name)}
-        sent: dict[str, str] = {}
+        renamed: dict[str, str] = {}
         for name in names:
             if name not in used:
-                sent[name] = _make_unique(_INVALID_CHARACTERS.sub("_", name)[:_MAX_PARAMETER_CHARS], name, {*used, *sent.values()})
-        self._parameters[tool] = {wire: name for name, wire in sent.items()}
-        return sent
+                renamed[name] = _make_unique(_INVALID_CHARACTERS.sub("_", name)[:_MAX_PARAMETER_CHARS], name, {*used, *renamed.values()})
+        self._parameters[tool] = {wire: name for name, wire in renamed.items()}
+        return renamed
 
     def wire_arguments(self, tool: str, arguments: Mapping[str, object]) -> dict[str, object]:
         """Return the arguments of a call in the history with the wire names of its parameters."""
-        sent = {name: wire for wire, name in self._parameters.get(tool, {}).items()}
-        return {sent.get(name, name): value for name, value in arguments.items()}
+        renamed = {name: wire for wire, name in self._parameters.get(tool, {}).items()}
+        return {renamed.get(name, name): value for name, value in arguments.items()}
 
     def original_arguments(self, tool: str, text: str) -> str:
         """Return arguments that the model wrote with the parameters' own names; the same text if none was renamed or it is malformed."""

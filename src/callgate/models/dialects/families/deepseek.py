@@ -57,13 +57,13 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     header = ""
     if not (yield from cursor.at(_STEP.call[0])):
-        header, mark = yield from cursor.read_until(*_SEPARATOR, *_END, "\n")
+        header, marker = yield from cursor.read_until(*_SEPARATOR, *_END, "\n")
         if "<" in header:
             raise NotACall
-        if mark == "\n":
+        if marker == "\n":
             yield from cursor.skip_space()
             yield from cursor.expect(*_SEPARATOR)
-        elif mark not in _SEPARATOR:
+        elif marker not in _SEPARATOR:
             raise NotACall
         yield from cursor.skip_space()
     if (yield from cursor.take(*_STEP.call)):

@@ -51,12 +51,12 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 def _read_text_argument(cursor: TextCursor, tools: KnownTools, name: str) -> Incremental[FoundCall]:
     """Read text up to the next part, for a tool that takes only text."""
-    text, mark = yield from cursor.read_until(*_PART_STARTS, end=True)
-    cursor.give_back("" if mark in _ENDS else mark)
+    text, marker = yield from cursor.read_until(*_PART_STARTS, end=True)
+    cursor.give_back("" if marker in _ENDS else marker)
     arguments = single_text_argument(text.strip(), tools.schema(name))
     if arguments is None:
         raise NotACall
-    return FoundCall(name=name, arguments=arguments, closed="sealed" if mark else "finished")
+    return FoundCall(name=name, arguments=arguments, closed="sealed" if marker else "finished")
 
 
 def _read_first(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:

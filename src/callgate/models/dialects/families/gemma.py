@@ -119,25 +119,25 @@ def _read_value(
             return (yield from _read_object(cursor, depth + 1, schema, root))
         if (yield from cursor.take("[")):
             return (yield from _read_list(cursor, depth + 1, items_schema(schema), root))
-        bare, mark = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
-        cursor.give_back(mark)
+        bare, marker = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
+        cursor.give_back(marker)
         return to_typed_json(bare.strip(), schema, root)
     return json_string((yield from _read_bare_text(cursor, closer, parent)).strip())
 
 
 def _read_string(cursor: TextCursor, quote: str) -> Incremental[str]:
     if quote in _QUOTE_TOKENS:
-        text, mark = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
-        cursor.give_back("" if mark == quote else mark)
+        text, marker = yield from cursor.read_until(quote, *(f"{closer}{end}" for closer in _BRACKETS.values() for end in _ENDS))
+        cursor.give_back("" if marker == quote else marker)
         return text
     parts: list[str] = []
     while True:
-        text, mark = yield from cursor.read_until(quote, f"\\{quote}", "\\\\")
+        text, marker = yield from cursor.read_until(quote, f"\\{quote}", "\\\\")
         parts.append(text)
-        if mark == quote:
+        if marker == quote:
             yield from cursor.take(*_QUOTE_TOKENS)
             return _unescaped("".join(parts), quote)
-        parts.append(mark)
+        parts.append(marker)
 
 
 def _unescaped(text: str, quote: str) -> str:
@@ -151,16 +151,16 @@ def _read_bare_text(cursor: TextCursor, closer: str, parent: Schema | None) -> I
     """Read unquoted text. A comma ends it in a list, and before another parameter; a bracket ends it where a value may end."""
     parts: list[str] = []
     while True:
-        text, mark = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
+        text, marker = yield from cursor.read_until(",", closer, *_QUOTE_TOKENS, *_ENDS)
         parts.append(text)
-        cursor.give_back(mark)
-        if mark == ",":
+        cursor.give_back(marker)
+        if marker == ",":
             over = parent is None or (yield from _is_before_parameter(cursor, parent))
         else:
-            over = mark != closer or (yield from cursor.is_followed_by(mark, *_ENDS, ",", "}", "]", "<|", _CALL_PREFIX))
+            over = marker != closer or (yield from cursor.is_followed_by(marker, *_ENDS, ",", "}", "]", "<|", _CALL_PREFIX))
         if over:
             return "".join(parts)
-        parts.append((yield from cursor.expect(mark)))
+        parts.append((yield from cursor.expect(marker)))
 
 
 def _is_before_parameter(cursor: TextCursor, parent: Schema | None) -> Incremental[bool]:

@@ -78,8 +78,8 @@ class KeyValueReader:
         """Return the keys and their values as JSON. The last of two equal keys counts; an unclosed tag ends at the next one."""
         members: dict[str, str] = {}
         while (yield from cursor.take(self._key)):
-            key, mark = yield from cursor.read_until(self._end_key, self._value)
-            if mark == self._end_key:
+            key, marker = yield from cursor.read_until(self._end_key, self._value)
+            if marker == self._end_key:
                 yield from cursor.skip_space()
                 yield from cursor.take("\\n")
                 yield from cursor.expect(self._value)

@@ -27,10 +27,10 @@ _FUNCTION_HEADER = re.compile(r"(?:\w+ )?to=functions\.([\w.\-]+)\s*(?:json|code
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    header, mark = yield from cursor.read_until(_MESSAGE, "\n", "{")
-    cursor.give_back("{" if mark == "{" else "")
-    recipient = (_FUNCTION_HEADER.fullmatch if mark == "{" else _RECIPIENT.search)(opener + header)
-    if mark == "\n" or (mark == "{" and (recipient is None or not tools.may_call(recipient[1]))):
+    header, marker = yield from cursor.read_until(_MESSAGE, "\n", "{")
+    cursor.give_back("{" if marker == "{" else "")
+    recipient = (_FUNCTION_HEADER.fullmatch if marker == "{" else _RECIPIENT.search)(opener + header)
+    if marker == "\n" or (marker == "{" and (recipient is None or not tools.may_call(recipient[1]))):
         raise NotACall
     if recipient is None:
         return

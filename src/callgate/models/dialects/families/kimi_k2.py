@@ -24,9 +24,9 @@ _SECTION_ENDS = ("<|tool_calls_section_end|>", "<|tool_call_section_end|>")
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    call_id, mark = yield from cursor.read_until(_ARGUMENTS, _END, "<|tool_call_begin|>")
+    call_id, marker = yield from cursor.read_until(_ARGUMENTS, _END, "<|tool_call_begin|>")
     name = _name(call_id.strip(), tools)
-    if mark != _ARGUMENTS or not name or len(call_id) > 300:
+    if marker != _ARGUMENTS or not name or len(call_id) > 300:
         raise NotACall
     yield from cursor.skip_space()
     if (yield from cursor.peek()) not in ("{", '"', _END[0]):

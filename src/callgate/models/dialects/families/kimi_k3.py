@@ -40,7 +40,7 @@ _KEY = re.compile(r'(?:key|name)="([^"]*)"')
 
 
 def _part_markers(*names: str) -> tuple[str, ...]:
-    return tuple(mark for name in names for kind in ("open", "close") for mark in _marker(kind, name))
+    return tuple(marker for name in names for kind in ("open", "close") for marker in _marker(kind, name))
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:

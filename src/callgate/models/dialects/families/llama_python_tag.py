@@ -39,11 +39,11 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 def _read_code(cursor: TextCursor, tools: KnownTools, interpreter: str) -> Incremental[FoundCall]:
     """Read code for a known tool that takes only code."""
-    code, mark = yield from cursor.read_until(*_ENDS, end=True)
+    code, marker = yield from cursor.read_until(*_ENDS, end=True)
     arguments = single_text_argument(code.strip(), tools.schema(interpreter))
     if arguments is None:
         raise NotACall
-    return FoundCall(name=interpreter, arguments=arguments, closed="sealed" if mark else "finished")
+    return FoundCall(name=interpreter, arguments=arguments, closed="sealed" if marker else "finished")
 
 
 LLAMA_PYTHON_TAG = Dialect(

@@ -28,15 +28,15 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     yield from cursor.skip_space()
     while (yield from cursor.take(opener)):
         yield from cursor.skip_space()
-    name, mark, call_id = yield from _read_header(cursor, _NAME)
-    if not mark and (yield from cursor.peek()) == "[":
+    name, marker, call_id = yield from _read_header(cursor, _NAME)
+    if not marker and (yield from cursor.peek()) == "[":
         yield from _read_json(cursor, tools, opener)
         return
     yield (yield from _read_call(cursor, tools, name, call_id))
     while True:
         yield from cursor.skip_space()
-        name, mark, call_id = yield from _read_header(cursor, _WORD)
-        if not name or not mark:
+        name, marker, call_id = yield from _read_header(cursor, _WORD)
+        if not name or not marker:
             raise NotACall
         yield (yield from _read_call(cursor, tools, name, call_id))
 
@@ -44,11 +44,11 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 def _read_header(cursor: TextCursor, name_pattern: re.Pattern[str]) -> Incremental[tuple[str, str, str]]:
     """Return what comes before the arguments: the name, the marker after it and the id, if present."""
     name, call_id = (yield from cursor.take_while(name_pattern)).strip(), ""
-    mark = yield from cursor.take("[CALL_ID]", "[ARGS]")
-    if mark == "[CALL_ID]":
+    marker = yield from cursor.take("[CALL_ID]", "[ARGS]")
+    if marker == "[CALL_ID]":
         call_id, _ = yield from cursor.read_until("[ARGS]")
     yield from cursor.skip_space()
-    return name, mark, call_id.strip()
+    return name, marker, call_id.strip()
 
 
 def _read_call(cursor: TextCursor, tools: KnownTools, name: str, call_id: str) -> Incremental[FoundCall]:

@@ -29,8 +29,8 @@ _TAGS = CallTags(
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if opener == "to=":
-        _, mark = yield from cursor.read_until("<|message|>", "\n")
-        if mark == "\n":
+        _, marker = yield from cursor.read_until("<|message|>", "\n")
+        if marker == "\n":
             raise NotACall
         yield from cursor.expect(_SECTION)
     yield from read_tagged_calls(cursor, tools, _TAGS, "</atem:function_calls>")

@@ -19,9 +19,9 @@ _ARGUMENTS = "✿ARGS✿:"
 
 
 def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
-    name, mark = yield from cursor.read_until("\n", _ARGUMENTS)
+    name, marker = yield from cursor.read_until("\n", _ARGUMENTS)
     name = tools.clean_name(name)
-    if mark != _ARGUMENTS:
+    if marker != _ARGUMENTS:
         yield from cursor.skip_space()
         yield from cursor.expect(_ARGUMENTS)
     yield from cursor.skip_space()

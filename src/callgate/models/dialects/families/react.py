@@ -50,16 +50,16 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
     if (yield from cursor.peek()) in ("\n", "[", "{") or (yield from cursor.at("```")):
         yield from _read_list(cursor, tools)
         return
-    line, mark = yield from cursor.read_until("\n", *_INPUT_LABELS, end=True)
+    line, marker = yield from cursor.read_until("\n", *_INPUT_LABELS, end=True)
     inline = _INLINE_CALL.fullmatch(line.strip())
-    if inline is not None and mark not in _INPUT_LABELS and not tools.is_empty and tools.has(inline[1]):
+    if inline is not None and marker not in _INPUT_LABELS and not tools.is_empty and tools.has(inline[1]):
         yield _inline_call(inline, tools)
         return
     name = line.strip("*`, \t\r")
     if name.lower() in _NO_TOOLS or len(name) > 400 or not tools.may_call(name):
         raise NotACall
     yield from cursor.skip_space()
-    if mark not in _INPUT_LABELS:
+    if marker not in _INPUT_LABELS:
         yield from cursor.expect(*_INPUT_LABELS)
     yield from cursor.skip_space()
     fence = yield from cursor.take(*_FENCES)

@@ -29,8 +29,8 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
         yield (yield from _read_arguments_call(cursor, tools))
         return
     call_id, _ = yield from cursor.read_until(_NAME)
-    name, mark = yield from cursor.read_until(_ARGUMENTS, _END)
-    if mark != _ARGUMENTS or not name.strip() or len(name) > MAX_NAME_CHARS:
+    name, marker = yield from cursor.read_until(_ARGUMENTS, _END)
+    if marker != _ARGUMENTS or not name.strip() or len(name) > MAX_NAME_CHARS:
         raise NotACall
     yield from cursor.skip_space()
     if (yield from cursor.peek()) != "{":
@@ -43,9 +43,9 @@ def _read(cursor: TextCursor, tools: KnownTools, opener: str) -> ParsedCalls:
 
 def _read_arguments_call(cursor: TextCursor, tools: KnownTools) -> Incremental[FoundCall]:
     """Read a call with tokens for each argument. The token at the end of a value may be missing."""
-    name, mark = yield from cursor.read_until("\n", _ARGUMENT, _END)
+    name, marker = yield from cursor.read_until("\n", _ARGUMENT, _END)
     name = tools.clean_name(name)
-    cursor.give_back(mark)
+    cursor.give_back(marker)
     if not name or len(name) > MAX_NAME_CHARS:
         raise NotACall
     schema = tools.schema(name)
@@ -53,8 +53,8 @@ def _read_arguments_call(cursor: TextCursor, tools: KnownTools) -> Incremental[F
     yield from cursor.skip_space()
     while (yield from cursor.take(_ARGUMENT)):
         key, _ = yield from cursor.read_until(_VALUE)
-        value, mark = yield from cursor.read_until(_END_ARGUMENT, _ARGUMENT, _END)
-        cursor.give_back("" if mark == _END_ARGUMENT else mark)
+        value, marker = yield from cursor.read_until(_END_ARGUMENT, _ARGUMENT, _END)
+        cursor.give_back("" if marker == _END_ARGUMENT else marker)
         members.setdefault(key.strip(), to_typed_json(value, parameter_schema(schema, key.strip()), schema))
         yield from cursor.skip_space()
     if not (yield from cursor.take(_END)) and not (yield from cursor.at(_START)):

@@ -124,8 +124,8 @@ def _encode_message(message: Message | list[ToolMessage], names: WireNames) -> l
 def _encode_answer_part(part: object, names: WireNames, *, same_api: bool) -> list[_Block]:
     match part:
         case ToolCall():
-            given = names.wire_arguments(part.name, argument_object(part))
-            return [{"toolUse": {"toolUseId": _encode_id(part.id), "name": names.to_wire(part.name), "input": given}}]
+            arguments = names.wire_arguments(part.name, argument_object(part))
+            return [{"toolUse": {"toolUseId": _encode_id(part.id), "name": names.to_wire(part.name), "input": arguments}}]
         case Reasoning(text=text, opaque=opaque) if same_api and opaque:
             if "redactedContent" in opaque:
                 return [{"reasoningContent": {"redactedContent": opaque["redactedContent"]}}]

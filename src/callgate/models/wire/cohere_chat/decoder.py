@@ -94,8 +94,8 @@ class CohereChatDecoder(Decoder):
         self.message.seal_all_but_last()
 
     def _read_content(self, part: Mapping[str, object]) -> None:
-        if thought := as_text(part.get("thinking")):
-            self.message.append_reasoning(thought, opaque={"kind": "thinking"})
+        if thinking := as_text(part.get("thinking")):
+            self.message.append_reasoning(thinking, opaque={"kind": "thinking"})
         self.message.append_text(as_text(part.get("text")))
 
     def _append_plan(self, text: object) -> None:

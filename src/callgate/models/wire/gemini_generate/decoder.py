@@ -161,10 +161,10 @@ class GeminiDecoder(Decoder):
 
 def _parse_usage(usage: Mapping[str, object]) -> Usage:
     """Return token counts; tool output in the prompt counts as input, and reasoning is added to the output."""
-    thoughts = as_token_count(usage.get("thoughtsTokenCount"))
+    reasoning_tokens = as_token_count(usage.get("thoughtsTokenCount"))
     return Usage(
         input_tokens=as_token_count(usage.get("promptTokenCount")) + as_token_count(usage.get("toolUsePromptTokenCount")),
-        output_tokens=as_token_count(usage.get("candidatesTokenCount")) + thoughts,
+        output_tokens=as_token_count(usage.get("candidatesTokenCount")) + reasoning_tokens,
         cached_tokens=as_token_count(usage.get("cachedContentTokenCount")),
-        reasoning_tokens=thoughts,
+        reasoning_tokens=reasoning_tokens,
     )

@@ -71,8 +71,8 @@ def _encode_answer_part(part: Text | Reasoning | ToolCall | Native, names: WireN
         case Text(text=text):
             return [{"type": "model_output", "content": [{"type": "text", "text": text}]}] if text else []
         case Reasoning(text=text, opaque=opaque) if same_api and opaque:
-            thought: _StepItem = {"type": "thought", **opaque}
-            return [thought | {"summary": [{"type": "text", "text": text}]}] if text else [thought]
+            step: _StepItem = {"type": "thought", **opaque}
+            return [step | {"summary": [{"type": "text", "text": text}]}] if text else [step]
         case Native(kind=kind, item=item) if same_api:
             return [dict(item)] if kind.endswith(("_call", "_result")) else [{"type": "model_output", "content": [dict(item)]}]
         case _:

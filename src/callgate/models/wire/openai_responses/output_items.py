@@ -92,7 +92,7 @@ class OutputItem:
 
     @property
     def reported_text(self) -> str:
-        return "".join(reported_text.text for reported_text in self.reported.values())
+        return "".join(reported.text for reported in self.reported.values())
 
     def may_be(self, item: Mapping[str, object]) -> bool:
         """Whether nothing in `item` contradicts that it is this one; item ids may differ, call ids may not."""
@@ -120,7 +120,7 @@ class OutputItems:
         self._unfinished: dict[_Key, OrderedDict[int, OutputItem]] = {}
         self._done: dict[_Key, list[OutputItem]] = {}
         """Finished items by key and index."""
-        self._unreported: list[OutputItem] = []
+        self._recently_begun: list[OutputItem] = []
 
     def begin(self, item: Mapping[str, object], index: object) -> OutputItem:
         """Add a new item.
@@ -129,15 +129,15 @@ class OutputItems:
             MessageTooLarge: The response has the maximum number of items.
         """
         if self._count >= _MAX_ITEMS:
-            raise MessageTooLarge(f"The answer has more than {_MAX_ITEMS} items; nothing more of it is read.")
-        initial = OutputItem(item, index, self._count)
+            raise MessageTooLarge(f"The answer has more than {_MAX_ITEMS} items; the rest is not read.")
+        new_item = OutputItem(item, index, self._count)
         self._count += 1
-        self._unreported.append(initial)
-        for key in _keys(initial.group, initial.id, initial.call_id):
-            self._by_name.setdefault(key, []).append(initial)
-        for key in _open_keys(initial):
-            self._unfinished.setdefault(key, OrderedDict())[initial.position] = initial
-        return initial
+        self._recently_begun.append(new_item)
+        for key in _keys(new_item.group, new_item.id, new_item.call_id):
+            self._by_name.setdefault(key, []).append(new_item)
+        for key in _open_keys(new_item):
+            self._unfinished.setdefault(key, OrderedDict())[new_item.position] = new_item
+        return new_item
 
     def finish(self, item: OutputItem) -> None:
         """Mark an item as done."""
@@ -151,8 +151,8 @@ class OutputItems:
 
     def take_unfinished(self) -> list[OutputItem]:
         """Return the items that began since the last call of this method and are not done."""
-        initial, self._unreported = self._unreported, []
-        return [item for item in initial if not item.done]
+        begun, self._recently_begun = self._recently_begun, []
+        return [item for item in begun if not item.done]
 
     def of_event(self, value: Mapping[str, object], group: str) -> OutputItem | None:
         """Return the item that a piece belongs to: by id and index, by either, else the last one begun."""
@@ -169,9 +169,9 @@ class OutputItems:
         group, item_id, call_id = _identify(item)
         number = _index_key(index)
         names = _keys(group, item_id, call_id)
-        find_same = sorted({one.position: one for key in names[1:] for one in self._candidates(key, lambda one: one.is_same(item))}.items())
-        if find_same:
-            return next((one for _, one in find_same if number is not None and one.index == number), find_same[0][1])
+        same = sorted({one.position: one for key in names[1:] for one in self._candidates(key, lambda one: one.is_same(item))}.items())
+        if same:
+            return next((one for _, one in same if number is not None and one.index == number), same[0][1])
         for key in ((group, "index", number), (group,)):
             if found := self._candidates(key, lambda one: one.may_be(item)):
                 return found[0]
@@ -196,8 +196,8 @@ class OutputItems:
         """
         pairing = _ItemPairing(self._by_name)
         pairs = [pairing.find_same(item) for item in output]
-        for place, item in enumerate(output):
-            pairs[place] = pairs[place] or pairing.find_similar(item)
+        for number, item in enumerate(output):
+            pairs[number] = pairs[number] or pairing.find_similar(item)
         return [(item, one) for item, one in zip(output, pairs, strict=True) if one is None or not one.done]
 
     def _candidates(self, key: _Key, condition: _Condition) -> list[OutputItem]:
@@ -208,22 +208,22 @@ class OutputItems:
 class _ItemPairing:
     """Pairs each item of a whole response with at most one item that was begun."""
 
-    def __init__(self, named: Mapping[_Key, list[OutputItem]]) -> None:
-        self._by_name = named
+    def __init__(self, by_name: Mapping[_Key, list[OutputItem]]) -> None:
+        self._by_name = by_name
         self._taken: set[int] = set()
         self._first_free: dict[_Key, int] = {}
         """By key: all items before this index are paired."""
 
     def find_same(self, item: Mapping[str, object]) -> OutputItem | None:
         """Return the first item with the same id."""
-        found = [one for key in _keys(*_identify(item))[1:] if (one := self._candidates(key, lambda one: one.is_same(item))) is not None]
+        found = [one for key in _keys(*_identify(item))[1:] if (one := self._first_match(key, lambda one: one.is_same(item))) is not None]
         return self._take(min(found, key=lambda one: one.position, default=None))
 
     def find_similar(self, item: Mapping[str, object]) -> OutputItem | None:
         """Return the first item that may be this one."""
-        return self._take(self._candidates(_keys(*_identify(item))[0], lambda one: one.may_be(item)))
+        return self._take(self._first_match(_keys(*_identify(item))[0], lambda one: one.may_be(item)))
 
-    def _candidates(self, key: _Key, condition: _Condition) -> OutputItem | None:
+    def _first_match(self, key: _Key, condition: _Condition) -> OutputItem | None:
         items, start = self._by_name.get(key, []), self._first_free.get(key, 0)
         while start < len(items) and items[start].position in self._taken:
             start += 1

@@ -1,4 +1,4 @@
-"""What OpenAI's responses are made of: items, the events that tell of them, and a usual answer."""
+"""Parts of OpenAI responses: items, their events, and a typical answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's responses, sent: the conversation as input items, and what was read as it came."""
+"""OpenAI's responses API, encoding: the conversation as input items, and received items unchanged."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from callgate.messages import AssistantMessage, Message, Reasoning, SystemMessag
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
-from tests.models.reading import finished, read
-from tests.models.responses import API, FREE, ONE, SAID, SEARCH, THOUGHT, TWO, USUAL, function, message, over
+from tests.models.decoding import finished, read
+from tests.models.responses_api import API, FREE, ONE, SAID, SEARCH, THOUGHT, TWO, USUAL, function, message, over
 
 
 def sent(messages: list[Message], quirks: Mapping[str, object] = {}, **more: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is no answer of an API at all: a page, nothing, or plain text, however the server labels it."""
+"""Bodies that are no answer of an API: an HTML page, nothing, or plain text, with any content type."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from callgate.models.events import Fault
 from callgate.testing import Drop, Reply, ScriptedServer
-from tests.models.asking import REQUEST, ask, at
-from tests.models.reading import finished
+from tests.models.decoding import finished
+from tests.models.http_requests import REQUEST, ask, at
 
 PAGE = b"\xef\xbb\xbf\n<!DOCTYPE html><html><script>data: {}\n\n</script>Welcome</html>"
 

@@ -1,4 +1,4 @@
-"""Count the work that a function does, so that a test can tell linear from quadratic without a clock."""
+"""Count the work of a function, so that a test can tell linear from quadratic cost without a clock."""
 
 from __future__ import annotations
 

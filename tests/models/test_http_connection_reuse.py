@@ -1,4 +1,4 @@
-"""A connection is used again only where the server sent exactly what was asked for: no conversation gets another one's answer."""
+"""A connection is reused only if the server sent exactly what was requested: no conversation gets another one's answer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from callgate.agent import Agent
 from callgate.models.http import Timeouts
 from callgate.tools import tool
-from tests.models.asking import ONCE, ask, at
+from tests.models.decoding import text_of
+from tests.models.http_requests import ONCE, ask, at
 from tests.models.raw_server import RawServer
-from tests.models.reading import text_of
 
 
 def body(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Chat completions of servers and proxies that number, name and count in ways of their own."""
+"""Chat completions of servers and proxies with unusual indexes, names and token counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from callgate.models.events import ArgumentsDelta, CallSealed, Fault, ReasoningDelta, TextDelta, Usage
 from callgate.models.wire import codec
-from tests.models.reading import calls_of, finished, read, text_of
+from tests.models.decoding import calls_of, finished, read, text_of
 from tests.models.test_openai_chat import API, CALLS, DONE, chunk, data, piece
 
 

@@ -1,4 +1,4 @@
-"""What servers of the chat completions form say beside the message: reasons, costs, failures; and what they want back."""
+"""What servers of chat completions report beside the message: finish reasons, usage, errors, and fields to send back."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from callgate.models.events import Usage
 from callgate.models.providers import PROVIDERS
 from callgate.models.wire import codec
 from callgate.models.wire.request import ToolSpec
-from tests.models.reading import calls_of, finished, read, text_of
-from tests.models.talk import PICTURE, TALK, answered, sent
-from tests.models.test_odd_completions import whole
+from tests.models.decoding import calls_of, finished, read, text_of
+from tests.models.sample_conversation import PICTURE, TALK, answered, sent
 from tests.models.test_openai_chat import API, CALLS, DONE, chunk, data, piece
+from tests.models.test_unusual_chat_completions import whole
 
 
 def usage_of(usage: Mapping[str, object]) -> Usage | None:

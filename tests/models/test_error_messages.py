@@ -1,4 +1,4 @@
-"""What a provider's refusal becomes, and when it is worth another try: decided without a socket."""
+"""Error messages for refused requests, and which requests are retried; without a socket."""
 
 from __future__ import annotations
 

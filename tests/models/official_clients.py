@@ -1,6 +1,6 @@
-"""What the providers' own libraries make of a body: the calls and the text, read by code that is not ours.
+"""Decode bodies with the providers' own libraries: the calls and the text, as code that is not ours reads them.
 
-Each takes the body as an HTTP answer and gives back calls as `(id, name, arguments)`, an id of `None` where the library has none.
+Each function takes the body of an HTTP response and returns calls as `(id, name, arguments)`, with the id `None` if the library has none.
 """
 
 from __future__ import annotations

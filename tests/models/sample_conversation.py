@@ -1,4 +1,4 @@
-"""One conversation with everything in it, to be written for every API."""
+"""One conversation with every kind of part, to be encoded for every API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from callgate.models.events import ModelEvent
 from callgate.models.wire import codec
 from callgate.models.wire.request import ModelRequest, ToolSpec
 from callgate.models.wire.tool_names import WireNames
-from tests.models.reading import finished
+from tests.models.decoding import finished
 
 __all__ = ["PICTURE", "TALK", "TOOLS", "answered", "sent"]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from callgate.models.wire import framing
 from callgate.models.wire.aws_event_stream import AwsEventStream
 from callgate.models.wire.framing import Frame, FramingError
-from tests.models.amazon import event, failure, message, text_header
+from tests.models.aws_frames import event, failure, message, text_header
 
 OTHER_KINDS = (
     b"\x01a\x00\x01b\x01\x01c\x02\x07\x01d\x03\x00\x07\x01e\x04\x00\x00\x00\x07\x01f\x05" + bytes(8)

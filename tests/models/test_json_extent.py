@@ -1,4 +1,4 @@
-"""Where an object that arrives in pieces ends."""
+"""The end of a JSON object that arrives in pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read a body with the decoder of an API, in pieces, and look at what came out."""
+"""Decode a body with the decoder of an API, in any pieces, and inspect the events."""
 
 from __future__ import annotations
 

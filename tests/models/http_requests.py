@@ -1,4 +1,4 @@
-"""Ask a model, and look at what came."""
+"""Send a request to a model and collect the events."""
 
 from __future__ import annotations
 

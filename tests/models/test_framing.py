@@ -1,4 +1,4 @@
-"""Bodies are cut into the same frames however their bytes arrive."""
+"""Bodies are split into the same frames however their bytes arrive."""
 
 from __future__ import annotations
 

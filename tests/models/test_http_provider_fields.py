@@ -1,4 +1,4 @@
-"""What a server wants back with a call: it goes to that server and to no other."""
+"""Provider-specific fields of a call are sent back to the server that sent them and to no other."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from callgate.calls import Text
 from callgate.messages import ToolMessage
-from tests.models.asking import REQUEST, ask, at
-from tests.models.reading import finished
+from tests.models.decoding import finished
+from tests.models.http_requests import REQUEST, ask, at
 
 SIGNED = (
     b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"look","arguments":"{}"},'

@@ -1,4 +1,4 @@
-"""Bodies that are packed: unpacked in pieces of a bounded size, and only as was asked for."""
+"""Compressed bodies: decompressed in chunks of bounded size, and only gzip."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from callgate.models._secrets import SecretRedactor
 from callgate.models.http import OutgoingRequest, Timeouts, Transport
 from callgate.models.model import StreamingContext
 from callgate.testing import End, Raw, Reply, ScriptedServer
-from tests.models.asking import REQUEST, abortable, ask, at
-from tests.models.reading import finished, text_of
+from tests.models.decoding import finished, text_of
+from tests.models.http_requests import REQUEST, abortable, ask, at
 
 
 async def test_what_claims_to_be_packed_and_is_not_ends_in_a_fault() -> None:
