@@ -44,7 +44,7 @@ async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script:
     error = caught.value
     assert (error.code, error.deadline, error.provider) == ("model_timeout", deadline, "someone")
     assert str(error).startswith("someone at http://127.0.0.1:")
-    assert f"{limit}. Check whether it is running and overloaded, or raise Timeouts.{deadline}_s." in str(error)
+    assert f"{limit}. Check whether it is running and overloaded, or increase Timeouts.{deadline}_s." in str(error)
     assert len(server.requests) == 1
 
 

@@ -102,7 +102,7 @@ class Transport:
         """Send `request`, with retries, until a response body begins.
 
         Raises:
-            HttpStatusError: The provider responded with an error that a retry does not solve, or did not.
+            HttpStatusError: The provider responded with an error, and no retry is left or useful.
             ModelUnreachable: There was no response, even after all retries.
             RequestInterrupted: A deadline passed, or the request was aborted.
         """
@@ -132,7 +132,7 @@ class Transport:
             "idle": "the answer was silent for",
             "total": "the request was not complete within",
         }[deadline]
-        next_step = f"Check whether it is running and overloaded, or raise Timeouts.{name}."
+        next_step = f"Check whether it is running and overloaded, or increase Timeouts.{name}."
         text = f"{self._provider} at {request.origin}: {problem} {limit_s:g} s. {next_step}"
         return ModelTimeout(text, provider=self._provider, deadline=deadline)
 

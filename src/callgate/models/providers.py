@@ -59,7 +59,7 @@ def _hosted_provider(name: str, base_url: str, quirks: Mapping[str, object] = {}
 
 
 def _local_provider(name: str, base_url: str, quirks: Mapping[str, object] = {}, *, api: str = "openai.chat") -> Provider:
-    """A server that people run themselves; a key is sent if one is set."""
+    """Return a provider for a self-hosted server; a key is sent if one is set."""
     return Provider(name=name, api=api, base_url=base_url, key_name=_variable_name(name, "API_KEY"), key_needed=False, quirks=quirks)
 
 

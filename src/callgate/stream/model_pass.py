@@ -69,10 +69,10 @@ async def stream_once(
     Args:
         model: Yields events and reports progress.
         request: The conversation so far; never modified.
-        context: Of the turn. Its `abort_signal`, `on_progress` and `silence_s` belong to this pass and are removed after it.
+        context: The turn's context. Its `abort_signal`, `on_progress` and `silence_s` belong to this pass and are removed after it.
         control: The source of stop, kill and follow-up.
         limits: Limits on silence.
-        guards: Keep models that do not stop; None: this pass's own.
+        guards: Hold models that do not stop; None: guards of this pass alone.
         on_event: Receives every event at once, in order; an error that it raises ends the pass.
         on_call: Receives only `CallSealed` and `CallReopened`, just before `on_event`; an error that it raises ends the pass.
         texts: Receives the pieces of visible text, also of a pass that raises.

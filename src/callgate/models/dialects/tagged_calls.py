@@ -44,7 +44,7 @@ class CallTags(Struct, frozen=True, kw_only=True):
     unique_parameters: bool = False
     """Whether a repeated parameter makes it no call; else the last one counts."""
     ignored_tags: tuple[str, ...] = ()
-    """Tags around parameters without a meaning."""
+    """Tags around parameters that have no meaning."""
 
     def value_tags(self, closers: tuple[str, ...]) -> ValueTags:
         """Return the tags that may end a value, in calls that one of `closers` closes."""

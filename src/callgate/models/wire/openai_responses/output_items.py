@@ -104,7 +104,7 @@ class OutputItem:
         )
 
     def is_same(self, item: Mapping[str, object]) -> bool:
-        """Whether `item` has this one's id, or its call's."""
+        """Whether `item` has the same id, or the same call id."""
         same_id = bool(self.id) and self.id == item.get("id")
         same_call = bool(self.call_id) and self.call_id == item.get("call_id")
         return (same_id or same_call) and self.may_be(item)
