@@ -42,9 +42,9 @@ def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
     return {"role": "tool", "tool_call_id": message.call_id, "content": result_text(message)}
 
 
-def _encode_results(run: list[ToolMessage], names: WireNames) -> list[dict[str, object]]:
-    items = [encode_result(message, names) for message in run]
-    if result_images := images(run):
+def _encode_results(results: list[ToolMessage], names: WireNames) -> list[dict[str, object]]:
+    items = [encode_result(message, names) for message in results]
+    if result_images := images(results):
         items.append(
             {"role": "user", "content": [{"type": "text", "text": "Pictures from the results above:"}, *map(_encode_part, result_images)]}
         )

@@ -44,9 +44,9 @@ def encode_result(message: ToolMessage, names: WireNames) -> dict[str, object]:
     return item if message.made_id else item | {"tool_call_id": message.call_id}
 
 
-def _encode_results(run: list[ToolMessage], names: WireNames) -> list[dict[str, object]]:
-    items = [encode_result(message, names) for message in run]
-    if result_images := images(run):
+def _encode_results(results: list[ToolMessage], names: WireNames) -> list[dict[str, object]]:
+    items = [encode_result(message, names) for message in results]
+    if result_images := images(results):
         items.append({"role": "user", "content": "Pictures from the results above:", "images": [image.data for image in result_images]})
     return items
 
