@@ -294,7 +294,7 @@ def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> No
         (("run", "x", "--model", "nobody:x"), "No provider is called 'nobody'"),
         (("run", "x", "--model", "openai"), "does not name a model"),
         (("run", "x", "--model", "openai:x"), "Set OPENAI_API_KEY"),
-        (("run", "x", "--model", "openai-compatible:x"), "has no address"),
+        (("run", "x", "--model", "openai-compatible:x"), "has no default URL"),
         ((*TASK, "--base-url", "http://x", "--tools", "none.py"), "There is no file none.py"),
         ((*TASK, "--base-url", "http://x", "--workspace", "nowhere"), "no folder nowhere"),
         ((*TASK, "--base-url", "http://x", "--rules", "none.toml"), "none.toml cannot be read"),
