@@ -26,7 +26,7 @@ from tests.patience import COMMAND_S
 from tests.test_requirements import proofs_in
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("[0-9]*.md")])
 _FENCE = re.compile(r"^```(\w*)[ \t]*(\S*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _EXIT = re.compile(r"#\s*exit code (\d+)")
@@ -168,13 +168,35 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
         assert name[1] in proofs_in(name[0]), name
 
 
-def test_each_fragment_speaks_of_one_thing_and_is_named_for_it() -> None:
-    fragments = list((ROOT / "changes").iterdir())
+FRAGMENTS = ROOT / "changes"
+NOT_FRAGMENTS = {"README.md", "template.md"}
+
+
+def test_each_fragment_is_one_line_and_named_for_its_kind() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["towncrier"]
+    kinds = "|".join(kind["directory"] for kind in settings["type"])
+    fragments = [file for file in FRAGMENTS.iterdir() if file.name not in NOT_FRAGMENTS]
     for fragment in fragments:
-        assert re.fullmatch(r"\d{3}\.(added|changed|fixed|removed)\.md", fragment.name)
-        assert len(fragment.read_text(encoding="utf-8").strip().splitlines()) == 1
+        assert re.fullmatch(rf"\d{{3}}\.({kinds})\.md", fragment.name)
+        assert len(fragment.read_text(encoding="utf-8").strip().splitlines()) == 1, fragment.name
     numbers = Counter(fragment.name.partition(".")[0] for fragment in fragments)
     assert not [number for number, count in numbers.items() if count > 1]
+
+
+def test_fragments_become_a_section_of_the_changelog_above_the_others(tmp_path: Path) -> None:
+    for file in ("pyproject.toml", "CHANGELOG.md"):
+        shutil.copy(ROOT / file, tmp_path)
+    (tmp_path / "changes").mkdir()
+    shutil.copy(FRAGMENTS / "template.md", tmp_path / "changes")
+    (tmp_path / "changes" / "001.added.md").write_text("A `thing` is there.\n", encoding="utf-8")
+    (tmp_path / "changes" / "002.fixed.md").write_text("Another is mended.\n", encoding="utf-8")
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True, timeout=COMMAND_S)
+    towncrier = [sys.executable, "-m", "towncrier", "build", "--yes", "--version", "9.9.0", "--date", "2030-01-02"]
+    done = subprocess.run(towncrier, cwd=tmp_path, capture_output=True, text=True, timeout=COMMAND_S)
+    assert done.returncode == 0, done.stderr
+    section = "## 9.9.0 (2030-01-02)\n\n### Added\n\n- A `thing` is there.\n\n### Fixed\n\n- Another is mended.\n\n## 0.1.0"
+    assert section in (tmp_path / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert [file.name for file in (tmp_path / "changes").iterdir()] == ["template.md"]
 
 
 def test_the_licence_of_everything_that_is_installed_is_told() -> None:
