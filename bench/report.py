@@ -16,8 +16,6 @@ from bench.measure import Counts, Row
 __all__ = ["Machine", "readme", "table"]
 
 _WIDTH = 66
-_REASONS = Path(__file__).with_name("reasons.md")
-"""Why targets are missed: written by hand, beside the numbers that are not."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +76,21 @@ def readme(rows: Sequence[Row], counts: Counts, peers: Sequence[str], machine: M
     """`bench/README.md`."""
     missed = [row for row in rows if row.reached is False]
     skipped = [f"- {row.name}: {row.skipped}" for row in rows if not row.samples]
-    reasons = _REASONS.read_text(encoding="utf-8").strip()
+    targets = [row for row in rows if row.most is not None]
     parts = [
         "# Benchmarks",
-        "Written by `python -m bench --write`; do not edit, the reasons are in [reasons.md](reasons.md).",
-        _measured_on(peers, machine),
+        "Written by `python -m bench --write`; do not edit.",
+        _HOW,
         _METHOD.format(rounds=counts.rounds, imports=counts.imports, calls=f"{counts.calls:,}"),
-        "## Results",
+        f"## Results\n\n{_measured_on(peers, machine)}\n{_missed(len(missed), len(targets))}",
         _markdown(rows),
         "\n".join(["Not measured:", *skipped]) if skipped else "",
-        f"## What is missed, and why\n\n{len(missed)} of {sum(row.most is not None for row in rows)} targets are missed.\n\n{reasons}",
-        _HOW,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _missed(missed: int, targets: int) -> str:
+    return f"{missed} of {targets} targets are missed; [reasons.md](reasons.md) says why."
 
 
 def _measured_on(peers: Sequence[str], machine: Machine) -> str:
@@ -125,22 +125,23 @@ def _time(samples_us: list[float]) -> str:
 
 _METHOD = """## Method
 
-Ratios inside one run. Every round visits every row once, so that whatever else the machine does falls on all rows alike; {rounds} rounds
-({imports} for the imports, each in an interpreter of its own), the table has medians and ranges. CPU time of the whole process unless a
-row says wall. The floor is `json.loads` + `await fn(**arguments)` + append, {calls} times a sample, measured in the same process just
-before the row that is divided by it. The call is an async no-op with three typed arguments, given as JSON text; the record keeps
-everything, as it does for a user, and so do the lists of results on both sides. The garbage collector runs as it does by default.
-A peer has a process of its own, with its own floor in it, and answers one sample a round. For one call it is called through its bare
-dispatch, below its agent loop, without telemetry, and parses the same text; it keeps no record and asks no policy there. For iterations
-its agent loop runs, without telemetry, over a model whose answers are made beforehand and that ignores the history.
+The table shows ratios between rows of one run: medians of {rounds} rounds ({imports} for the imports, each in a new interpreter) with their
+range. Every round measures every row once, so that load from elsewhere affects all rows alike. Times are CPU time of the whole process,
+unless a row says wall. Medians of whole runs differed by up to 15 % for calls and 30 % for threads and disk on a shared machine.
 
-The targets are those of the project, except 10 ms for the event loop, which stands for "never blocked". Medians of whole runs differed
-by up to 15 % for the calls and by up to 30 % for threads and disk, on a machine that others used too."""
+The floor is `json.loads` + `await fn(**arguments)` + append, {calls} times a sample, measured in the same process just before the row that
+is divided by it. The call is an async no-op with three typed arguments as JSON text. The record and the lists of results keep everything,
+and the garbage collector runs as usual.
+
+Each peer runs in a process of its own with its own floor, without telemetry. For one call, its bare dispatch below the agent loop parses
+the same text, without record or policy. For iterations, its agent loop runs over a model with prepared answers that ignores the history.
+
+Targets are the project's own; 10 ms for the event loop stands for "never blocked"."""
 
 _HOW = """## How to run
 
     make bench                                   the table on the screen, about a minute
     python -m bench --write                      the same, and this file
     python -m bench --only calls,threads         some of the rows
-    python -m bench --quick                      see that every row runs; the numbers mean nothing
+    python -m bench --quick                      check that every row runs; the numbers mean nothing
     python -m bench --peers PYTHON               with the peers that this interpreter has: `pip install -r bench/peers.txt`"""
