@@ -5,7 +5,7 @@
 # make bench   the measurements
 # make faults  runs killed at every moment and at any, and resumed; any history of calls and runs
 # make mutants what no test notices, in a sample of small changes: SAMPLE=100 SEED=1
-# Each sets up .venv by itself.
+# Each installs what it needs into .venv, and says so.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -17,13 +17,18 @@ SEED   ?= 1
 .PHONY: demo test test-all check bench faults mutants clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
-	$(PYTHON) tools/check_python.py
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 10 --timeout 60 --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/install.py $(VENV) dev
+	@touch $@ $(VENV)/runs
 
-demo: $(VENV)/ready
-	$(BIN)/callgate demo $(if $(DIR),--dir '$(DIR)')
+# The demo needs a fifth of what the tests need.
+$(VENV)/runs: pyproject.toml constraints.txt
+	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/install.py $(VENV) cli
+	@touch $@
+
+demo: $(VENV)/runs
+	@$(BIN)/callgate demo $(if $(DIR),--dir '$(DIR)')
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2
@@ -47,8 +52,8 @@ faults: $(VENV)/ready
 	$(BIN)/python -m tests.recovery.histories
 
 $(VENV)/mutants: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 10 --timeout 60 --constraint constraints.txt --editable '.[dev,mutants]'
-	touch $@
+	@$(PYTHON) tools/install.py $(VENV) dev,mutants
+	@touch $@
 
 mutants: $(VENV)/mutants
 	nice $(BIN)/python tools/mutants.py --sample $(SAMPLE) --seed $(SEED)
