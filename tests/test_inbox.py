@@ -1,6 +1,6 @@
-"""What another process wants of a run: put into the journal's inbox, folded in once by whoever works on the run, and done.
+"""Messages of other processes to a run (answers to approvals, stop, kill): the run's holder takes each from the journal's inbox once.
 
-DESIGN, "Seams": rows from other processes (approval answers, stop, kill) go to an unfenced inbox table that the run's holder folds in.
+Any process may write to the inbox; it needs no lease.
 """
 
 from __future__ import annotations

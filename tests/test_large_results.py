@@ -258,7 +258,7 @@ class FullDisk:
 
 @pytest.mark.parametrize("effect", ["none", "once"])
 async def test_a_result_whose_whole_cannot_be_stored_is_a_result_and_says_so(effect: Any, ledger: Ledger) -> None:
-    """R35: a sink that fails never fails the call. What it came to is known, so it is not `unknown`, and the same call is in no doubt."""
+    """A sink that fails never fails the call. What it came to is known, so it is not `unknown`, and the same call is in no doubt."""
 
     @tool(effect=effect)
     async def export(lines: int) -> str:

@@ -25,7 +25,7 @@ def parsed(raw: RawCall, *, repair: bool = False) -> ParsedCall:
 
 @pytest.mark.parametrize("name", ["", "  ", None, 5])
 def test_a_call_without_a_name_aborts_its_message(name: Any) -> None:
-    """A9, R13."""
+    """Requirement A9."""
     with pytest.raises(CallAborted) as caught:
         parsed(RawCall(name=name))
     assert caught.value.status == "error"
@@ -42,7 +42,7 @@ def test_an_item_that_is_no_call_is_one_without_a_name(read: Any, item: Any) -> 
 @pytest.mark.parametrize("more", [{}, {"id": "7"}, {"id": "7", "type": "function"}])
 @pytest.mark.parametrize("form", [("name", "args"), ("name", "arguments"), ("tool", "parameters"), ("tool", "arguments")])
 def test_every_form_of_a_call_is_the_same_call(form: tuple[str, str], more: dict[str, str]) -> None:
-    """Decision R12: the forms of all five documents."""
+    """Every form of a call that hosts hand in."""
     name, arguments = form
     raw = RawCall.from_dict({name: "pay", arguments: {"amount": 1}, **more})
     assert (raw.name, parsed(raw).arguments, raw.id, raw.beside) == ("pay", {"amount": 1}, more.get("id", ""), None)
@@ -73,7 +73,6 @@ def test_a_cut_call_is_refused_whatever_it_looks_like() -> None:
 
 
 def test_ordinary_arguments_are_read_without_a_note() -> None:
-    """R12."""
     call = parsed(RawCall(name="t", arguments='{"a":1}'))
     assert call.arguments == {"a": 1}
     assert call.notes == ()

@@ -83,7 +83,7 @@ def test_a_name_that_two_tools_could_mean_is_unknown() -> None:
 
 
 def test_an_unknown_tool_is_answered_with_close_names_and_those_available() -> None:
-    """D6, R14: the model can correct itself."""
+    """Requirement D6: the model can correct itself."""
     with pytest.raises(UnknownTool) as caught:
         resolved("serch")
     assert caught.value.details == {"suggestions": ["search", "Search2"]}
@@ -105,7 +105,7 @@ def deliberate(*names: str) -> Scope:
 
 
 def test_a_tool_that_this_turn_does_not_offer_is_blocked_before_it_is_looked_up() -> None:
-    """A25-A28, R18."""
+    """Requirements A25-A28."""
     with pytest.raises(ToolBlocked) as caught:
         resolved("read_file", deliberate("search", "Search2"))
     assert caught.value.details == {
@@ -117,7 +117,7 @@ def test_a_tool_that_this_turn_does_not_offer_is_blocked_before_it_is_looked_up(
 
 
 def test_an_empty_allowlist_blocks_everything() -> None:
-    """R17: None is no gate, empty blocks all."""
+    """None is no gate, empty blocks all."""
     with pytest.raises(ToolBlocked):
         resolved("search", deliberate())
     assert resolved("search", Scope(deliberate=True)).tool.name == "search"

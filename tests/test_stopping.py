@@ -47,7 +47,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("raw", UNREADABLE.values(), ids=UNREADABLE.keys())
 async def test_a_pending_stop_is_looked_at_before_the_arguments_are(raw: RawCall) -> None:
-    """ACCEPTANCE A8, A12: whatever a call looks like, a stop that is pending ends its message, and it leaves no result."""
+    """Requirements A8, A12: whatever a call looks like, a stop that is pending ends its message, and it leaves no result."""
 
     @tool
     async def pay(amount: int) -> str:
@@ -95,7 +95,7 @@ class Till:
 
 
 async def test_a_call_that_was_read_before_the_stop_does_not_start_after_it() -> None:
-    """ACCEPTANCE A12: a message that streams in is read call by call; the stop counts until the moment in which a tool would start."""
+    """Requirement A12: a message that streams in is read call by call; the stop counts until the moment in which a tool would start."""
     till = Till()
     async with Engine(till.tools()) as engine:
         emission = engine.emission(HERE)
@@ -133,7 +133,7 @@ async def test_a_call_does_not_start_after_a_stop_that_came_while_it_waited_for_
 
 
 async def test_a_call_without_a_name_is_an_error_also_where_a_stop_is_pending() -> None:
-    """ACCEPTANCE A8: the payload is the first step, the stop the second."""
+    """Requirement A8: the payload is the first step, the stop the second."""
     async with Engine() as engine:
         engine.control.stop("here")
         outcome = await engine.call(RawCall(name=" ", arguments="{"), HERE)
@@ -287,7 +287,7 @@ async def test_a_signal_of_the_hosts_own_ends_the_wait_between_two_attempts(effe
 
 
 def test_an_event_loop_that_ends_ends_the_calls_that_are_left_in_it() -> None:
-    """DESIGN: every call has one end, also where the host forgets it in a task and its loop stops."""
+    """Every call has one end, also where the host forgets it in a task and its loop stops."""
     cleaned: list[str] = []
     engines: list[Engine] = []
 

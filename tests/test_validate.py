@@ -94,7 +94,7 @@ def test_everything_that_is_wrong_is_said_at_once_as_sentences_and_as_data() -> 
 
 
 def test_coercion_is_noted_and_the_remaining_errors_are_about_what_was_meant() -> None:
-    """C46, R36."""
+    """Requirement C46."""
     call = validated(Search(), {"text": "a", "limit": "5", "exact": "True"})
     assert call.arguments == {"text": "a", "limit": 5, "exact": True}
     assert kinds(call) == ["coerced", "coerced"]
@@ -165,7 +165,7 @@ def test_errors_count_even_where_the_tool_says_valid() -> None:
 
 
 def test_the_tools_warnings_are_noted_and_its_cleaned_arguments_used() -> None:
-    """C43; executed arguments are the cleaned ones (R36)."""
+    """Requirement C43: the tool runs with the cleaned arguments."""
     call = validated(Answering(ValidationResult(valid=True, warnings=["trimmed"], cleaned_params={"text": "b"})), {"text": " b "})
     assert call.arguments == {"text": "b"}
     assert [(note.kind, note.text) for note in call.notes] == [("warning", "trimmed")]
@@ -243,7 +243,7 @@ def test_every_float_that_means_an_integer_is_found(schema: dict[str, Any], argu
 
 
 def test_changed_arguments_are_held_to_the_same_rules_and_never_coerced() -> None:
-    """R30: what a hook or a human writes is checked again; the notes of before stay."""
+    """What a hook or a human writes is checked again; the notes of before stay."""
     call = validated(Search(), {"text": "a", "limit": "5"})
     given = {"text": "b", "limit": 6}
     again = revalidate(call, given)

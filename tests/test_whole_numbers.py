@@ -59,7 +59,7 @@ async def told(arguments: str | dict[str, Any], name: str = "add", one: Any = No
     ],
 )
 async def test_an_integer_is_exactly_what_was_written(written: str, meant: int) -> None:
-    """The owner's table: integral floats for integers, numbers written as text, never lossy. Also where null would do as well."""
+    """Integral floats and numbers written as text are converted to integers without loss, also where null is allowed."""
     result = await told(f'{{"a": {written}, "b": {written}}}')
     assert result.status == "ok", result.text
     assert (result.structured["a"], result.structured["b"]) == (repr(meant), repr(meant))  # type: ignore[index]
@@ -129,7 +129,7 @@ async def test_the_record_has_the_integer_that_the_tool_got() -> None:
 
 
 async def test_switched_off_a_float_stays_what_json_schema_takes_it_for() -> None:
-    """The owner's table: can be switched off."""
+    """The conversion can be switched off."""
     async with Engine([add], coerce=False) as engine:
         result = result_of(await engine.call(RawCall(name="add", arguments='{"a": 1e22}')))
     assert result.structured["a"] == "1e+22"  # type: ignore[index]

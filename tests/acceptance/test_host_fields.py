@@ -114,7 +114,7 @@ paths = pytest.mark.parametrize("make", PATHS.values(), ids=PATHS.keys())
 async def test_what_a_host_declares_is_checked_and_reaches_the_tools_as_the_same_object(
     make: Callable[[Engine, Scope], Awaitable[None]], disk: bool, tmp_path: Path
 ) -> None:
-    """ACCEPTANCE A56, R34: one shape for all tools, on every way that calls come in."""
+    """Requirement A56: one shape for all tools, on every way that calls come in."""
     seen, bot = Seen(), a_bot()
     journal = SqliteJournal(tmp_path / "journal.db") if disk else MemoryJournal()
     async with Engine(seen.tools(), journal=journal, extra=Bot) as engine:

@@ -378,7 +378,7 @@ async def test_the_duration_is_logged_at_info_in_milliseconds(caplog: pytest.Log
 
 @pytest.mark.parametrize("end", ["restart", "stop", "kill", "failure"])
 async def test_the_duration_is_logged_however_the_call_ends(end: str, caplog: pytest.LogCaptureFixture) -> None:
-    """ACCEPTANCE A52: a call whose result enriches the context, is dropped by a stop, or is a failure, has run as well."""
+    """Requirement A52: a call whose result enriches the context, is dropped by a stop, or is a failure, has run as well."""
 
     @tool(effect="none")
     async def nap() -> dict[str, object]:

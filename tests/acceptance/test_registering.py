@@ -38,7 +38,7 @@ def test_an_engine_refuses_a_tool_that_is_not_complete(attribute: str, value: ob
 
 
 async def test_a_tools_class_is_taken_like_an_instance_of_it() -> None:
-    """As the documents register: `register(MyTool)`."""
+    """`register(MyTool)`."""
 
     class More(Add):
         name = "more"

@@ -289,7 +289,7 @@ async def test_a_closed_schema_refuses_what_the_code_would_not_take() -> None:
     ("arguments", "valid"), [({"p": "5"}, True), ({"p": 5, "q": "x"}, True), ({}, False), ({"q": "x"}, False), ({"p": "x"}, False)]
 )
 async def test_a_flat_map_of_parameters_is_read_as_what_it_means(arguments: dict[str, Any], valid: bool) -> None:
-    """The documents' own form, without an object around it."""
+    """A plain map of parameters, without an object schema around it."""
 
     class Flat(Book):
         parameters = {"p": {"type": "integer", "required": True}, "q": {"type": "string"}}

@@ -251,7 +251,7 @@ def check_nothing_is_left(world: World) -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TURNS, ACTS)
 def test_runs_end_and_leave_valid_conversations_whatever_happens(turns: list[list[Piece]], acts: list[tuple[str, int, int]]) -> None:
-    """ACCEPTANCE A11, A12, A46, B21, R4, R25, R26: through any interleaving of what hosts can do."""
+    """Requirements A11, A12, A46, B21: through any interleaving of what hosts can do."""
 
     async def play() -> None:
         script = iter(turns)

@@ -64,7 +64,7 @@ async def test_a_stop_ends_the_turn_and_leaves_the_queue() -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_where_nothing_is_under_way_nothing_is_stopped_and_nothing_remembered(end: str) -> None:
-    """ACCEPTANCE A11, A13 and DESIGN: a stop is for what runs; what is kept of conversations that never come back has a bound."""
+    """Requirements A11, A13: a stop is for what runs; what is kept of conversations that never come back has a bound."""
     async with Agent(Script(says("one"))) as agent:
         told = [getattr(agent, end)(f"gone-{number}") for number in range(100)]
         assert (any(told), agent.engine.control.stops, agent.engine.control._turns) == (False, {}, {})
@@ -88,7 +88,7 @@ class SlowToOpen(MemoryJournal):
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_a_run_that_is_still_being_opened_can_be_stopped(end: str) -> None:
-    """ACCEPTANCE A12: from the moment in which a run is asked for, no stop is lost; a kill ends those that wait behind it too."""
+    """Requirement A12: from the moment in which a run is asked for, no stop is lost; a kill ends those that wait behind it too."""
     gate, model = Gate(), Script(says("one"), says("two"))
     engine = Engine(journal=SlowToOpen(gate))
     async with engine, Agent(model, engine) as agent:
@@ -104,7 +104,7 @@ async def test_a_run_that_is_still_being_opened_can_be_stopped(end: str) -> None
 
 
 async def test_an_agent_stops_the_calls_of_a_host_that_shares_its_engine() -> None:
-    """ACCEPTANCE A12: calls that run in the conversation without a turn are under way too; the host begins anew with `end_turn`."""
+    """Requirement A12: calls that run in the conversation without a turn are under way too; the host begins anew with `end_turn`."""
     begun = asyncio.Event()
 
     @tool(effect="none")
@@ -121,7 +121,7 @@ async def test_an_agent_stops_the_calls_of_a_host_that_shares_its_engine() -> No
 
 
 async def test_a_follow_up_interrupts_an_answer_and_goes_next() -> None:
-    """ACCEPTANCE B12: what the model was saying is dropped; the follow-up goes before others that wait."""
+    """Requirement B12: what the model was saying is dropped; the follow-up goes before others that wait."""
     gate = Gate()
     model = Script([*says("I was")[:1], gate], says("to the follow-up"), says("two"))
     async with Agent(model) as agent:
@@ -134,7 +134,7 @@ async def test_a_follow_up_interrupts_an_answer_and_goes_next() -> None:
 
 
 async def test_a_follow_up_does_not_disturb_a_chain_of_tools() -> None:
-    """Decision R26: it is left in the queue; the turn yields before its next pass, and what was done keeps its place."""
+    """It is left in the queue; the turn yields before its next pass, and what was done keeps its place."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     @tool(effect="once")
@@ -174,7 +174,7 @@ async def test_follow_ups_interrupt_only_so_often() -> None:
 
 @pytest.mark.parametrize(("triggers", "targets"), [(["a", "b"], ["a", "b"]), (["a", "a"], [None, None]), ([None, "b"], [None, "b"])])
 async def test_a_turn_answers_its_trigger_but_not_in_a_scene(triggers: list[str | None], targets: list[str | None]) -> None:
-    """ACCEPTANCE B20: several turns that share one trigger have no reply target."""
+    """Requirement B20: several turns that share one trigger have no reply target."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"))
     async with Agent(model) as agent:
@@ -190,7 +190,7 @@ async def test_a_turn_answers_its_trigger_but_not_in_a_scene(triggers: list[str 
 
 @pytest.mark.parametrize("trigger", ["a", None])
 async def test_a_turn_that_did_not_wait_replies_to_no_message(trigger: str | None) -> None:
-    """ACCEPTANCE B20: only a queued turn replies; who comes first answers what was just said."""
+    """Requirement B20: only a queued turn replies; who comes first answers what was just said."""
     model = Script(says("one"))
     async with Agent(model) as agent:
         await agent.run("0", conversation="c", trigger=trigger)
@@ -198,7 +198,7 @@ async def test_a_turn_that_did_not_wait_replies_to_no_message(trigger: str | Non
 
 
 async def test_a_turn_of_a_scene_replies_to_no_message_also_where_it_waits_alone() -> None:
-    """ACCEPTANCE B20: a scene says so; its turns need not stand in the queue at once."""
+    """Requirement B20: a scene says so; its turns need not stand in the queue at once."""
     gate = Gate()
     model = Script([gate, *says("one")], says("two"), says("three"))
     async with Agent(model) as agent:

@@ -78,7 +78,7 @@ async def test_a_turn_offers_the_tools_whose_triggers_its_message_matches() -> N
 
 
 async def test_a_message_that_asks_for_nothing_gets_no_tools_and_everything_is_blocked() -> None:
-    """R17: an empty allowlist is not the same as none."""
+    """An empty allowlist is not the same as none."""
     studio = Studio()
     model = Script(PICTURE, DONE)
     async with Agent(model, tools=studio.tools(), deliberate=Deliberate()) as agent:
@@ -105,7 +105,7 @@ async def test_outside_the_mode_everything_is_offered_and_nothing_is_kept_or_tol
 
 @pytest.mark.parametrize("turns", [0, 1, 4])
 async def test_a_success_keeps_its_tool_offered_for_so_many_further_turns(turns: int) -> None:
-    """A39, A57, R32: N additional turns, then it is gone; N is the operator's."""
+    """Requirements A39, A57: N additional turns, then it is gone; N is the operator's."""
     model = Script(PICTURE, DONE, *[DONE] * (turns + 1))
     async with Agent(model, tools=Studio().tools(), deliberate=Deliberate(turns=turns)) as agent:
         await agent.run("Draw a cat.", conversation="c")
@@ -187,7 +187,7 @@ async def test_a_phrase_cannot_break_out_of_its_quotes() -> None:
 
 @pytest.mark.parametrize("surface", [True, False])
 async def test_the_thought_log_is_written_whatever_the_host_shows_its_user(surface: bool) -> None:
-    """ACCEPTANCE A41, A42: the notice depends on the match and on the mode alone; users never see it."""
+    """Requirements A41, A42: the notice depends on the match and on the mode alone; users never see it."""
     told: list[tuple[str, Notice]] = []
     mode = Deliberate(thought_log=lambda *one: told.append(one))
     studio = Studio()
@@ -227,7 +227,7 @@ class Steps:
 
 @pytest.mark.parametrize("early", [True, False])
 async def test_the_thought_log_is_written_before_a_restart_handler_is_asked(early: bool) -> None:
-    """ACCEPTANCE A8: retention is step 6, the hidden notice step 7, the restart step 8."""
+    """Requirement A8: retention is step 6, the hidden notice step 7, the restart step 8."""
     steps, heard = Steps(), list[AgentEvent]()
     async with Engine(steps.tools(), restart=steps.restart) as engine:
         mode = Deliberate(thought_log=steps.thought)
@@ -238,7 +238,7 @@ async def test_the_thought_log_is_written_before_a_restart_handler_is_asked(earl
 
 
 async def test_what_was_of_use_is_kept_offered_before_a_restart_handler_is_asked() -> None:
-    """ACCEPTANCE A8, A39: the handler never came to its end, and the next turn offers the tool all the same."""
+    """Requirements A8, A39: the handler never came to its end, and the next turn offers the tool all the same."""
     steps, model = Steps(), Script(PICTURE, DONE)
     steps.holds = True
     async with Engine(steps.tools(), restart=steps.restart) as engine, Agent(model, engine, deliberate=Deliberate()) as agent:
@@ -300,7 +300,7 @@ async def test_a_name_that_no_tool_has_is_the_hosts_mistake() -> None:
 
 
 async def test_exit_tools_are_never_hidden() -> None:
-    """R16: exit tools skip every gate."""
+    """Exit tools skip every gate."""
     model = Script(says("Bye.", call("finish", {"how": "well"})))
     async with Agent(model, tools=Studio().tools(), exit_tools=[ToolSpec(name="finish")], deliberate=Deliberate()) as agent:
         result = await agent.run("Good night.")
@@ -309,7 +309,7 @@ async def test_exit_tools_are_never_hidden() -> None:
 
 
 async def test_a_host_that_has_planned_the_turn_itself_is_followed() -> None:
-    """R17: its allowlist gates calls and filters the request, with or without the agent's planner."""
+    """Its allowlist gates calls and filters the request, with or without the agent's planner."""
     for mode in (None, Deliberate()):
         model = Script(PICTURE, DONE)
         scope = Scope(deliberate=True, allowed_tools=frozenset({"find"}))

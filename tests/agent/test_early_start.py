@@ -81,7 +81,7 @@ async def test_early_start_can_be_switched_off(board: Board) -> None:
 
 
 async def test_nothing_starts_early_where_no_iteration_is_left(desk: Desk) -> None:
-    """R23: a call with no iteration left is refused, also one that could start while the message streams."""
+    """A call with no iteration left is refused, also one that could start while the message streams."""
     model = Script(says(call("look", {"what": "first"})), says(call("look", {"what": "second"})))
     async with Agent(model, tools=desk.tools(), settings=Settings(budget=Budget(iterations=1))) as agent:
         result = await agent.run("x")

@@ -15,7 +15,7 @@ from tests.agent.scripts import Script, ends
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 async def test_the_pause_before_an_empty_answer_is_asked_for_again_can_be_ended(end: str) -> None:
-    """R38: asking again is host policy; stopped is stopped, in this pause too."""
+    """Asking again is host policy; stopped is stopped, in this pause too."""
     settings = Settings(empty_retries=1, empty_retry_s=3_600)
     waits = asyncio.Event()
     async with Agent(Script([ends()]), settings=settings) as agent:
@@ -29,7 +29,7 @@ async def test_the_pause_before_an_empty_answer_is_asked_for_again_can_be_ended(
 
 @pytest.mark.parametrize("end", ["stop", "kill", "engine.control.follow_up"])
 async def test_a_compaction_can_be_ended(end: str) -> None:
-    """R26: stop, kill and follow-up are seen between two passes; the history stays as it is."""
+    """Stop, kill and follow-up are seen between two passes; the history stays as it is."""
     waits = asyncio.Event()
 
     async def compact(messages: Sequence[Message]) -> Sequence[Message]:

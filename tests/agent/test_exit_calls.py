@@ -23,7 +23,7 @@ from tests.agent.scripts import Answer, Gate, Script, Step, call, ends, says, to
 
 
 async def test_exit_calls_become_signals_and_change_nothing(board: Board) -> None:
-    """ACCEPTANCE E14, E15, E16, E17, E18, E19: recorded in emission order, never run, never in the continuation."""
+    """Requirements E14, E15, E16, E17, E18, E19: recorded in emission order, never run, never in the continuation."""
     done = ToolSpec(name="done", description="Say that you are done.", schema={"type": "object", "properties": {"how": {"type": "string"}}})
     mixed = says(
         call("done", {"how": "nearly"}, id="x"), call("look", {"what": "a"}, id="1", position=1), call("done", "oops", id="y", position=2)
@@ -61,7 +61,7 @@ def test_exit_tools_that_a_model_could_not_tell_apart_or_call_are_refused(exits:
 
 @pytest.mark.parametrize("written", ["Report_Back", "functions.report-back", "`report-back`", " report-back "])
 async def test_an_exit_tool_whose_name_is_almost_right_is_meant_as_any_tool_is(board: Board, written: str) -> None:
-    """ACCEPTANCE E16, E17, and the decision on almost-right names: exactly one can be meant, and the repair is on record."""
+    """Requirements E16, E17: an almost right name is repaired where exactly one tool can be meant, and the repair is on record."""
     exits = [ToolSpec(name="report-back")]
     mixed = says(call(written, {"how": "well"}, id="x"), call("look", {"what": "a"}, id="1", position=1))
     result, model = await run(board, mixed, says("Bye."), exit_tools=exits)
@@ -84,7 +84,7 @@ DONE = ToolSpec(name="done", schema={"type": "object"})
 
 
 async def test_a_message_of_exit_calls_alone_completes_a_run_and_is_no_iteration(board: Board) -> None:
-    """Decision R22, ACCEPTANCE E18, E20: with text or without, where the model has nothing to add, or cannot."""
+    """Requirements E18, E20: with text or without, where the model has nothing to add, or cannot."""
     for parts in (["Bye."], []):
         for rest in ([], [says()], [says(call("done"))], [[OSError("gone")]], [ends(reason="error")]):
             result, _ = await run(board, says(*parts, call("done")), *rest, exit_tools=[DONE], settings=Settings(empty_retries=2))
@@ -97,7 +97,7 @@ async def test_a_message_of_exit_calls_alone_completes_a_run_and_is_no_iteration
 @pytest.mark.parametrize("said", [[], ["I will report first."]], ids=["silent", "announced"])
 @pytest.mark.parametrize("text_mode", [False, True], ids=["calls", "text"])
 async def test_a_model_that_reports_first_still_gives_its_answer(board: Board, said: list[str], text_mode: bool) -> None:
-    """ACCEPTANCE E18, E20, decision R20: an exit call terminates nothing, wherever in the run it comes."""
+    """Requirements E18, E20: an exit call terminates nothing, wherever in the run it comes."""
     look, done = call("look", {"what": "a"}), call("done", {"how": "well"})
     written = ['{"tool": "look", "parameters": {"what": "a"}}', '{"tool": "done", "parameters": {"how": "well"}}']
     normal, exit_call = written if text_mode else [look, done]
@@ -114,7 +114,7 @@ async def test_a_model_that_reports_first_still_gives_its_answer(board: Board, s
 
 
 async def test_a_host_may_take_a_message_of_exit_calls_alone_for_the_last(board: Board) -> None:
-    """Decision R22 to the letter, and a system text that says so."""
+    """`after_exit_calls="end"`: the run ends, and the system text says so."""
     result, model = await run(
         board, says("Bye.", call("done")), exit_tools=[DONE], settings=replace(PRESETS["worker"], after_exit_calls="end")
     )
@@ -151,7 +151,7 @@ BREAKS: dict[str, tuple[Answer, str]] = {
 @pytest.mark.parametrize("how", [*BREAKS, "stop", "kill", "follow up", "silence", "cancelled"])
 @pytest.mark.parametrize("early", [True, False], ids=["early", "late"])
 async def test_a_sealed_exit_call_is_kept_however_its_pass_ends(how: str, early: bool) -> None:
-    """ACCEPTANCE E19: recorded whenever it occurs, in the result and on record."""
+    """Requirement E19: recorded whenever it occurs, in the result and on record."""
     agent: Agent
     deeds: dict[str, tuple[Callable[[StreamingContext], None], str]] = {
         "stop": (lambda context: agent.engine.control.stop("c", "enough"), "stopped_by_user"),
@@ -190,7 +190,7 @@ async def test_an_exit_call_that_was_not_sealed_when_its_pass_broke_off_is_none(
 
 
 async def test_exit_tools_stand_in_the_last_pass_too(board: Board) -> None:
-    """ACCEPTANCE E15: where no iteration is left, the system text speaks of them, the request has them, and their calls count."""
+    """Requirement E15: where no iteration is left, the system text speaks of them, the request has them, and their calls count."""
     settings = replace(PRESETS["worker"], budget=Budget(iterations=1), when_spent="answer")
     model = Script(says(call("look", {"what": "a"})), says("Bye.", call("done", {"how": "well"})), says())
     async with Agent(model, tools=board.tools(), exit_tools=[DONE], settings=settings) as agent:
@@ -213,7 +213,7 @@ WORKERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WORKERS)
 async def test_every_way_to_the_worker_preset_writes_the_system_text(board: Board, way: str) -> None:
-    """ACCEPTANCE E20: it is the worker's own text that encourages exit tools."""
+    """Requirement E20: it is the worker's own text that encourages exit tools."""
     _, model = await run(board, says("Bye."), exit_tools=[DONE], **WORKERS[way])
     head = model.seen[0][0]
     assert isinstance(head, SystemMessage)
@@ -231,7 +231,7 @@ async def test_every_way_to_the_worker_preset_writes_the_system_text(board: Boar
     ids=["chat completions", "responses"],
 )
 async def test_an_exit_tool_may_be_a_dictionary_as_openai_has_it(board: Board, given: dict[str, object]) -> None:
-    """ACCEPTANCE E14: given as tool definitions."""
+    """Requirement E14: given as tool definitions."""
     result, model = await run(board, says("Bye.", call("done")), says(), exit_tools=[given])
     spec = model.requests[0].tools[-1]
     assert (spec.name, spec.description, spec.schema) == ("done", "Say so.", {"type": "object"})
@@ -260,7 +260,7 @@ async def test_a_name_that_is_tool_and_exit_tool_is_refused(board: Board) -> Non
 
 @pytest.mark.parametrize("name", ["report", "tell"], ids=["its name", "its alias"])
 async def test_a_tool_that_is_registered_later_under_the_name_of_an_exit_tool_is_refused_too(name: str) -> None:
-    """Decision R22: the model would be shown the name twice, and the tool would never run."""
+    """The model would be shown the name twice, and the tool would never run."""
 
     @tool(effect="none", aliases=("tell",))
     def report() -> str:

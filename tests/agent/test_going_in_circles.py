@@ -122,7 +122,7 @@ async def test_the_same_call_many_times_in_one_message_runs_a_few_times_and_ends
     ids=["results", "found", "list", "declared"],
 )
 async def test_results_that_are_data_end_no_run_however_often_they_repeat(given: object, preset: PresetName) -> None:
-    """ACCEPTANCE E7, E13, decision R2: found nothing is an answer. The guard hints and refuses; the run goes on to its own end."""
+    """Requirements E7, E13: found nothing is an answer. The guard hints and refuses; the run goes on to its own end."""
     searched: list[str] = []
 
     @tool(effect="none")
@@ -154,7 +154,7 @@ async def test_what_the_guard_refuses_is_no_failure_in_a_row(board: Board) -> No
 
 
 async def test_no_refusal_ends_a_strict_run_however_often_it_repeats(board: Board) -> None:
-    """Decision R1: only the five kinds of failure end it; a call that is denied again and again does not."""
+    """Only the five kinds of failure end it; a call that is denied again and again does not."""
     again = [says(call("look", {"what": "a"}, id=str(number))) for number in range(6)]
     async with Agent(
         Script(*again, says("I may not.")), tools=board.tools(), preset="worker", policies=[Never()], stuck=StuckLimits(refuse=2, stop=3)

@@ -45,7 +45,7 @@ async def conversation() -> list[Message]:
 
 
 async def test_in_the_native_form_calls_are_tool_calls_and_results_tool_messages() -> None:
-    """ACCEPTANCE C6, C8, C37, C71, C72."""
+    """Requirements C6, C8, C37, C71, C72."""
     items = native(await conversation())
     assert items[1] == {
         "role": "assistant",
@@ -72,7 +72,7 @@ RESULTS: list[tuple[object, object]] = [
 @pytest.mark.parametrize(("value", "shown"), RESULTS)
 @pytest.mark.parametrize("warned", [False, True])
 async def test_a_result_has_one_text_form_in_a_history_of_an_agents_and_of_a_hosts_own(value: object, shown: object, warned: bool) -> None:
-    """ACCEPTANCE C72, C74: JSON. Text that a tool gives stays text for models with tool calls, and is a JSON string for others."""
+    """Requirements C72, C74: JSON. Text that a tool gives stays text for models with tool calls, and is a JSON string for others."""
 
     @tool(name="look", effect="none", validate=lambda _: ValidationResult(valid=True, warnings=["odd"] if warned else []))
     def look() -> object:
@@ -97,7 +97,7 @@ async def test_a_result_has_one_text_form_in_a_history_of_an_agents_and_of_a_hos
 
 
 async def test_in_the_fallback_form_calls_and_results_are_text() -> None:
-    """ACCEPTANCE C9, C38, C73, C74."""
+    """Requirements C9, C38, C73, C74."""
     told = fallback(await conversation())
     assert [type(message) for message in told] == [UserMessage, *[AssistantMessage, UserMessage] * 3, AssistantMessage]
     asked, answer = told[1], told[2]
@@ -114,7 +114,7 @@ async def test_in_the_fallback_form_calls_and_results_are_text() -> None:
 
 @pytest.mark.parametrize("api", known_apis())
 def test_a_model_that_only_reads_text_is_told_of_the_pictures_that_it_does_not_see(api: str) -> None:
-    """DESIGN, the record: nothing on the way is lost silently, whichever provider the fallback form is sent to."""
+    """Nothing is lost silently, whichever provider the fallback form is sent to."""
     content = (Text(text="Here."), Image(data="QUJD", mime_type="image/png"), Audio(data="REVG", mime_type="audio/wav"))
     history: list[Message] = [
         UserMessage("Go."),

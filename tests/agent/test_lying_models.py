@@ -137,7 +137,7 @@ A, OLD, NEW = call("look", {"what": "a"}, id="a"), call("change", {"what": "old"
     ids=["went on while held", "went on", "sealed twice", "other than sealed", "more than the message has", "other places"],
 )
 async def test_only_what_the_message_says_in_the_end_is_executed(desk: Desk, events: list[ModelEvent]) -> None:
-    """R4, D1: the calls of a message are those of the whole message; what was sealed before and is not in it has no effect."""
+    """Requirement D1: the calls of a message are those of the whole message; what was sealed before and is not in it has no effect."""
     async with Agent(Lying(lies(*events), done), tools=desk.tools()) as agent:
         result = await agent.run("x")
     assert desk.changed == ["new"]

@@ -61,7 +61,7 @@ async def test_a_read_starts_while_the_rest_of_its_message_is_still_on_the_way()
 @pytest.mark.parametrize("where", ["headers", "body"])
 @pytest.mark.parametrize("given", ["environment", "limits"])
 async def test_the_transport_is_as_patient_with_silence_as_the_stream(given: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ACCEPTANCE B9, B22, B24: one number; the transport ends nothing before it, and after it the status is `timeout`."""
+    """Requirements B9, B22, B24: one number; the transport ends nothing before it, and after it the status is `timeout`."""
     held = asyncio.Event()
     script: Any = ["I ", Pause(held), "wait."] if where == "body" else Reply(turn="I wait.", before=Pause(held))
     limits = StreamLimits(idle_s=1_000) if given == "limits" else None

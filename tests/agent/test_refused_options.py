@@ -169,7 +169,7 @@ async def test_a_task_that_is_no_message_is_refused_before_anything_begins(task:
     ids=str,
 )
 def test_what_an_agent_cannot_be_made_of_is_refused_by_name(given: dict[str, Any]) -> None:
-    """DESIGN, errors: one sentence that names the thing and the next step, and none of it is taken for the default."""
+    """One sentence names the wrong option and the next step; no wrong value is taken for the default."""
     with pytest.raises(UsageError, match=rf"^Agent\({next(iter(given))}=.*: it must be "):
         Agent(Script(), **given)
 

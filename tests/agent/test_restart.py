@@ -122,7 +122,7 @@ async def test_an_unknown_key_is_logged_and_the_turn_goes_on_without_the_item(
 
 
 async def test_the_same_enrichment_cannot_loop(restarts: ContextRestarts) -> None:
-    """R33: a second one of a suffix is an ordinary result; another suffix may restart."""
+    """A second one of a suffix is an ordinary result; another suffix may restart."""
     model = Script(says(call("look")), says(call("look")), says(call("look", {"kind": "sound", "item": "A bang."})), DONE)
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
         result = await agent.run("What is it about?", conversation="c")
@@ -164,7 +164,7 @@ async def test_a_host_may_keep_items_in_the_history() -> None:
 
 
 async def test_the_other_calls_of_the_message_keep_their_results(restarts: ContextRestarts) -> None:
-    """R33: only the restarting call leaves no history."""
+    """Only the restarting call leaves no history."""
     model = Script(says(call("look"), call("fail", position=1)), DONE)
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
         result = await agent.run("What is it about?")
@@ -195,7 +195,6 @@ async def test_a_restart_sets_the_count_of_errors_in_a_row_to_nothing(restarts: 
 
 
 async def test_a_restart_counts_as_an_iteration(restarts: ContextRestarts) -> None:
-    """R33."""
     model = Script(says(call("look")), DONE)
     async with Agent(model, tools=Cinema(restarts).tools(), restart=restarts) as agent:
         assert (await agent.run("What is it about?")).spent.iterations == 1

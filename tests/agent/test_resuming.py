@@ -158,7 +158,7 @@ async def test_a_waiting_result_that_has_been_resumed_in_part_goes_on_from_where
 
 @pytest.mark.parametrize("by_name", [False, True], ids=["result", "name"])
 async def test_a_kill_ends_a_resumption_that_waits_for_its_turn_and_the_question_stays(by_name: bool) -> None:
-    """Decision R26: nothing that waits in a conversation begins after a kill; what a human allowed may still be done later."""
+    """Nothing that waits in a conversation begins after a kill; what a human allowed may still be done later."""
     gate = Gate()
     model, shop = Script(says(call("pay", {"to": "ann"})), [gate], says("Done.")), Shop()
     async with Engine(shop.tools(), policies=[Asks("pay")]) as engine:
@@ -215,7 +215,7 @@ STRICT = Settings(rules=LoopRules(failures="strict"))
 
 @here_and_elsewhere
 async def test_a_strict_failure_beside_a_call_that_waits_ends_the_run_when_it_goes_on(elsewhere: bool, tmp_path: Path) -> None:
-    """Decision R1: the failure is decided upon when its message is complete; what waited has run."""
+    """The failure is decided upon when its message is complete; what waited has run."""
     both = says(call("fail", id="1"), call("pay", {"to": "ann"}, id="2", position=1))
     run = Run(tmp_path, both, settings=STRICT)
     result = await run.waits_and_goes_on(elsewhere)
@@ -225,7 +225,7 @@ async def test_a_strict_failure_beside_a_call_that_waits_ends_the_run_when_it_go
 
 @here_and_elsewhere
 async def test_a_terminal_success_beside_a_call_that_waits_ends_the_run_when_it_goes_on(elsewhere: bool, tmp_path: Path) -> None:
-    """ACCEPTANCE C40: a terminal call ends the loop, also where its message ends later."""
+    """Requirement C40: a terminal call ends the loop, also where its message ends later."""
     both = says("I say:", call("tell", {"text": "hello"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1))
     run = Run(tmp_path, both)
     result = await run.waits_and_goes_on(elsewhere, allow=False)
@@ -236,7 +236,7 @@ async def test_a_terminal_success_beside_a_call_that_waits_ends_the_run_when_it_
 
 @here_and_elsewhere
 async def test_an_answer_before_calls_of_which_one_waited_ends_the_run_as_ever(elsewhere: bool, tmp_path: Path) -> None:
-    """ACCEPTANCE A7: the rule of text before tools looks at the whole message."""
+    """Requirement A7: the rule of text before tools looks at the whole message."""
     both = says("The answer.", call("look", {"what": "a"}, id="1"), call("pay", {"to": "ann"}, id="2", position=1))
     run = Run(tmp_path, both, settings=Settings(rules=LoopRules(end_after_text=frozenset({"look", "pay"}))))
     result = await run.waits_and_goes_on(elsewhere)
@@ -270,7 +270,7 @@ async def test_a_model_that_goes_round_in_circles_does_so_after_a_wait_too(elsew
 
 @here_and_elsewhere
 async def test_data_that_repeats_ends_no_run_after_a_wait_either(elsewhere: bool, tmp_path: Path) -> None:
-    """ACCEPTANCE E13: refused from the third call on, before and after the wait alike, and never stopped."""
+    """Requirement E13: refused from the third call on, before and after the wait alike, and never stopped."""
     run = Run(tmp_path, *LOOK, PAY, *LOOK, says("Nothing."), stuck=StuckLimits(hint=2, refuse=3, stop=4))
     result = await run.waits_and_goes_on(elsewhere)
     assert run.shop.done == ["look a", "look a", "pay ann"]
@@ -287,7 +287,7 @@ async def test_refusals_of_repeated_data_are_no_failures_over_a_wait_either(else
 
 @here_and_elsewhere
 async def test_failures_in_a_row_are_counted_over_a_wait(elsewhere: bool, tmp_path: Path) -> None:
-    """ACCEPTANCE A6: two failures before the wait, a denial and one more after it."""
+    """Requirement A6: two failures before the wait, a denial and one more after it."""
     fails = says(call("fail"))
     run = Run(tmp_path, fails, fails, PAY, fails, fails, settings=Settings(rules=LoopRules(errors_in_a_row=4)))
     result = await run.waits_and_goes_on(elsewhere, allow=False)
@@ -296,7 +296,7 @@ async def test_failures_in_a_row_are_counted_over_a_wait(elsewhere: bool, tmp_pa
 
 @here_and_elsewhere
 async def test_the_dangerous_calls_of_a_tick_are_counted_over_a_wait(elsewhere: bool, tmp_path: Path) -> None:
-    """ACCEPTANCE C41: one dangerous call in a tick, whoever goes on with it."""
+    """Requirement C41: one dangerous call in a tick, whoever goes on with it."""
     blast = [says(call("blast", {"what": what})) for what in "ab"]
     run = Run(tmp_path, blast[0], PAY, blast[1], says("Done."), limits=Limits(dangerous_per_tick=1))
     result = await run.waits_and_goes_on(elsewhere)
@@ -307,7 +307,7 @@ async def test_the_dangerous_calls_of_a_tick_are_counted_over_a_wait(elsewhere: 
 @pytest.mark.parametrize("keep", [False, True], ids=["for the turn", "kept in the history"])
 @here_and_elsewhere
 async def test_what_calls_have_added_to_the_context_is_there_after_a_wait(elsewhere: bool, keep: bool, tmp_path: Path) -> None:
-    """ACCEPTANCE A44, A48: shown to the model again, and each kind once in a turn, also in another process."""
+    """Requirements A44, A48: shown to the model again, and each kind once in a turn, also in another process."""
 
     @tool(effect="none")
     async def picture(of: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from tests.agent.test_conversations import turns_of_the_loop
 
 
 async def test_agents_of_one_engine_take_turns_in_one_conversation() -> None:
-    """ACCEPTANCE A13: what is keyed by conversation is keyed by nothing else, so one turn of it runs, whoever runs it."""
+    """Requirement A13: what is keyed by conversation is keyed by nothing else, so one turn of it runs, whoever runs it."""
     gate = Gate()
     async with Engine() as engine:
         one, other = Agent(Script([gate, *says("one")]), engine), Agent(Script(says("two")), engine)
@@ -31,7 +31,7 @@ async def test_agents_of_one_engine_take_turns_in_one_conversation() -> None:
 
 
 async def test_the_end_of_one_agents_turn_takes_no_stop_from_anothers() -> None:
-    """ACCEPTANCE A11, A12: a stop is for the turn that runs; the next turn of the conversation begins clean."""
+    """Requirements A11, A12: a stop is for the turn that runs; the next turn of the conversation begins clean."""
     gate = Gate()
     async with Engine() as engine:
         one, other = Agent(Script([gate, *says("one")]), engine), Agent(Script(says("two")), engine)
@@ -45,7 +45,7 @@ async def test_the_end_of_one_agents_turn_takes_no_stop_from_anothers() -> None:
 
 @pytest.mark.parametrize("kill", [lambda agent: agent.kill("c"), lambda agent: agent.engine.control.kill("c")], ids=["agent", "engine"])
 async def test_a_kill_by_any_door_ends_the_turn_and_the_queue_of_all_agents(kill: Callable[[Agent], None]) -> None:
-    """Decision R26 and ACCEPTANCE B18: the kill reaches whatever runs in the conversation, and nothing that waits begins."""
+    """Requirement B18: the kill reaches whatever runs in the conversation, and nothing that waits begins."""
     gate = Gate()
     async with Engine() as engine:
         one, other, third = (Agent(script, engine) for script in (Script([gate, *says("one")]), Script(says("two")), Script()))

@@ -16,7 +16,7 @@ from tests.agent.scripts import Answer, Script, call, ends, says
 
 
 async def test_an_emission_is_one_iteration_however_many_calls_it_has(board: Board) -> None:
-    """ACCEPTANCE E3, E4."""
+    """Requirements E3, E4."""
     many = says(*(call("look", {"what": str(number)}, position=number) for number in range(5)))
     result, _ = await run(board, many, LOOK, says("Done."), settings=Settings(budget=Budget(iterations=2)))
     assert result.status == "completed"
@@ -25,7 +25,7 @@ async def test_an_emission_is_one_iteration_however_many_calls_it_has(board: Boa
 
 
 async def test_a_call_for_which_no_iteration_is_left_is_refused(board: Board) -> None:
-    """Decision R23: recover ends `budget_exhausted` with what there is, strict ends `tool_execution_error`."""
+    """Recover ends `budget_exhausted` with what there is, strict ends `tool_execution_error`."""
     once = Budget(iterations=1)
     result, _ = await run(board, LOOK, says("More.", call("look", {"what": "b"}, id="2")), settings=Settings(budget=once))
     assert (result.status, result.turn_status) == ("stopped", "budget_exhausted")
@@ -39,7 +39,7 @@ async def test_a_call_for_which_no_iteration_is_left_is_refused(board: Board) ->
 
 
 async def test_a_stop_goes_before_the_refusal_of_a_call_for_which_no_budget_is_left(board: Board) -> None:
-    """ACCEPTANCE A8, A12: the stop is looked at first, and the refused call leaves nothing in the history."""
+    """Requirements A8, A12: the stop is looked at first, and the refused call leaves nothing in the history."""
 
     def stop_at_end(event: AgentEvent) -> None:
         if isinstance(event, MessageEnded) and event.iteration == 1:
@@ -111,7 +111,7 @@ async def test_a_long_turn_is_noticed_once(board: Board) -> None:
 
 @pytest.mark.parametrize("where", ["engine", "settings"])
 async def test_the_notice_of_a_long_turn_and_the_kill_hint_have_one_threshold(where: str) -> None:
-    """ACCEPTANCE A22, R23: one number, given to the engine, or to the agent that makes its own."""
+    """Requirement A22: one number, given to the engine, or to the agent that makes its own."""
     hints: list[bool] = []
     noticed: list[int] = []
 
@@ -176,7 +176,7 @@ def test_a_provider_that_counts_oddly_earns_nothing() -> None:
 
 
 async def test_a_provider_gives_no_budget_back() -> None:
-    """R38: a limit is kept whatever a provider tells of what was used."""
+    """A limit is kept whatever a provider tells of what was used."""
     counted = [says(call("look"), usage=Usage(input_tokens=tokens)) for tokens in (60, -1_000, 60)]
 
     @tool(effect="none")

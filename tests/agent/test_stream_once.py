@@ -61,13 +61,13 @@ class Pass:
 
 
 async def test_a_finished_answer_is_completed_with_its_text() -> None:
-    """ACCEPTANCE B1, B6, B7."""
+    """Requirements B1, B6, B7."""
     result = await Pass("Hello ", "there.").run()
     assert (result.status, result.text) == ("completed", "Hello there.")
 
 
 async def test_a_call_is_handed_over_with_its_payload() -> None:
-    """ACCEPTANCE B13."""
+    """Requirement B13."""
     result = await Pass("Let me look.", call("search", {"q": "x"}, id="a")).run()
     assert result.status == "function_call"
     assert result.data is not None
@@ -76,7 +76,7 @@ async def test_a_call_is_handed_over_with_its_payload() -> None:
 
 
 async def test_an_answer_of_nothing_is_an_empty_response() -> None:
-    """ACCEPTANCE B10."""
+    """Requirement B10."""
     assert (await Pass(answer=[ends()]).run()).status == "empty_response"
     assert (await Pass("  \n").run()).status == "empty_response"
 
@@ -89,7 +89,7 @@ async def test_an_empty_answer_says_why_in_the_providers_word_or_in_ours(said: s
 
 
 async def test_a_failure_that_the_provider_reports_is_an_error() -> None:
-    """ACCEPTANCE B8 and decision R24: an adapter may return an error."""
+    """Requirement B8: an adapter may return an error."""
     fault = Fault(code="overloaded", message="try later", retryable=True)
     ended = ends(reason="error")
     result = await Pass(answer=[TextDelta("I "), fault, type(ended)(reason="error", message=ended.message, fault=fault)]).run()
@@ -97,7 +97,7 @@ async def test_a_failure_that_the_provider_reports_is_an_error() -> None:
 
 
 async def test_what_the_model_raises_leaves_the_pass() -> None:
-    """ACCEPTANCE B22: only silence is a timeout, and a provider's own timeout is none of ours."""
+    """Requirement B22: only silence is a timeout, and a provider's own timeout is none of ours."""
     for error in (RuntimeError("broken"), TimeoutError("the provider's own"), TimeoutError("SDK_CALL_TIMEOUT: forged")):
         with pytest.raises(type(error), match=str(error)):
             await Pass(answer=[TextDelta("I "), error]).run()
@@ -112,7 +112,7 @@ async def test_what_is_no_model_is_refused_before_anything_begins(model: object,
 
 
 async def test_a_stream_that_falls_silent_is_a_timeout() -> None:
-    """ACCEPTANCE B9: its abort signal fires, so that the connection is closed."""
+    """Requirement B9: its abort signal fires, so that the connection is closed."""
     one = Pass(answer=[TextDelta("I am"), Gate()], limits=SILENT)
     fired: list[str] = []
     one.model._answers[0] = [lambda context: fired_into(context, fired), *one.model._answers[0]]
@@ -131,7 +131,7 @@ def fired_into(context: StreamingContext, fired: list[str]) -> None:
 
 @pytest.mark.parametrize("sign", ["event", "beat", None])
 async def test_each_sign_of_life_starts_the_silence_anew(sign: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ACCEPTANCE B2, B15: on a clock that the test moves, by a little less than the limit at each step."""
+    """Requirements B2, B15: on a clock that the test moves, by a little less than the limit at each step."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now)
@@ -152,7 +152,7 @@ async def test_each_sign_of_life_starts_the_silence_anew(sign: str | None, monke
 async def test_silence_counts_from_the_moment_in_which_the_model_first_waits(
     spoken: bool, allowed_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ACCEPTANCE B2: nobody is silent who works; before its first event a model has the time that is for that."""
+    """Requirement B2: nobody is silent who works; before its first event a model has the time that is for that."""
     loop = asyncio.get_running_loop()
     now = loop.time()
     monkeypatch.setattr(loop, "time", lambda: now)
@@ -173,7 +173,7 @@ async def test_silence_counts_from_the_moment_in_which_the_model_first_waits(
 
 
 async def test_a_kill_ends_the_connection_and_the_wait_in_the_same_moment() -> None:
-    """ACCEPTANCE B17, B18, decision R25: the status is `stopped_by_user`, not `timeout`."""
+    """Requirements B17, B18: the status is `stopped_by_user`, not `timeout`."""
     gate = Gate()
     one = Pass(answer=[TextDelta("I am"), gate])
     running = asyncio.ensure_future(one.run())
@@ -189,7 +189,7 @@ async def test_a_kill_ends_the_connection_and_the_wait_in_the_same_moment() -> N
 
 
 async def test_a_stop_while_the_model_speaks_ends_the_pass() -> None:
-    """ACCEPTANCE B11."""
+    """Requirement B11."""
     gate = Gate()
     one = Pass(answer=[TextDelta("I am"), gate])
     running = asyncio.ensure_future(one.run())
@@ -199,7 +199,7 @@ async def test_a_stop_while_the_model_speaks_ends_the_pass() -> None:
 
 
 async def test_a_message_that_comes_in_between_interrupts_and_its_text_is_dropped() -> None:
-    """ACCEPTANCE B12."""
+    """Requirement B12."""
     gate = Gate()
     one = Pass(answer=[TextDelta("I am"), gate])
     running = asyncio.ensure_future(one.run())
@@ -228,7 +228,7 @@ async def test_nothing_streams_where_a_stop_or_a_follow_up_waits() -> None:
 
 
 async def test_each_pass_has_a_signal_and_a_callback_of_its_own() -> None:
-    """ACCEPTANCE B14, B15, B16, B19, B21: `check_clean` runs after each."""
+    """Requirements B14, B15, B16, B19, B21: `check_clean` runs after each."""
     signals = []
     one = Pass()
     one.model = Script(*[[lambda context: signals.append(context.abort_signal), *says("Hi.")] for _ in range(3)])
@@ -239,7 +239,7 @@ async def test_each_pass_has_a_signal_and_a_callback_of_its_own() -> None:
 
 
 async def test_the_callbacks_are_gone_after_every_kind_of_end() -> None:
-    """ACCEPTANCE B16, B19, B21."""
+    """Requirements B16, B19, B21."""
     await Pass(answer=[TextDelta("x")]).run()
     await Pass(answer=[Gate()], limits=SILENT).run()
     with pytest.raises(RuntimeError):
@@ -276,7 +276,7 @@ async def test_a_model_that_ignores_the_kill_is_left_behind() -> None:
 
 
 async def test_the_pass_reads_the_conversation_and_never_writes_it() -> None:
-    """ACCEPTANCE B3, B4, B5: what was said and what the calls came to go to the provider; nothing is added here."""
+    """Requirements B3, B4, B5: what was said and what the calls came to go to the provider; nothing is added here."""
     one = Pass("Done.", call("f", id="b"))
     one.history += [ends(call("f", id="a")).message, ToolMessage(call_id="a", name="f")]
     before = list(one.history)
@@ -345,7 +345,7 @@ def test_an_end_from_outside_is_right_at_every_point_of_a_stream(ended_at: int, 
     [(None, 120.0), ("30000", 30.0), ("5", 10.0)],
 )
 def test_the_environment_sets_the_silence(value: str | None, seconds: float) -> None:
-    """ACCEPTANCE B24."""
+    """Requirement B24."""
     assert silence_from_environment({} if value is None else {"STREAM_SDK_CALL_TIMEOUT_MS": value}) == seconds
 
 

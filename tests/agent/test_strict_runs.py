@@ -95,7 +95,7 @@ KILLS: dict[str, tuple[ToolCall, str, set[str | None]]] = {
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("way", KILLS)
 async def test_each_failure_of_execution_or_form_kills_a_strict_run(way: str, effect: Effect) -> None:
-    """ACCEPTANCE E7 to E10, E12, decision R1: the run ends with it, and keeps its text, its result and its history."""
+    """Requirements E7 to E10, E12: the run ends with it, and keeps its text, its result and its history."""
     asked, status, classes = KILLS[way]
     released = threading.Event()
     try:
@@ -111,7 +111,7 @@ async def test_each_failure_of_execution_or_form_kills_a_strict_run(way: str, ef
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("value", NO_JSON, ids=["object", "inside", "set", "nan", "inf", "circular", "function"])
 async def test_a_value_that_is_no_json_kills_a_strict_run(value: object, effect: Effect) -> None:
-    """ACCEPTANCE E11: an error of the implementation, whatever the tool has done."""
+    """Requirement E11: an error of the implementation, whatever the tool has done."""
     result = await worked(tools(effect, value), call("give"))
     assert (result.turn_status, [one.failure_class for one in result.results]) == ("tool_execution_error", ["non_serializable"])
 
@@ -138,7 +138,7 @@ DATA: list[object] = [
 @pytest.mark.parametrize("effect", get_args(Effect))
 @pytest.mark.parametrize("value", DATA)
 async def test_nothing_else_kills_a_strict_run(value: object, effect: Effect) -> None:
-    """ACCEPTANCE E7, E13, decisions R1 and R2: what a tool has to say is data, also that it failed; and so is a denial."""
+    """Requirements E7, E13: what a tool has to say is data, also that it failed; and so is a denial."""
     result = await worked(tools(effect, value), call("give"))
     assert (result.status, result.text, len(result.results)) == ("completed", "Done.", 1)
     denied = await worked(tools(effect), call("give"), policies=[Never()])

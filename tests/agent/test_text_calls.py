@@ -91,7 +91,7 @@ async def test_what_a_call_in_text_says_beside_its_parameters_is_kept_noted_and_
 
 
 async def test_a_call_in_text_is_run_and_its_result_comes_back_as_text() -> None:
-    """ACCEPTANCE E5, E6, C9, C38, C73, C74: strict JSON, in the form that the system prompt asks for."""
+    """Requirements E5, E6, C9, C38, C73, C74: strict JSON, in the form that the system prompt asks for."""
     result, model, board = await run(letters(f"Let me see.\n{ASKED}"), letters("It is a."))
     assert (result.status, result.text, board.done) == ("completed", "It is a.", ["look a"])
     first, second = model.seen
@@ -137,7 +137,7 @@ UNKNOWN = [
 @pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", UNKNOWN)
 async def test_a_call_in_the_taught_form_of_a_tool_that_does_not_exist_is_a_failure(text: str, model: type[Script]) -> None:
-    """ACCEPTANCE E12, decisions R1, R14: the model hears of it, with the names there are; it ends a strict run."""
+    """Requirement E12: the model hears of it, with the names there are; it ends a strict run."""
     result, script, _ = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, [one.failure_class for one in result.results]) == ("Sorry.", ["unknown_tool"])
     assert "look" in str(script.seen[1][-1])
@@ -175,7 +175,7 @@ NOT_STRICT = [
 @pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("text", NOT_STRICT)
 async def test_a_call_that_is_not_strict_json_is_a_failure_and_never_runs(text: str, model: type[Script]) -> None:
-    """ACCEPTANCE E6, E10: the system text promises strict JSON."""
+    """Requirements E6, E10: the system text promises strict JSON."""
     result, script, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, board.done, [one.failure_class for one in result.results]) == ("Sorry.", [], ["malformed_arguments"])
     head = script.seen[0][0]
@@ -190,7 +190,7 @@ NO_OBJECT = ['"a"', '["a"]', "5", "true"]
 @pytest.mark.parametrize("model", [Writer, Script], ids=["taught", "fallback"])
 @pytest.mark.parametrize("parameters", NO_OBJECT)
 async def test_a_call_whose_parameters_are_no_object_is_a_failure_and_never_runs(parameters: str, model: type[Script]) -> None:
-    """ACCEPTANCE E10: a call of a tool that exists, in the taught form, is never taken for the answer."""
+    """Requirement E10: a call of a tool that exists, in the taught form, is never taken for the answer."""
     text = f'{{"tool": "look", "parameters": {parameters}, "reasoning": "r"}}'
     result, _, board = await run(letters(text), letters("Sorry."), model=model, text_calls="fallback")
     assert (result.text, board.done, [one.failure_class for one in result.results]) == ("Sorry.", [], ["malformed_arguments"])
@@ -203,7 +203,7 @@ OTHER_FORMS = ['look(what="a")', '[look(what="a")]', 'Action: look\nAction Input
 
 @pytest.mark.parametrize("text", OTHER_FORMS)
 async def test_the_fallback_takes_no_form_without_markers_but_the_taught_one(text: str) -> None:
-    """ACCEPTANCE E6: what the system text did not ask for is an answer. A host that knows a family's form names it."""
+    """Requirement E6: what the system text did not ask for is an answer. A host that knows a family's form names it."""
     result, _, board = await run(letters(text))
     assert (result.text, board.done) == (text, [])
     result, _, board = await run(letters(OTHER_FORMS[1]), letters("Done."), dialect="pythonic")
@@ -224,7 +224,7 @@ async def test_an_exit_tool_in_text_is_a_signal() -> None:
 
 
 async def test_a_model_with_calls_may_fall_back_to_text() -> None:
-    """ACCEPTANCE E5: where structured calls are absent or unreliable; a message that has some is not read for more."""
+    """Requirement E5: where structured calls are absent or unreliable; a message that has some is not read for more."""
     result, model, board = await run(letters(ASKED), letters("Done."), model=Script, text_calls="fallback")
     assert (result.status, board.done) == ("completed", ["look a"])
     assert model.requests[0].tools
@@ -277,7 +277,7 @@ async def test_what_a_provider_wants_back_is_in_the_history_also_where_text_is_r
 
 
 async def test_the_system_text_says_what_is_left_and_is_made_anew() -> None:
-    """Decision R23: version, time, rounds left, rules of tools, exit tools; regenerated for every pass."""
+    """Version, time, rounds left, rules of tools, exit tools; regenerated for every pass."""
     board, model = Board(), Script(says(call("look", {"what": "a"})), says("Done."))
     async with Engine(board.tools(), clock=ManualClock()) as engine:
         agent = Agent(model, engine, preset="worker", instructions="You are a clerk.", exit_tools=[ToolSpec(name="done")])

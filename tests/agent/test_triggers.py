@@ -20,7 +20,7 @@ from tests.agent.scripts import Script
 
 @pytest.mark.parametrize(("turns", "kept"), [(-3, 0), (0, 0), (4, 4), (10, 10), (99, 10)])
 def test_the_number_of_turns_is_clamped(turns: int, kept: int) -> None:
-    """R32: 0 to 10, 4 where nothing is said."""
+    """0 to 10; the default is 4."""
     assert Retention(turns).turns == kept
     assert Retention().turns == Deliberate().turns == 4
 
@@ -196,7 +196,7 @@ steps = st.lists(st.one_of(st.just("turn"), st.sampled_from(["a", "b"])), max_si
 
 @given(st.integers(-2, 12), steps)
 def test_a_tool_is_offered_for_exactly_so_many_turns_after_its_last_success(turns: int, steps: list[str]) -> None:
-    """R32, against the plainest model there is: the number of turns since the last success."""
+    """Compared with the plainest model there is: the number of turns since the last success."""
     kept = Retention(turns)
     since: dict[str, int] = {}
     for step in steps:

@@ -24,7 +24,7 @@ from tests.agent.scripts import Script, call, ends, says, tool_texts
 
 
 async def test_the_model_sees_the_result_in_its_next_message_and_the_turn_completes(board: Board) -> None:
-    """ACCEPTANCE A1, A2, A7, A8, D1, D2, D3, D40: intent, execution, result, and the next answer."""
+    """Requirements A1, A2, A7, A8, D1, D2, D3, D40: intent, execution, result, and the next answer."""
     result, model = await run(board, LOOK, says("It is a."))
     assert (result.status, result.turn_status, result.text) == ("completed", "completed", "It is a.")
     assert board.done == ["look a"]
@@ -44,7 +44,7 @@ async def test_the_model_sees_the_result_in_its_next_message_and_the_turn_comple
 async def test_a_tool_sees_the_very_context_that_its_model_streams_in(
     runner: Literal["inline", "thread"], journal: str, tmp_path: Path
 ) -> None:
-    """ACCEPTANCE A17: one object for every pass, every call of the turn and the calls that its tools make; none is recorded."""
+    """Requirement A17: one object for every pass, every call of the turn and the calls that its tools make; none is recorded."""
     seen: list[object] = []
 
     @tool(effect="none", runner=runner)
@@ -68,7 +68,7 @@ async def test_a_tool_sees_the_very_context_that_its_model_streams_in(
 
 
 async def test_nothing_is_touched_until_the_engine_takes_the_call_up(board: Board) -> None:
-    """ACCEPTANCE D1, D3: an unknown name, a cut call and a denied one have touched nothing; each has its result."""
+    """Requirements D1, D3: an unknown name, a cut call and a denied one have touched nothing; each has its result."""
 
     class No:
         async def decide(self, call: ValidatedCall) -> Verdict:
@@ -82,7 +82,7 @@ async def test_nothing_is_touched_until_the_engine_takes_the_call_up(board: Boar
 
 
 async def test_a_terminal_call_ends_the_loop_and_others_chain(board: Board) -> None:
-    """ACCEPTANCE C39, C40, C42."""
+    """Requirements C39, C40, C42."""
     answers = LOOK, says(call("fetch", {"what": "b"})), says("I say:", call("tell", {"text": "hello"}))
     result, model = await run(board, *answers)
     assert board.done == ["look a", "fetch b", "tell hello"]
@@ -95,7 +95,7 @@ async def test_a_terminal_call_that_failed_does_not_end_the_loop(board: Board) -
 
 
 async def test_a_tool_may_end_the_turn(board: Board) -> None:
-    """ACCEPTANCE A7: the entry is pushed first, then the end is looked at."""
+    """Requirement A7: the entry is pushed first, then the end is looked at."""
     result, model = await run(board, says("So.", call("finish")))
     assert (result.status, len(model.requests)) == ("completed", 1)
     assert isinstance(result.messages[-1], ToolMessage)
@@ -103,7 +103,7 @@ async def test_a_tool_may_end_the_turn(board: Board) -> None:
 
 @pytest.mark.parametrize("failures", ["recover", "strict"])
 async def test_a_failed_result_may_end_the_turn_too(board: Board, failures: Failures) -> None:
-    """ACCEPTANCE A7, R20: `end_turn` is looked at whether or not the call succeeded; its entry is in the history."""
+    """Requirement A7: `end_turn` is looked at whether or not the call succeeded; its entry is in the history."""
 
     @tool(effect="none")
     async def hang_up() -> dict[str, object]:
@@ -120,7 +120,7 @@ async def test_a_failed_result_may_end_the_turn_too(board: Board, failures: Fail
 
 
 async def test_an_answer_before_the_calls_may_end_the_turn(board: Board) -> None:
-    """ACCEPTANCE A7: the rule of text before tools, for the tools that the host names, and only after success."""
+    """Requirement A7: the rule of text before tools, for the tools that the host names, and only after success."""
     settings = Settings(rules=LoopRules(end_after_text=frozenset({"look"})))
     result, model = await run(board, LOOK, settings=settings)
     assert (result.status, result.text, len(model.requests)) == ("completed", "I will look.", 1)
@@ -129,7 +129,7 @@ async def test_an_answer_before_the_calls_may_end_the_turn(board: Board) -> None
 
 
 def test_whether_the_loop_goes_on_is_a_function_of_its_own() -> None:
-    """ACCEPTANCE C75."""
+    """Requirement C75."""
     assert check_loop_continuation([], LoopRules()) is None
     ending = check_loop_continuation([], LoopRules(errors_in_a_row=3), errors_in_a_row=3)
     assert ending is not None
@@ -138,7 +138,7 @@ def test_whether_the_loop_goes_on_is_a_function_of_its_own() -> None:
 
 
 async def test_errors_in_a_row_end_the_turn_and_a_success_starts_the_count_anew(board: Board) -> None:
-    """ACCEPTANCE A6, A49, decision R19."""
+    """Requirements A6, A49."""
     bad = [says(call("fail", {"why": str(number)})) for number in range(9)]
     result, model = await run(board, *bad, settings=Settings(rules=LoopRules(errors_in_a_row=3)))
     assert (result.status, result.turn_status, len(model.requests)) == ("failed", "error", 3)
@@ -159,7 +159,7 @@ async def test_errors_in_a_row_end_the_turn_and_a_success_starts_the_count_anew(
     ids=["exception", "unknown tool", "invalid", "cut", "no name"],
 )
 async def test_a_worker_fails_by_failures_of_form_and_execution(board: Board, asked: Any, status: str) -> None:
-    """Decision R1: in `strict`, exactly the failures of E8 to E12 end the request; text and history are kept."""
+    """In `strict`, exactly the failures of E8 to E12 end the request; text and history are kept."""
     result, _ = await run(board, says("Trying.", asked), preset="worker")
     assert (result.status, result.turn_status) == ("failed", status)
     assert result.text == "Trying."
@@ -168,7 +168,7 @@ async def test_a_worker_fails_by_failures_of_form_and_execution(board: Board, as
 
 
 async def test_a_call_without_a_name_ends_the_turn_before_anything_happens(board: Board) -> None:
-    """ACCEPTANCE A5, A6, A9."""
+    """Requirements A5, A6, A9."""
     result, model = await run(board, says(call("change", {"what": "a"}), call("", {}, position=1)))
     assert (result.turn_status, board.done, len(model.requests)) == ("error", [], 1)
     assert [one.failure_class for one in result.results] == ["not_started"]
@@ -176,7 +176,7 @@ async def test_a_call_without_a_name_ends_the_turn_before_anything_happens(board
 
 
 async def test_a_restart_generates_again_and_leaves_no_trace_of_the_call(board: Board) -> None:
-    """ACCEPTANCE A4, A44, A48, A49, decision R33: other calls of the message keep their results; it counts as an iteration."""
+    """Requirements A4, A44, A48, A49: other calls of the message keep their results; it counts as an iteration."""
 
     @tool(effect="none")
     async def enrich() -> dict[str, object]:
@@ -196,7 +196,7 @@ async def test_a_restart_generates_again_and_leaves_no_trace_of_the_call(board: 
 
 
 async def test_a_kill_during_a_tool_ends_the_turn_and_the_model_never_sees_it() -> None:
-    """ACCEPTANCE A5, A50, A36: no history entry for the killed call; what had ended before keeps its place."""
+    """Requirements A5, A50, A36: no history entry for the killed call; what had ended before keeps its place."""
     started = asyncio.Event()
 
     @tool(effect="once")
@@ -224,7 +224,7 @@ async def test_a_kill_during_a_tool_ends_the_turn_and_the_model_never_sees_it() 
 
 
 async def test_a_stop_lets_the_running_call_be_the_last(board: Board) -> None:
-    """ACCEPTANCE A6, A12: a stop between two passes ends the turn before the next."""
+    """Requirements A6, A12: a stop between two passes ends the turn before the next."""
     model = Script(LOOK, says("Never."))
     async with Agent(model, tools=board.tools()) as agent:
 
@@ -238,7 +238,7 @@ async def test_a_stop_lets_the_running_call_be_the_last(board: Board) -> None:
 
 
 async def test_reflection_leaves_no_trace_in_the_conversation(board: Board) -> None:
-    """ACCEPTANCE C7, decision R5: the reflection sees its own results, the conversation sees nothing of it."""
+    """Requirement C7: the reflection sees its own results, the conversation sees nothing of it."""
     model = Script(says("Hello."), LOOK, says("I was too long."), says("Yes."))
     async with Agent(model, tools=board.tools()) as agent:
         await agent.run("Hi.", conversation="c")
@@ -251,7 +251,6 @@ async def test_reflection_leaves_no_trace_in_the_conversation(board: Board) -> N
 
 
 async def test_an_empty_answer_ends_the_turn_or_is_asked_for_again(board: Board) -> None:
-    """Decision R38."""
     result, _ = await run(board, [ends()])
     assert (result.status, result.turn_status) == ("failed", "empty_response")
     patient = replace(PRESETS["chat"], empty_retry_s=0.0)
@@ -266,7 +265,7 @@ async def test_the_text_before_what_a_model_raises_is_in_the_result(board: Board
 
 
 async def test_what_a_model_raises_becomes_an_error_of_the_run_only(board: Board) -> None:
-    """Decision R24, ACCEPTANCE B22: it leaves the pass and the loop; the run's outer edge makes a status of it."""
+    """Requirement B22: it leaves the pass and the loop; the run's outer edge makes a status of it."""
     result, _ = await run(board, [RuntimeError("broken")])
     assert (result.status, result.turn_status, result.reason) == ("failed", "error", "RuntimeError: broken")
 

@@ -13,7 +13,7 @@ from tests.hosts import Asks
 
 
 async def test_a_run_that_waits_for_a_human_frees_its_conversation_and_resumes(board: Board) -> None:
-    """Owner's decision: status `waiting`; the answered calls have their results, the others say that they wait until the run goes on."""
+    """Status `waiting`: the answered calls have their results, the others say that they wait until the run goes on."""
 
     asked = says("Both.", call("look", {"what": "a"}, id="1"), call("change", {"what": "b"}, id="2", position=1))
     model = Script(asked, says("In between."), says("Changed it."))
@@ -73,7 +73,7 @@ async def test_a_resumed_run_goes_on_for_the_same_workspace_actor_and_principal(
 
 
 async def test_a_run_that_waited_goes_on_for_whom_it_began(desk: Desk) -> None:
-    """R31, owner's decision: an approval is bound to the principal, and so is the run that resumes."""
+    """An approval is bound to the principal, and so is the run that resumes."""
     people: list[tuple[str, str, str]] = []
 
     @tool(effect="once")

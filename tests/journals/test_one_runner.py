@@ -1,7 +1,6 @@
-"""Each run has one runner: who may write it is the store's word, and whoever was overtaken can neither record nor start anything.
+"""Each run has one runner: the store refuses every event of an engine that has lost the run's lease, and that engine starts nothing.
 
-DESIGN, "The journal" and "Guarantees": one runner per run, fenced. Over files and servers alike; two openings of one journal stand for two
-processes, which `tests/recovery` shows with real ones.
+Runs over SQLite and PostgreSQL. Two openings of one journal stand for two processes; `tests/recovery` uses real ones.
 """
 
 from __future__ import annotations

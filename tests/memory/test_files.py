@@ -236,7 +236,7 @@ async def test_files_are_recalled_in_their_workspace_by_their_principal_only(tmp
 
 
 async def test_a_failing_store_fails_no_call_and_is_told(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """R35: a failing sink never fails the tool call; the failure is logged, and made good once the store works again."""
+    """A failing sink never fails the tool call; the failure is logged, and made good once the store works again."""
     store = Broken()
     memory = Memory(tmp_path / "m.db", store=store)
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:
@@ -252,7 +252,7 @@ async def test_a_failing_store_fails_no_call_and_is_told(tmp_path: Path, work: P
 
 
 async def test_calls_that_cannot_be_kept_are_read_again_later(tmp_path: Path, work: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """R35, for what calls came to: the journal still has them."""
+    """The results of calls are still in the journal."""
     store = Broken("call:")
     memory = Memory(tmp_path / "m.db", store=store)
     async with Engine([*workspace_tools(), *memory.tools()], memory=memory) as engine:

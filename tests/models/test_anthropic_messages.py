@@ -126,7 +126,7 @@ def test_a_call_is_sealed_with_its_last_bracket_and_one_without_arguments_with_t
     ids=["half", "nothing", "an empty piece", "given at the start"],
 )
 def test_a_block_that_the_provider_closes_is_cut_if_the_message_was(last: bytes, reason: str) -> None:
-    """Owner's decision on cut-off calls: every block is closed, also the one that the limit cut."""
+    """A call that was cut off is not complete: every block is closed, also the one that the limit cut."""
     events = read(API, BEGIN + call(0, "a", "f", '{"x": 1}') + last + end(reason))
     assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]
 

@@ -144,7 +144,7 @@ def test_a_reason_that_is_not_specified_is_none() -> None:
 
 @pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER", "NEW", None])
 def test_a_call_that_was_still_growing_is_cut(finish: str | None) -> None:
-    """Owner's decision on cut-off calls."""
+    """A call that was cut off is not complete, whatever the body says."""
     growing = chunk(function("f", willContinue=True)) + chunk(grows("$.x", "half", goes_on=True))
     events = read(API, chunk(function("g", args={"x": 1})) + growing + (chunk(finish=finish) if finish else b""))
     assert [one[3] for one in calls_of(events)] == ["sealed", "cut"]

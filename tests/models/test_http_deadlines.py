@@ -49,7 +49,7 @@ async def test_a_deadline_that_passes_is_named_and_closes_the_connection(script:
 
 
 async def test_a_stream_that_nobody_watches_has_the_environments_limit_on_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ACCEPTANCE B24: also where a model is asked without an agent."""
+    """Requirement B24: also where a model is asked without an agent."""
     monkeypatch.setenv("STREAM_SDK_CALL_TIMEOUT_MS", "20000")
     async with ScriptedServer([["begun", NEVER], ["begun", NEVER]]) as server:
         for timeouts, limit_s in ((None, 20), (Timeouts(idle_s=40), 40)):

@@ -140,7 +140,7 @@ def test_pieces_find_their_call(body: bytes, calls: list[tuple[str, str, str]]) 
     ],
 )
 def test_arguments_that_did_not_end_are_cut_unless_the_message_ended_well(finish: str | None, closed: str) -> None:
-    """Owner's decision on cut-off calls. A body that just stops proves nothing."""
+    """A call that was cut off is not complete. A body that just stops proves nothing."""
     body = piece('{"a": [1', index=0, id="x", name="f") + (chunk(finish=finish) if finish else b"")
     assert [call[3] for call in calls_of(read(API, body))] == [closed]
 
@@ -261,7 +261,7 @@ def test_reasoning_is_no_text() -> None:
 
 
 def test_a_request_carries_the_whole_conversation() -> None:
-    """ACCEPTANCE C71 and C72: content null, arguments as a JSON string; the result as a tool message with the call's id."""
+    """Requirements C71, C72: content null, arguments as a JSON string; the result as a tool message with the call's id."""
     messages: list[Message] = [
         SystemMessage("Be brief."),
         UserMessage("Find it."),

@@ -144,7 +144,7 @@ def test_a_call_is_sealed_with_its_last_bracket() -> None:
     ids=["half", "nothing", "free text"],
 )
 def test_what_an_unfinished_response_left_open_is_cut(item: dict[str, object], status: str) -> None:
-    """Owner's decision on cut-off calls: free text has no end of its own, so only the item's status can prove it."""
+    """A call that was cut off is not complete: free text has no end of its own, so only the item's status can prove it."""
     whole = function("a", "f", '{"x": 1}', status="completed")
     for last in ({**item, "status": "incomplete"}, item):
         streamed = done(0, **whole) + added(1, **{**item, "arguments": "", "input": ""}) + over(whole, last, status=status)

@@ -1,7 +1,7 @@
 """Any history of calls to one engine after another on one record: what is told, what was done and what is written must agree.
 
-The ledger of the tools decides, never the record of what it is about. What is promised: ACCEPTANCE, part 2 ("Decided by the owner"), and
-DESIGN, "Guarantees". Deaths, files and tools are in `world`, the calls in `asked`; here are the steps and what must hold after each.
+The ledger that the tools write decides, never the journal under test. What is promised: `docs/explanation/guarantees.md`. Process deaths,
+files and tools are in `world`, the calls in `asked`; here are the steps and what must hold after each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Any history of runs of agents over one engine after another on one record: killed, cut off, resumed, asked, answered, followed up.
 
 The model is a function of the conversation, so that whoever resumes a run finds the same one. Each call that it makes has a name of its
-own, so that the ledger tells of each whether it was done, how often, and under how many keys. What is promised: DESIGN, "The journal"
-and "Guarantees". Deaths, files and tools are in `world`, the model in `played`; here are the steps and what must hold after each.
+own, so that the ledger tells of each whether it was done, how often, and under how many keys. What is promised:
+`docs/explanation/guarantees.md`. Deaths, files and tools are in `world`, the model in `played`; here are the steps and what must hold after
+each.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ QUICK = settings_of(max_examples=25, stateful_step_count=15)
 
 
 def test_no_history_of_calls_does_anything_twice_or_forgets_what_it_told() -> None:
-    """ACCEPTANCE, part 2: "Same call again?", "What is safe to repeat?", "What does the model learn when nobody knows?" """
+    """The same call again, what is safe to repeat, and what the model is told where the outcome is unknown."""
     run_state_machine_as_test(CALLS, settings=QUICK)
 
 
 def test_no_history_of_runs_does_anything_twice_or_forgets_what_it_told() -> None:
-    """ACCEPTANCE, part 2: "What does recovery start?"; DESIGN, the table of recovery."""
+    """What recovery starts again, and what it does not."""
     run_state_machine_as_test(RUNS, settings=QUICK)

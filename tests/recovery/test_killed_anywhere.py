@@ -1,6 +1,6 @@
 """Kill -9 at any moment of a run; resumed in a new process, each effect has happened once, or is said to be unknown. Never twice.
 
-DESIGN, "The journal": what a resumed run does with what it finds. A part of the cells; `make faults` goes through all of them.
+What a resumed run does with the calls that it finds. A part of the cases; `make faults` goes through all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What an operator said is kept once they were told so: a process that is killed in that very moment.
-
-DESIGN, "Guarantees": told means kept.
-"""
+"""An operator's answer is on disk before the operator is told so, also where the process is killed in that moment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Workers that are killed at random moments by a process that knows nothing of engines; an independent ledger counts.
 
-DESIGN, "What we do that others do not", 2. A few kills; `make faults` does a thousand, and over PostgreSQL too.
+A few kills; `make faults` does a thousand, also over PostgreSQL.
 """
 
 from __future__ import annotations

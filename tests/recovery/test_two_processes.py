@@ -1,6 +1,6 @@
 """Two processes and one journal: side by side on different runs, one after the other on the same one, and never both.
 
-DESIGN, "Guarantees": one runner per run (fenced). The ledger decides what happened, not the record of whom it is about.
+One runner per run, fenced by a lease. The ledger that the tools write decides what happened, not the journal under test.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ async def test_a_tool_cannot_change_the_recorded_arguments(setup: Setup) -> None
 
 
 async def test_an_answer_after_the_end_is_reported_as_late(setup: Setup) -> None:
-    """R10: discarded and recorded."""
+    """Discarded and recorded."""
     if setup.flavour == "sync":
         pytest.skip("the async twin of this runner covers it; threads have a test of their own")
     made = Made(fixture_tools.answers_when_stopped)

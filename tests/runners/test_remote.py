@@ -238,7 +238,7 @@ async def test_after_a_silence_new_calls_take_another_connection() -> None:
 
 
 async def test_an_answer_that_comes_after_all_is_late_and_not_a_result() -> None:
-    """R10: discarded and recorded."""
+    """Discarded and recorded."""
     late: list[tuple[str, object]] = []
     async with Scripted() as far:
         runner = far.runner(answer_s=0.0)

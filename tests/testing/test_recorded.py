@@ -139,7 +139,7 @@ async def test_what_a_tool_was_tried_for_several_times_is_told_in_the_same_words
 
 class Wrapped(Tool):
     name = "wrapped"
-    description = "Give a result in the documents' shape."
+    description = "Give a result as a dictionary with `success`."
     parameters = {"type": "object", "properties": {"fail": {"type": "boolean"}}}
     category = "safe_chain"
     requires_actor = False

@@ -88,7 +88,7 @@ def _in_words(problem: ValidationProblem) -> str:
 
 
 def _shaped(value: dict[str, object], notes: tuple[Note, ...], attempts: int, duration_ms: float) -> Checked:
-    """A result in the documents' shape: `success`, `data`, `error`, `message`, `end_turn`, `image_metadata`, and its own keys."""
+    """A result as a dictionary with `success`, `data`, `error`, `message`, `end_turn`, `image_metadata`, and its own keys."""
     failure, message = declared_failure(value), value.get("message")
     failed = failure is not None
     return Checked(

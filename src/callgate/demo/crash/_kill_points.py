@@ -1,7 +1,7 @@
 """The moments at which a process is killed, and what must be true of the call in question after another one has gone on.
 
-By DESIGN's table of recovery: what never started runs; a read and an idempotent call run again, the latter under its key; a call that can
-happen only once is not started again, and unless its tool can find out, nobody claims to know.
+A call that never started runs. A read and an idempotent call run again, the latter with the same key. A `once` call is not started again:
+it is `unknown`, unless its tool's `verify` can find out.
 """
 
 from __future__ import annotations
