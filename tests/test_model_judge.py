@@ -645,7 +645,7 @@ async def test_a_replay_leaves_unjudged_what_a_rule_wants_judged_and_asks_a_judg
         replay = Replay.of(engine.journal, "r")
     rules = Rules.parse(LOOKS)
     (first, second) = (await judge_again(replay, tools, policies=[rules])).calls
-    assert first.unjudged == "a rule wants it judged, and no judge was given"
+    assert first.unjudged == "a rule has the verdict judge, and no judge was given"
     assert second.now is not None
     judged = await judge_again(replay, tools, policies=[rules, Judge(ScriptedModel([DENY]))])
     assert [one.differs for one in judged.calls] == [True, False]

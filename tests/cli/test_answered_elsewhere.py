@@ -102,7 +102,7 @@ async def test_an_answer_from_another_terminal_ends_the_open_prompt(folder: Path
             await terminal.until(b"Run it? [y/N]")
             (asked, *_) = sorted(one["approval"] for one in (await ended(folder, "approvals", "--json")).lines)
             assert (await ended(folder, answer, asked, "--by", "carol", "--json")).json["status"] == "taken"
-            await terminal.until(b"was answered elsewhere, by carol")
+            await terminal.until(b"was answered by carol")
         await terminal.until(b"you> " if words else b"callgate log show")
         if words:
             terminal.type(b"\x04")

@@ -98,7 +98,7 @@ def test_malformed_arguments_are_repaired_where_that_is_asked_for(folder: Path) 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("call", "refund", "order"), "'order' is no argument"),
+        (("call", "refund", "order"), "'order' is not an argument"),
         (("call", "refund", "a=1", "a=2"), "'a' is given twice"),
         (("call", "refund", "a:=x"), "not followed by JSON"),
         (("call", "refund", "@none.json"), "none.json cannot be read"),
@@ -110,7 +110,7 @@ def test_malformed_arguments_are_repaired_where_that_is_asked_for(folder: Path) 
         (("call", "refund", "--tools", "leaving.py"), "cannot be loaded: SystemExit: 9"),
         (("call", "refund", "--policy", "none.toml"), "none.toml cannot be read"),
         (("call", "refund", "--policy", "crm.py"), "not valid TOML"),
-        (("call", "refund", "--workspace", "nowhere"), "no folder nowhere"),
+        (("call", "refund", "--workspace", "nowhere"), "nowhere is not a folder"),
         (("call", "refund", "--journal", "crm.py"), "not a database"),
         (("call", "refund", "--journal", "/proc/none/j.db"), "Give another file with --journal"),
         (("call", "refund", "--timeout", "0"), "--timeout is 0"),
@@ -167,7 +167,7 @@ def test_output_is_shown_while_the_tool_runs_and_an_interrupt_ends_the_tool(fold
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=COMMAND_S)
     assert running.returncode == 130
-    assert "It may have done part of its work" in err
+    assert "It may have taken effect in part" in err
     assert not psutil.pid_exists(pid)
 
 

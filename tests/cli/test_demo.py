@@ -141,7 +141,7 @@ def nothing_early(root: Path) -> None:
         (code_not_repaired, "one file was repaired"),
         (other_tests, "one file was repaired"),
         (never_red, "the tests were red"),
-        (never_red, "the record holds"),
+        (never_red, "the journal verifies"),
         (never_killed, "its engine was killed"),
         (never_resumed, "its engine was killed"),
         (an_effect_twice, "its engine was killed"),
@@ -199,12 +199,12 @@ def told_twice(root: Path) -> None:
     ("sabotage", "claim"),
     [
         (an_effect_twice, "no effect happened twice"),
-        (no_effect, "what is said of each call is true"),
+        (no_effect, "each result is true"),
         (no_effect, "a charge had moved the money"),
         (not_by_a_kill, "every process died of kill -9"),
-        (nothing_to_check, "what is said of each call is true"),
-        (nothing_to_check, "the record holds"),
-        (ended_twice, "every run came to its end once"),
+        (nothing_to_check, "each result is true"),
+        (nothing_to_check, "the journal verifies"),
+        (ended_twice, "every run ended once"),
         (told_twice, "the model was told each result once"),
     ],
 )
@@ -305,10 +305,10 @@ def test_demonstrations_are_listed_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("nothing",), "There are: repair, stop, crash, cut-off, early, side-by-side, large, undo, replay, folder"),
+        (("nothing",), "The demonstrations are: repair, stop, crash, cut-off, early, side-by-side, large, undo, replay, folder"),
         (("folder",), "callgate demo --dir PATH"),
-        (("--dir", "nowhere"), "no folder nowhere"),
-        (("stop", "--dir", "."), "brings its own folder"),
+        (("--dir", "nowhere"), "nowhere is not a folder"),
+        (("stop", "--dir", "."), "makes its own folder"),
     ],
 )
 def test_a_demonstration_that_cannot_be_shown_says_why(tmp_path: Path, words: tuple[str, ...], told: str) -> None:

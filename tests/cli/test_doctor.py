@@ -16,7 +16,7 @@ def test_every_guarantee_is_told_with_its_strength_and_nothing_is_left_behind(tm
     states = {check["name"]: check["state"] for check in done.json["checks"]}
     facts = {check["name"]: check["fact"] for check in done.json["checks"]}
     assert (done.code, done.json["ok"]) == (0, True)
-    assert {states[name] for name in ("python", "packages", "sqlite", "journal", "process: a try")} == {"ok"}
+    assert {states[name] for name in ("python", "packages", "sqlite", "journal", "process: test call")} == {"ok"}
     assert sys.executable in facts["python"]
     assert "workspace" in states
     assert list(tmp_path.iterdir()) == []

@@ -70,7 +70,7 @@ async def test_a_run_in_another_process_is_ended(folder: Path, end: str) -> None
         (("approve", "nobody/0/0"), "No question 'nobody/0/0' is on record"),
         (("deny", "nobody/0/0"), "`callgate approvals` lists what waits"),
         (("stop", "nobody"), "No run 'nobody' is on record"),
-        (("kill", "nobody", "--wait", "-1"), "--wait -1 cannot be"),
+        (("kill", "nobody", "--wait", "-1"), "--wait is -1; it must be from 0"),
         (("approvals", "--journal", ":memory:"), "in memory belongs to one process"),
         (("approvals", "--journal", "absent.db"), "There is no journal at absent.db"),
         (("approvals", "--journal", "crm.py"), "cannot be read as a journal"),
@@ -96,7 +96,7 @@ def test_whoever_answers_for_a_call_of_no_agent_is_told_what_makes_it_run(folder
     """Nothing resumes a bare call: it has to be handed in again as it was, and the command for that is there to be copied."""
     question = asked(folder, "A7", "--actor", "joe", "--key", "k 1", "--journal", "other journal.db")
     said = shell(folder, answer, question, "--journal", "other journal.db")
-    assert (said.code, "resume" in said.err, "no agent's" in said.err) == (0, False, True)
+    assert (said.code, "resume" in said.err, "not an agent's run" in said.err) == (0, False, True)
     commands = said.err.splitlines()[1:]
     assert len(commands) == len(effects)
     for line in commands:

@@ -89,21 +89,21 @@ def test_an_id_that_is_none_is_refused_with_the_latest_ones(logged: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("list", "--since", "yesterday"), "is no time"),
-        (("list", "--until", "0000-00-00"), "is no time"),
-        (("list", "--field", "status"), "Give a path and a value"),
-        (("list", "--limit", "-1"), "--limit -1"),
+        (("list", "--since", "yesterday"), "is not a time"),
+        (("list", "--until", "0000-00-00"), "is not a time"),
+        (("list", "--field", "status"), "is not path=value"),
+        (("list", "--limit", "-1"), "--limit is -1"),
         (("list", "--caused-by", "99999999999999999999"), "--caused-by"),
-        (("list", "--caused-by", "99"), "There is no event 99 here"),
+        (("list", "--caused-by", "99"), "There is no event 99 in this journal"),
         (("list", "--run", "nothing"), "No run 'nothing' is on record here. The latest runs: odd, order=A8, order=A7."),
         (("show", "odd", "--run", "nothing"), "No run 'nothing' is on record here"),
         (("stats", "--run", "nothing"), "No run 'nothing' is on record here"),
         (("export", "--run", "nothing"), "No run 'nothing' is on record here"),
         (("export", "--run", "nothing", "--to", "all.jsonl"), "No run 'nothing' is on record here"),
-        (("tree", "99"), "There is no event 99 here"),
-        (("tree", "nothing"), "is not an id here"),
-        (("verify", "--tail", "0"), "Give a number of events from 1"),
-        (("export", "--to", "crm.py"), "is there already and was left alone"),
+        (("tree", "99"), "There is no event 99 in this journal"),
+        (("tree", "nothing"), "is not an id in this journal"),
+        (("verify", "--tail", "0"), "it must be 1 or more"),
+        (("export", "--to", "crm.py"), "exists and was not overwritten"),
         (("export", "--to", "absent/x.jsonl"), "cannot be written"),
         (("stats", "--journal", "postgresql://nobody@127.0.0.1:1/none"), "cannot be reached"),
     ],
@@ -212,7 +212,7 @@ def test_a_run_that_has_not_begun_is_waited_for(logged: Path) -> None:
         assert json.loads(running.stdout.readline())["run"] == "later"
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=COMMAND_S)
-    assert "No run 'later' is on record yet" in told
+    assert "No run 'later' is in this journal yet" in told
     assert running.returncode == 0
 
 
@@ -303,7 +303,7 @@ def test_a_number_that_asks_for_nothing_is_refused_with_its_limits(folder: Path,
     shell(folder, "call", "list_files")
     done = shell(folder, "log", *words)
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
-    assert "Give a number" in done.err
+    assert "it must be " in done.err
 
 
 @pytest.mark.parametrize(("words", "calls"), [(("--since", "999999d"), 1), (("--until", "9999-01-01"), 1), (("--since", "9999-01-01"), 0)])

@@ -57,10 +57,10 @@ def test_a_principal_is_asked_for_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("memory", "search"), "No words"),
+        (("memory", "search"), "No search words"),
         (("memory", "search", "x", "--kind", "y"), "note, call, file"),
         (("memory", "search", "x", "--limit", "0"), "from 1 to 50"),
-        (("memory", "search", "x", "--since", "soon"), "is no time"),
+        (("memory", "search", "x", "--since", "soon"), "is not a time"),
         (("memory", "search", "x"), "There is no memory at"),
         (("memory", "search", "x", "--memory", "text.txt"), "can be no database"),
         (("memory", "status", "--memory", "journal.db"), "but no memory"),

@@ -103,12 +103,12 @@ def test_a_model_that_cannot_be_reached_is_a_failure_and_no_difference(recorded:
         (["nobody"], "No run 'nobody' is on record here"),
         (["last", "--policy", "none.toml", *CRM], "none.toml cannot be read"),
         (["last", "--policy", "rules.toml"], "called odd_text, refund"),
-        (["last", "--model", "x", "--policy", "rules.toml"], "two questions"),
-        (["last", "--base-url", "http://localhost"], "give --model as well"),
-        (["last", "--export", "test_x.py", "--model", "x"], "two commands"),
-        (["last", "--export", "test_x.txt", *CRM], "no Python file"),
+        (["last", "--model", "x", "--policy", "rules.toml"], "cannot be combined"),
+        (["last", "--base-url", "http://localhost"], "needs --model"),
+        (["last", "--export", "test_x.py", "--model", "x"], "cannot be combined"),
+        (["last", "--export", "test_x.txt", *CRM], "not a Python file"),
         (["last", "--export", "nowhere/test_x.py", *CRM], "cannot be written"),
-        (["last", "--export", "crm.py", *CRM], "there already"),
+        (["last", "--export", "crm.py", *CRM], "exists and was not overwritten"),
         (["last", "--journal", "nowhere.db"], "no journal at nowhere.db"),
         (["last", "--tools", "none.py"], "no file none.py"),
         (["last", "--model", "nobody:x", *CRM], "No provider is called 'nobody'"),
@@ -172,7 +172,7 @@ def test_an_export_that_does_not_pass_says_so(recorded: Path) -> None:
     """Nobody keeps a test that has never passed without knowing."""
     done = shell(recorded, "replay", "last", "--export", "test_paid.py", "--policy", "rules.toml", *CRM)
     assert done.code == 6
-    assert "Are they those that the run had?" in done.err
+    assert "Are they the ones that the run had?" in done.err
 
 
 async def test_a_run_without_rules_is_a_test_with_the_rules_that_such_a_run_has(folder: Path) -> None:

@@ -212,7 +212,7 @@ async def test_where_nobody_can_be_asked_the_run_waits_and_says_how_to_decide(fo
 
 async def test_where_nothing_is_kept_no_flag_is_named_that_the_command_has_not(folder: Path) -> None:
     done = await ran(folder, [PAYS], *CRM, "--record", ":memory:")
-    assert "Say yes or no at a terminal, or in a file of rules:\n  callgate run 'Do it.'" in done.err
+    assert "Answer at a terminal, or with rules:\n  callgate run 'Do it.'" in done.err
 
 
 async def test_rules_decide_instead_of_the_careful_default(folder: Path) -> None:
@@ -296,10 +296,10 @@ def test_a_server_that_is_not_there_is_said_with_its_address(folder: Path) -> No
         (("run", "x", "--model", "openai:x"), "Set OPENAI_API_KEY"),
         (("run", "x", "--model", "openai-compatible:x"), "has no default URL"),
         ((*TASK, "--base-url", "http://x", "--tools", "none.py"), "There is no file none.py"),
-        ((*TASK, "--base-url", "http://x", "--workspace", "nowhere"), "no folder nowhere"),
+        ((*TASK, "--base-url", "http://x", "--workspace", "nowhere"), "nowhere is not a folder"),
         ((*TASK, "--base-url", "http://x", "--rules", "none.toml"), "none.toml cannot be read"),
         ((*TASK, "--base-url", "http://x", "--record", "/proc/none/j.db"), "cannot be used as a journal"),
-        ((*TASK, "--base-url", "http://x", "--system", "@none.txt"), "none.txt cannot be read"),
+        ((*TASK, "--base-url", "http://x", "--system", "@none.txt"), "The file none.txt with the system prompt cannot be read"),
         ((*TASK, "--base-url", "http://x", "--max-iterations", "-1"), "--max-iterations is -1"),
         ((*TASK, "--base-url", "http://x", "--preset", "wild"), "wild"),
         ((*TASK, "--base-url", "http://x", "--chat"), "--chat needs a person at a terminal"),

@@ -44,7 +44,7 @@ def test_one_tool_is_shown_with_the_schema_that_a_model_gets(folder: Path) -> No
 def test_a_name_that_is_none_is_refused_with_those_there_are(folder: Path) -> None:
     done = shell(folder, "tools", "show", "refnd", "--tools", "crm.py")
     assert done.code == 2
-    assert "There are: refund, odd_text, broken, wait" in done.err
+    assert "The tools are: refund, odd_text, broken, wait" in done.err
 
 
 @pytest.mark.parametrize("words", [(), ("call",), ("tools", "list"), ("log", "show"), ("doctor",), ("demo",)], ids=" ".join)

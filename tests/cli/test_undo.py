@@ -60,7 +60,7 @@ def test_what_was_done_to_each_file_is_said(work: Path) -> None:
     assert "Made again: call case/0/0. `callgate undo last` takes it back." in done.err
     (work / "new.txt").unlink()
     done = shell(work, "undo", "last")
-    assert "as it should be already  new.txt" in done.err
+    assert "already done  new.txt" in done.err
 
 
 def test_a_refusal_names_the_path_and_changes_nothing(work: Path) -> None:
@@ -81,12 +81,12 @@ def test_a_path_can_be_left_out_and_a_partial_undo_says_so(work: Path) -> None:
     (work / "in.txt").write_text("somebody else's\n")
     refused = shell(work, "undo", "last")
     assert refused.code == 1
-    assert "`callgate undo last --exclude in.txt` leaves out what is named here." in refused.err
+    assert "`callgate undo last --exclude in.txt` leaves out the paths above." in refused.err
     done = shell(work, "undo", "last", "--exclude", "in.txt", "--exclude", "d/**")
     assert (done.code, done.out.splitlines()) == (0, ["removed  a.txt"])
     assert "left  in.txt: not asked for" in done.err
     assert "left  d/b.txt: not asked for" in done.err
-    assert "Partly: not all that was changed is back. Undone: call case/0/0." in done.err
+    assert "Partly: some changes remain. Undone: call case/0/0." in done.err
     assert (work / "d" / "b.txt").read_text() == "b\n"
     assert "+b" in shell(work, "diff", "--exclude", "in.txt").out
     done = shell(work, "undo", "last", "--exclude", "in.txt", "--json")
@@ -159,4 +159,4 @@ async def test_a_run_that_is_to_keep_nothing_keeps_nothing(work: Path) -> None:
 def test_options_of_an_undo_that_does_not_say_of_what_are_refused(folder: Path, option: tuple[str, ...]) -> None:
     done = shell(folder, "undo", *option)
     assert (done.code, done.out) == (2, "")
-    assert "It is not said what to undo" in done.err
+    assert "Nothing to undo is named" in done.err

@@ -63,7 +63,7 @@ async def test_where_it_asks_for_something_else_the_comparison_ends_and_says_so(
 async def test_calls_where_the_recorded_model_answered_have_no_result_on_record(ledger: Ledger) -> None:
     replay, _ = await recorded(ledger)
     asked = await ask_again(replay, Script(*SAME[:2], says(call("look", {"what": "more"}))), tools_of(ledger))
-    assert "There is no result of that on record" in asked.ended
+    assert "That call has no recorded result" in asked.ended
 
 
 async def test_a_model_that_cannot_be_asked_is_no_difference(ledger: Ledger) -> None:

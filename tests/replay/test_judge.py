@@ -83,7 +83,7 @@ async def test_another_policy_shows_each_call_it_would_have_decided_otherwise_an
     assert one.now.rule == "default (other.toml)"
     assert [two.change for two in judged.calls] == ["rule", "verdict", "words", "rule"]
     assert [two.beyond for two in judged.calls] == [False, False, False, True]
-    assert "From here on the run would have gone another way" in judged.follows
+    assert "From here on the run would have gone differently" in judged.follows
 
 
 async def test_a_rule_that_only_moved_is_no_difference(ledger: Ledger) -> None:
@@ -110,7 +110,7 @@ async def test_what_follows_is_said_and_nothing_more(text: str, then: str, now: 
     replay = await record(ledger, [["ok" if then == "allow" else "denied"]])
     judged = await judge_again(replay, tools_of(ledger), [rules(text)])
     assert shown(judged)[0][1:] == (then, now)
-    assert {"ask": "waited for a human", "allow": "nobody knows"}[now] in judged.follows
+    assert {"ask": "waited for a human", "allow": "its result is unknown"}[now] in judged.follows
 
 
 async def test_a_humans_yes_counts_again_for_that_very_call_and_for_no_other(ledger: Ledger) -> None:
@@ -209,7 +209,7 @@ async def test_a_call_that_lost_something_is_not_judged(ledger: Ledger) -> None:
         replay = Replay.of(engine.journal, "bare")
     (one,) = (await judge_again(replay, tools_of(ledger), [rules('default = "deny"')])).calls
     assert (one.now, one.differs) == (None, False)
-    assert "keeps the first" in one.unjudged
+    assert "the journal has the first" in one.unjudged
 
 
 async def test_a_policy_that_fails_is_a_deny_here_too(ledger: Ledger) -> None:

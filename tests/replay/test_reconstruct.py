@@ -181,7 +181,7 @@ async def test_the_first_place_where_the_record_makes_another_run_is_named(
     changed(path, kind, old, new)
     replay = Replay.of(open_reader(path), RUN)
     assert [one.what for one in replay.differences] == [told]
-    assert "the record says" in str(replay.differences[0])
+    assert "recorded is" in str(replay.differences[0])
 
 
 async def test_a_call_that_a_message_was_committed_with_and_that_has_no_end_is_a_difference(ledger: Ledger) -> None:
@@ -238,7 +238,7 @@ async def test_context_that_a_tool_brought_is_on_record_where_the_conversation_k
         if keep:
             assert (replay.gaps, b"a large picture" in canonical(replay.messages)) == ((), True)
         else:
-            assert "context that a tool brought" in replay.gaps[0]
+            assert "context from a tool" in replay.gaps[0]
 
 
 async def test_a_record_from_before_there_were_hashes_is_made_again_and_says_that_nothing_was_compared(ledger: Ledger) -> None:
@@ -252,7 +252,7 @@ async def test_a_record_from_before_there_were_hashes_is_made_again_and_says_tha
     replay = Replay.of(old, RUN)
     conversation: tuple[Message, ...] = replay.messages
     assert canonical(conversation) == canonical(result.messages)
-    assert "from before there were any" in replay.gaps[0]
+    assert "an older version wrote it" in replay.gaps[0]
 
 
 async def test_arguments_that_are_too_large_for_the_record_are_said_to_be(ledger: Ledger) -> None:

@@ -301,11 +301,11 @@ ENDED = encode(Ended.of("1", Execution(status="returned")))
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (frame(b"not json", MOST_BYTES), "no message"),
-        (frame(b"\xff\xfe", MOST_BYTES), "no message"),
-        (frame(b'{"type":"start"}', MOST_BYTES), "no message"),
-        (frame(ENDED.replace(b'"status":"returned"', b'"status":"fine"'), MOST_BYTES), "no message"),
-        (frame(b"[" * 100_000, MOST_BYTES), "no message"),
+        (frame(b"not json", MOST_BYTES), "not a message"),
+        (frame(b"\xff\xfe", MOST_BYTES), "not a message"),
+        (frame(b'{"type":"start"}', MOST_BYTES), "not a message"),
+        (frame(ENDED.replace(b'"status":"returned"', b'"status":"fine"'), MOST_BYTES), "not a message"),
+        (frame(b"[" * 100_000, MOST_BYTES), "not a message"),
         ((MOST_BYTES + 1).to_bytes(4, "big"), f"{MOST_BYTES:,} is the limit"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is the limit"),
         (frame(encode(Refused(why="the far side has had enough")), MOST_BYTES), "has had enough"),
@@ -347,11 +347,11 @@ async def test_a_greeting_that_is_none_starts_nothing(greeting: bytes) -> None:
 @pytest.mark.parametrize(
     ("sent", "said"),
     [
-        (frame(b"not json", MOST_BYTES), "no message"),
-        (frame(b'{"type":"start","id":"1"}', MOST_BYTES), "no message"),
-        (frame(b"[" * 100_000, MOST_BYTES), "no message"),
+        (frame(b"not json", MOST_BYTES), "not a message"),
+        (frame(b'{"type":"start","id":"1"}', MOST_BYTES), "not a message"),
+        (frame(b"[" * 100_000, MOST_BYTES), "not a message"),
         ((MOST_BYTES + 1).to_bytes(4, "big"), f"{MOST_BYTES:,} is the limit"),
-        (frame(encode(Ended.of("1", Execution(status="returned"))), MOST_BYTES), "no message"),
+        (frame(encode(Ended.of("1", Execution(status="returned"))), MOST_BYTES), "not a message"),
     ],
     ids=["no json", "half an order", "too deep", "too large", "an answer"],
 )

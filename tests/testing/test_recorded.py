@@ -106,7 +106,7 @@ async def test_arguments_that_the_record_has_no_result_for_are_told(ledger: Ledg
         raise AssertionError
 
     played = await again(ledger, [["coerced"]], [pay, *(one for one in tools_of(ledger) if one.name != "pay")])
-    assert any("has no result on record" in one for one in played.differences)
+    assert any("has no recorded result" in one for one in played.differences)
 
 
 async def test_a_loop_that_behaves_otherwise_is_told(ledger: Ledger) -> None:
@@ -260,9 +260,9 @@ async def test_a_file_holds_no_secret_and_says_what_it_is(tmp_path: Path, ledger
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        (b"", "is no recorded run"),
-        (b"{}\n", "is no recorded run"),
-        (b'{"callgate_run":9,"run":"r"}\n', "of form 9"),
+        (b"", "is not a recorded run"),
+        (b"{}\n", "is not a recorded run"),
+        (b'{"callgate_run":9,"run":"r"}\n', "has format 9"),
         (None, "cannot be read"),
     ],
 )

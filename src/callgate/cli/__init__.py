@@ -1,7 +1,7 @@
-"""The command line: one more door to the same engine.
+"""The command line of callgate.
 
-Outermost: it reads words, builds an engine, shows what happened and turns that into an exit code. Must not decide anything about a call.
-Its packages are an extra, so nothing is imported before it is known that they are there.
+The outermost layer: it reads options, builds an engine, shows what happens and returns an exit code. Must not decide anything about a call.
+Its dependencies are an extra, so they are imported only after a check that they are installed. Start reading at `_app`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code.
 
     Args:
-        words: What follows the program's name; None: those of this process.
+        words: The arguments after the program's name; None for those of this process.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:

@@ -1,7 +1,7 @@
-"""What an error advises, in the words of the command line: an option or a variable where the library names an argument.
+"""Translate the advice in the library's errors for the command line: options and variables instead of Python arguments.
 
-The library's errors speak to whoever writes Python. They are put into other words here, at the border, by a table; a test holds it against
-what the library says.
+The library's errors address Python developers. A table maps their phrases to those of the command line; a test compares it with the
+library's errors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["ADVICE", "RECORD_FAILURE", "at_terminal"]
 RECORD_FAILURE: Final = re.compile(
     r"The record could not be (?:written|made durable) \(.*\)\. Nothing is run until [^;]*; tell the operator\."
 )
-"""What an engine says of a journal that failed; a test of `callgate run` holds it against what the engine says."""
+"""Matches the engine's error about a failed journal; a test of `callgate run` compares it with the engine's text."""
 
 
 ADVICE = {
@@ -36,11 +36,11 @@ ADVICE = {
     "Do not repeat the call; tell the operator.": "Check what it did before you repeat it.",
     "It may be sent again; tell the operator.": "It may be repeated.",
 }
-"""By what the library says, what a command says."""
+"""From the library's phrase to the command line's."""
 
 
 def at_terminal(text: str) -> str:
-    """The same text with the advice that a command line can follow."""
+    """Return the text with advice that fits the command line."""
     for library, terminal in ADVICE.items():
         text = text.replace(library, terminal)
     return text

@@ -1,6 +1,6 @@
-"""The commands and their words, as cyclopts reads them; each hands over to the module that does the work.
+"""Define the commands for cyclopts; each command calls the module that does the work.
 
-Here are help texts and exit codes, nothing else. A callgate error becomes one sentence on standard error.
+Contains help texts and exit codes only. A callgate error is printed as one sentence on standard error.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from callgate.errors import CallgateError
 __all__ = ["app", "run"]
 
 _EXITS = """
-Exit codes: 0 ok · 1 the call or run failed, or what was checked does not hold · 2 wrong usage · 3 the outcome is unknown, check before
-you repeat it · 4 a human has to decide · 5 the run's budget is used up · 6 a recorded run would have gone another way · 130 interrupted ·
-129 or 143 ended by SIGHUP or SIGTERM, after what ran was ended.
+Exit codes: 0 ok · 1 the call, the run or the check failed · 2 wrong usage · 3 the outcome is unknown, check before you repeat the call ·
+4 a human has to decide · 5 the run's budget is used up · 6 a replayed run would have gone differently · 130 interrupted ·
+129 or 143 ended by SIGHUP or SIGTERM, after the running calls were ended.
 """
 
 app = App(
     name="callgate",
     help="The tool-call engine for LLM agents: every call checked, stoppable, never twice, all on record.\n\n"
-    "Begin with `callgate demo`, then `callgate call list_files`, `callgate run TASK`, then `callgate log list`.",
+    "Start with `callgate demo`, then `callgate call list_files`, `callgate run TASK`, then `callgate log list`.",
     help_epilogue=_EXITS,
     version=callgate.__version__,
     default_parameter=Parameter(show_default=False),
     help_format="markdown",
 )
-tools_app = App(name="tools", help="What a model could call: the tools, and their schemas.")
-rules_app = App(name="rules", help="Rules: whether a file of them is valid and names what there is.")
+tools_app = App(name="tools", help="Show the tools that a model can call, and their schemas.")
+rules_app = App(name="rules", help="Check rule files.")
 app.command(tools_app)
 app.command(rules_app)
 app.command(log_app)
@@ -59,17 +59,19 @@ app.command(replay_words, name="replay")
 
 
 def run(words: list[str]) -> int:
-    """Carry out one command line; the exit code."""
-    logging.getLogger("callgate").addHandler(logging.NullHandler())  # the screen says it already
+    """Run one command line and return its exit code."""
+    logging.getLogger("callgate").addHandler(logging.NullHandler())  # the commands print what is logged
     with guarded() as (output, _), unwinding_on_termination():
         if output is None:
-            say("Standard output is closed, so nothing could be shown. Nothing was done. Leave it open, or send it to /dev/null.", "red")
+            say(
+                "Standard output is closed, so nothing could be shown. Nothing was done. Leave it open, or redirect it to /dev/null.", "red"
+            )
             return _exits.USAGE
         code = _carry_out(words)
         output.flush()
-        if output.lost is None or isinstance(output.lost, BrokenPipeError):  # a reader who has seen enough is no failure
+        if output.lost is None or isinstance(output.lost, BrokenPipeError):  # a reader that closes the pipe early is no failure
             return code
-        say(f"The output could not be written: {output.lost.strerror}. What was done is in the journal: `callgate log list`.", "red")
+        say(f"The output could not be written: {output.lost.strerror}. `callgate log list` shows what was done.", "red")
         return code or _exits.FAILED
 
 
@@ -79,13 +81,16 @@ def _carry_out(words: list[str]) -> int:
         return int(command(*bound.args, **bound.kwargs) or 0)
     except CycloptsError as error:
         say(f"{error}".strip(), "red")
-        say("`callgate --help` and `callgate COMMAND --help` show what there is.")
+        say("`callgate --help` and `callgate COMMAND --help` list the commands and options.")
         return _exits.USAGE
     except CallgateError as error:
         say(at_terminal(str(error)), "red")
         return _exits.USAGE
-    except PermissionError as error:  # a folder that nobody may look into hides even whether a file is there
-        say(f"{error.filename or 'A file'} cannot be used: {error.strerror}. Check the rights, of its folder too, or give another.", "red")
+    except PermissionError as error:  # in a folder without search permission, even a file's existence cannot be checked
+        say(
+            f"{error.filename or 'A file'} cannot be used: {error.strerror}. Check the permissions, also of its folder, or give another.",
+            "red",
+        )
         return _exits.USAGE
     except KeyboardInterrupt:
         return _exits.INTERRUPTED
@@ -93,9 +98,9 @@ def _carry_out(words: list[str]) -> int:
 
 @app.command
 def call(tool: str, /, *arguments: Annotated[str, Parameter(allow_leading_hyphen=True)], options: CallOptions | None = None) -> int:
-    """Make one call, through the whole route: checked, judged, run, recorded.
+    """Make one call through the engine: validate, decide, run, record.
 
-    The result's text goes to standard output; progress and everything about the result go to standard error.
+    Prints the result's text to standard output, and progress and details to standard error.
 
     ```
     callgate call read_file path=README.md limit=20
@@ -109,7 +114,8 @@ def call(tool: str, /, *arguments: Annotated[str, Parameter(allow_leading_hyphen
     tool
         The tool's name.
     arguments
-        One JSON object, or `key=value` (made what the schema asks for, where nothing is lost), or `key:=JSON`, or `@file`, or `-`.
+        One JSON object, or `key=value` (converted to the schema's type if nothing is lost), or `key:=JSON`, or `@file`, or `-` for standard
+        input.
     """
     from callgate.cli._arguments import read_arguments
     from callgate.cli._call import call as make
@@ -119,7 +125,7 @@ def call(tool: str, /, *arguments: Annotated[str, Parameter(allow_leading_hyphen
 
 @tools_app.command(name="list")
 def tools_list(*, tools: Tools = ("builtin",), json: AsJson = False) -> int:
-    """List tools: name, effect, category, runner, whether they declare what they touch.
+    """List tools with their effect, category, runner, and whether they declare what they read and write.
 
     ```
     callgate tools list --tools builtin --tools crm.py
@@ -132,7 +138,7 @@ def tools_list(*, tools: Tools = ("builtin",), json: AsJson = False) -> int:
 
 @tools_app.command(name="show")
 def tools_show(name: str, /, *, tools: Tools = ("builtin",), json: AsJson = False) -> int:
-    """Show one tool: what the engine knows of it, and the schema that a model gets.
+    """Show one tool's declaration and the schema that a model gets.
 
     ```
     callgate tools show run_command
@@ -145,7 +151,7 @@ def tools_show(name: str, /, *, tools: Tools = ("builtin",), json: AsJson = Fals
 
 @rules_app.command(name="check")
 def rules_check(file: str, /, *, tools: Tools = ("builtin",), json: AsJson = False) -> int:
-    """Check a rule file: that it can be read, and that every tool, argument and value in it exists; 1 if not.
+    """Check that a rule file is valid and that every tool, argument and value in it exists; exit code 1 if not.
 
     ```
     callgate rules check rules.toml --tools builtin --tools crm.py
@@ -158,7 +164,7 @@ def rules_check(file: str, /, *, tools: Tools = ("builtin",), json: AsJson = Fal
 
 @app.command
 def doctor(*, json: AsJson = False) -> int:
-    """Show what this machine has and how far each guarantee holds on it; 1 if something needed is broken.
+    """Show what is installed and how far each guarantee holds on this machine; exit code 1 if a required part is broken.
 
     ```
     callgate doctor
@@ -178,7 +184,7 @@ def demo(
     list: Annotated[bool, Parameter(name="--list", negative="")] = False,
     json: AsJson = False,
 ) -> int:
-    """Watch it work: a small repository with a failing test is repaired by tool calls, and everything that goes wrong on the way.
+    """Run a demonstration: an agent repairs a small repository with a failing test, while calls fail, hang and are denied.
 
     ```
     callgate demo
@@ -189,11 +195,11 @@ def demo(
     Parameters
     ----------
     name
-        One demonstration; `--list` names them. Default: the main one.
+        The demonstration's name; `--list` shows all. Default: `repair`.
     dir
-        Run the read-only part on this folder. Changes nothing in it.
+        Run the read-only demonstration on this folder. Changes nothing in it.
     list
-        Name the demonstrations.
+        List the demonstrations.
     """
     from callgate.cli._demo import demo as show
     from callgate.cli._demo import list_demos

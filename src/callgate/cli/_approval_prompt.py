@@ -1,5 +1,4 @@
-"""One question at the terminal, until it has an answer: from the person here, from another terminal, or none because a signal came or the
-run is to end."""
+"""Ask one question at the terminal, until it is answered here or at another terminal, a signal arrives, or the run has to end."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ __all__ = ["is_answered", "put_question"]
 
 
 def is_answered(engine: Engine, approval_id: str) -> bool:
-    """Whether nobody has to answer any more: somebody has, or the question is used up or has expired."""
+    """Whether the question needs no answer: it was answered or used, or has expired."""
     known = engine.approval(approval_id)
     return known is None or known.allowed is not None
 
@@ -29,7 +28,7 @@ async def put_question(
     arguments: dict[str, object],
     *ends: asyncio.Event,
 ) -> bool | None:
-    """Ask the person; None where somebody else answers first, where a signal comes or an event of `ends` is set, or where they go away."""
+    """Ask the person. Return None if another terminal answers first, a signal arrives, an event of `ends` is set, or input ends."""
     elsewhere, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def look() -> None:
@@ -37,7 +36,7 @@ async def put_question(
             elsewhere.set()
 
     def hear(topic: str, item: object) -> None:
-        loop.call_soon(look)  # an answer counts from right after its event on
+        loop.call_soon(look)  # the answer takes effect right after its event
 
     end = engine.bus.subscribe(hear, "approval.answered")
     try:

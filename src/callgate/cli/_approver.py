@@ -1,7 +1,6 @@
-"""The person in front of a run: what they are asked, and what they say.
+"""Ask the person at the terminal and read their answers.
 
-Keeps the final arguments of each call that may be asked about, because those are what the person decides on. What their answer does is the
-engine's business.
+Keeps the final arguments of each call that they may be asked about, because they decide on those. The engine acts on the answer.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _SHOWN = 4_000
 
 
 class TerminalApprover:
-    """The first policy of a run: it allows everything, and looks at it; what is allowed, the others say.
+    """The person at the terminal. Also the run's first policy, which notes each call's final arguments and allows it.
 
     Args:
-        here: Whether somebody can be asked.
+        here: Whether a person can be asked.
     """
 
     never_waits = True
@@ -40,15 +39,15 @@ class TerminalApprover:
         return Allow()
 
     def final_arguments(self, uid: str) -> dict[str, object]:
-        """What the tool of this call would get."""
+        """Return the arguments that the call's tool would get."""
         return self._final.get(uid, {})
 
     def forget(self) -> None:
-        """The message is over: nothing of it can be asked about any more."""
+        """Forget the calls of a message that has ended."""
         self._final.clear()
 
     async def says(self) -> str:
-        """What they say next; empty where they are done."""
+        """Return the person's next message; empty at the end of input."""
         while True:
             console().print(Text("\nyou> ", style="bold"), end="")
             said = await self._keyboard.line()
@@ -59,9 +58,9 @@ class TerminalApprover:
                 return said.strip()
 
     async def asked(self, tool: str, question: str, arguments: dict[str, object]) -> bool | None:
-        """Put the question; None where they go away instead of answering.
+        """Ask whether to run the call. Return None at the end of input.
 
-        What they typed before they saw it counts for nothing.
+        Input that was typed before the question was shown is discarded.
         """
         self._keyboard.forget_typed()
         say(f"A human has to decide: {question}", "cyan")
@@ -77,6 +76,6 @@ class TerminalApprover:
 
 
 def _shown(arguments: dict[str, object]) -> str:
-    """All of it: nobody can decide on what they do not see."""
+    """Return the arguments as text, long enough to decide on."""
     text = printable(json.dumps(arguments, ensure_ascii=False, indent=2 if len(arguments) > 1 else None))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters)"

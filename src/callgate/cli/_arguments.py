@@ -1,7 +1,7 @@
-"""The arguments of a call as they are typed: one JSON text, `-` for standard input, `@file`, or `key=value` words.
+"""Read the arguments of a call from the command line: one JSON text, `-` for standard input, `@file`, or `key=value` words.
 
-A JSON text is handed on untouched: what is wrong with it is for the engine to say. `key=value` is text, which the tool's schema turns
-into what it asks for where nothing is lost; `key:=JSON` says it exactly.
+A JSON text is passed on unchanged; the engine reports its errors. The value of `key=value` is text, which validation converts to the
+schema's type if nothing is lost; `key:=JSON` gives an exact value.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _FORMS = "Give one JSON object, key=value, key:=JSON, @file, or - for standard i
 
 
 def refuse_odd_text(**words: str | None) -> None:
-    """Refuse names that a record cannot hold: what the shell handed over was no UTF-8.
+    """Refuse words that a journal cannot store because they are not UTF-8.
 
     Raises:
-        UsageError: Names the word and what it is for.
+        UsageError: A word is not UTF-8; names the word and its use.
     """
     for use, word in words.items():
         if word is not None and not word.isascii():
             try:
                 word.encode()
             except UnicodeEncodeError as error:
-                raise UsageError(f"The {use} {word[:80]!a} is not valid UTF-8, so no record can hold it. Give another.") from error
+                raise UsageError(f"The {use} {word[:80]!a} is not valid UTF-8, so the journal cannot store it. Give another.") from error
 
 
 def read_arguments(words: Sequence[str]) -> str | dict[str, object]:
-    """What the words mean, as text for the engine to read, or as an object.
+    """Return the arguments as JSON text or as an object.
 
     Raises:
-        UsageError: A word is none of the forms, or a file cannot be read.
+        UsageError: A word has none of the accepted forms, or a file cannot be read.
     """
     if not words:
         return {}
@@ -48,7 +48,7 @@ def read_arguments(words: Sequence[str]) -> str | dict[str, object]:
     for word in words:
         key, value = _pair(word)
         if key in found:
-            raise UsageError(f"The argument '{key}' is given twice. Give it once; a list is key:='[1, 2]'.")
+            raise UsageError(f"The argument '{key}' is given twice. Give it once; write a list as key:='[1, 2]'.")
         found[key] = value
     return found
 
@@ -62,13 +62,13 @@ def _text(word: str) -> str:
         return Path(word[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"The arguments' file {word[1:]} cannot be read: {reason}. {_FORMS}") from error
+        raise UsageError(f"The arguments file {word[1:]} cannot be read: {reason}. {_FORMS}") from error
 
 
 def _pair(word: str) -> tuple[str, object]:
     match = _WORD.fullmatch(word)
     if match is None:
-        raise UsageError(f"'{word[:80]}' is no argument. {_FORMS}")
+        raise UsageError(f"'{word[:80]}' is not an argument. {_FORMS}")
     if match["sign"] == "=":
         return match["key"], match["value"]
     try:

@@ -1,7 +1,7 @@
-"""`callgate call`: one call through the whole route, watched.
+"""`callgate call`: make one call through the engine.
 
-Builds an engine around one call, shows the tool's output as it comes, asks the person at the terminal where a rule wants a human, and
-turns the outcome into text and an exit code. Ctrl-C is a kill: the tool's whole tree ends, and what is known is shown.
+Builds an engine for one call, prints the tool's output as it arrives, asks the person at the terminal if a rule needs a human, and turns
+the outcome into text and an exit code. Ctrl-C kills the call: the tool's process tree is ended and the outcome is printed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ __all__ = ["call"]
 
 
 def call(tool: str, arguments: str | dict[str, object], options: CallOptions) -> int:
-    """Carry out one call; the exit code."""
+    """Make one call and return the exit code."""
     if options.timeout is not None and not (math.isfinite(options.timeout) and options.timeout > 0):
         raise UsageError(f"--timeout is {options.timeout:g}; it must be a finite number of seconds above 0.")
     refuse_odd_text(tool=tool, run=options.run, key=options.key, actor=options.actor, principal=options.principal)
     workspace = Path(options.workspace)
     if not workspace.is_dir():
-        raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
+        raise UsageError(f"The workspace {options.workspace} is not a folder. Give an existing one with --workspace.")
     options = replace(options, run=run_named(options.run, options.journal))
     raw = RawCall(name=tool, arguments=arguments, origin="cli", idempotency_key=options.key or None)
     policies = (Rules.load(options.policy),) if options.policy else ()
@@ -64,7 +64,7 @@ def call(tool: str, arguments: str | dict[str, object], options: CallOptions) ->
 
 
 class _Terminal:
-    """One call, the engine around it, and the person in front of it."""
+    """One call with its engine and the person at the terminal."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class _Terminal:
             self._engine.control.kill(self._scope.conversation, why)
 
     async def _allowed(self, question: Suspended) -> bool:
-        """Put the question to whoever sits there, and give the answer; whether the call may be handed in again."""
+        """Ask the person at the terminal and record the answer. Return whether to submit the call again."""
         if not self._person.here or self._interrupts.count:
             return False
         arguments = self._raw.arguments if isinstance(self._raw.arguments, dict) else {"arguments": self._raw.arguments}
@@ -142,7 +142,7 @@ class _Terminal:
         with self._engine.runs.at_work(self._engine.run, self._scope.conversation) as end_wanted:
             allowed = await put_question(self._engine, self._person, self._interrupts, *asked, end_wanted)
             if end_wanted.is_set():
-                self._engine.runs.begin(self._engine.run)  # puts it on record that the stop or kill was taken
+                self._engine.runs.begin(self._engine.run)  # records that the stop or kill was received
                 return False
         if allowed is None or is_answered(self._engine, question.approval_id):
             known = self._engine.approval(question.approval_id)
@@ -151,8 +151,8 @@ class _Terminal:
         return allowed
 
     def _last_call(self) -> CallSummary | None:
-        """What the record has of the call; None where it has nothing, or cannot be read any more."""
-        with suppress(JournalFailed):  # the outcome itself says that it is not on record
+        """Return the call's summary from the journal; None if it has none or cannot be read."""
+        with suppress(JournalFailed):  # the outcome itself says that it is not recorded
             calls = summarise(self._engine.journal.read(run=self._engine.run))
             return calls[-1] if calls else None
         return None
@@ -165,7 +165,7 @@ class _Terminal:
             show_result(outcome.result, shown)
         elif isinstance(outcome, Suspended):
             say(f"asked  {outcome.question}", "cyan")
-            say("Nothing ran. Call it again at a terminal to decide, or change the rule.")
+            say("Nothing ran. Make the call again at a terminal to decide, or change the rule.")
             shown.print()
         elif isinstance(outcome, Aborted):
             show_aborted(outcome, summary, shown)

@@ -1,7 +1,7 @@
-"""The two screens: results on standard output, everything about them on standard error. Markup is never read from what is shown.
+"""Print results to standard output and everything about them to standard error.
 
-Whatever is printed here goes through `printable`, and each field of a table through `field`: no text from outside reaches the terminal
-another way. A pipe or a file gets the text of a model or a tool as it is, because a program or a later reader wants the bytes.
+Everything printed here passes through `printable`, and each table field through `field`, so that text from models and tools cannot control
+the terminal; rich markup in it is not interpreted. A pipe or a file gets the text of a model or a tool unchanged.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ STYLES = {
     "open": "yellow",
     "command": "yellow",
 }
-"""By status; `command`: the call is `ok`, but its command did not end with exit code 0."""
+"""Style by status; `command`: the call is `ok`, but its command did not end with exit code 0."""
 SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…", "command": "!"}
 
 
 class _PrintableConsole(Console):
-    """A console that shows what a terminal would obey as an escape, wherever it stands in what is printed."""
+    """A console that prints control characters as visible escapes."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -48,34 +48,34 @@ class _PrintableConsole(Console):
 
 
 class DetailTable(Table):
-    """A table whose fields are each printable text in one line."""
+    """A table whose fields are printable text on one line."""
 
     def add_row(self, *fields: RenderableType | None, **options: Any) -> None:
         super().add_row(*(field(one) if isinstance(one, str) else one for one in fields), **options)
 
 
 def field(text: str, limit: int = _WIDEST) -> str:
-    """One field of a listing: printable, in one line, and bounded."""
+    """Return a table field: printable, on one line, at most `limit` characters."""
     return one_line(text, limit)
 
 
 def output() -> Console:
-    """Standard output."""
+    """Return a console for standard output."""
     return _PrintableConsole(markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stdout))
 
 
 def console() -> Console:
-    """Standard error: progress, notes, questions, errors."""
+    """Return a console for standard error: progress, notes, questions, errors."""
     return _PrintableConsole(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True, width=_width(sys.stderr))
 
 
 def _width(stream: TextIO) -> int | None:
-    """Where no terminal says how wide it is, wide enough for tables."""
+    """The width in characters; None lets rich ask the terminal."""
     return None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
 
 
 def say(line: str, style: str = "") -> None:
-    """One line about the work, on standard error."""
+    """Print one line to standard error."""
     console().print(Text(printable(line), style=style))
 
 
@@ -90,7 +90,7 @@ def status_text(status: str, command_end: str = "") -> Text:
 
 
 def grid(*titles: str, right: tuple[str, ...] = ()) -> DetailTable:
-    """A table without lines, for aligned columns."""
+    """Return a table without borders, for aligned columns."""
     table = DetailTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(titles))
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
@@ -98,10 +98,10 @@ def grid(*titles: str, right: tuple[str, ...] = ()) -> DetailTable:
 
 
 def print_json(value: Any) -> None:
-    """One line of strict JSON on standard output, with nothing in it that a terminal would obey."""
+    """Print one line of strict JSON to standard output, with control characters escaped."""
     try:
         line = canonical(value).decode()
-    except UnicodeEncodeError:  # half a surrogate pair in an old record or a file's name; JSON can say it as an escape
+    except UnicodeEncodeError:  # a lone surrogate in an old record or a file name; JSON can escape it
         line = json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":"))
     sys.stdout.write(printable_json(line) + "\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`callgate demo`: the demonstrations, each with an honest exit code."""
+"""`callgate demo`: run a demonstration; the exit code says whether it proved what it claims."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def list_demos(*, as_json: bool) -> int:
 
 def demo(name: str, folder: str | None, *, as_json: bool) -> int:
     if folder is not None and not Path(folder).is_dir():
-        raise UsageError(f"There is no folder {folder} to look into. Give one that exists with --dir.")
+        raise UsageError(f"{folder} is not a folder. Give an existing one with --dir.")
     if folder is not None and name != "folder":
-        raise UsageError(f"--dir is for the read-only part alone; the demonstration '{name}' brings its own folder. Leave one of them out.")
+        raise UsageError(f"--dir works only with the demonstration 'folder'; '{name}' makes its own folder. Leave one of them out.")
     outcome = run_demo(name, folder=Path(folder).resolve() if folder is not None else None, screen=None if as_json else output())
     if as_json:
         print_json(_as_json(outcome))

@@ -1,4 +1,4 @@
-"""`callgate doctor`: what this machine has, and how far each guarantee holds on it. Tries things out rather than believing them."""
+"""`callgate doctor`: show what is installed and how far each guarantee holds here, by trying it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EXTRAS = {"cli": ("cyclopts", "rich"), "models": ("httpx2",), "postgres": ("psy
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     state: Literal["ok", "weak", "broken", "absent"]
@@ -63,7 +63,7 @@ def _print(checks: list[Check], healthy: bool) -> None:
         table.add_row(Text(check.state, style=styles[check.state]), check.name, one_line(check.fact, 300))
     screen = output()
     screen.print(table, soft_wrap=False)
-    end = "Everything needed is there." if healthy else "Something needed is broken: see the lines above."
+    end = "All required parts work." if healthy else "A required part is broken: see the lines above."
     screen.print(Text(f"\n{end}", style="green" if healthy else "bold red"))
 
 
@@ -124,13 +124,13 @@ def _sqlite() -> Check:
 
 
 def _journal() -> Check:
-    """Write, make durable, read back and verify one event."""
+    """Write, commit, read back and verify one event."""
     try:
         with tempfile.TemporaryDirectory(prefix="callgate-doctor-") as folder:
             holds = asyncio.run(_journal_holds(Path(folder) / "journal.db"))
     except Exception as error:
         return Check(name="journal", state="broken", fact=f"{type(error).__name__}: {error}")
-    fact = "durable before it is shown (WAL, synchronous FULL, one writer), chained by hashes"
+    fact = "durable before it is shown (WAL, synchronous FULL, one writer), linked by hashes"
     return Check(name="journal", state="ok" if holds else "broken", fact=fact if holds else "what was written does not verify")
 
 
@@ -145,7 +145,7 @@ async def _journal_holds(path: Path) -> bool:
 
 
 def _place() -> Check:
-    """Whether the default journal can be written, without making it."""
+    """Check whether the default journal can be written, without creating it."""
     path = Path(default_journal()).absolute()
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     if os.access(nearest, os.W_OK) and nearest.is_dir() == (nearest != path):
@@ -156,7 +156,7 @@ def _place() -> Check:
 def _confinement() -> Check:
     if workspace_strength() == "kernel":
         return Check(name="workspace", state="ok", fact="paths are kept inside by the kernel (openat2), without a race")
-    return Check(name="workspace", state="weak", fact="paths are checked name by name; a folder moved out meanwhile is not seen")
+    return Check(name="workspace", state="weak", fact="paths are checked name by name; a folder moved out at the same time is not noticed")
 
 
 def _process_tools() -> Iterator[Check]:
@@ -174,10 +174,10 @@ def _worker() -> Check:
     try:
         outcome = asyncio.run(_one_command())
     except Exception as error:
-        return Check(name="process: a try", state="broken", fact=f"{type(error).__name__}: {error}")
+        return Check(name="process: test call", state="broken", fact=f"{type(error).__name__}: {error}")
     if isinstance(outcome, Answered) and outcome.result.success:
-        return Check(name="process: a try", state="ok", fact=f"a worker ran a command in {outcome.result.metadata.duration_ms:.0f} ms")
-    return Check(name="process: a try", state="broken", fact=str(outcome.result.error if isinstance(outcome, Answered) else outcome))
+        return Check(name="process: test call", state="ok", fact=f"a worker ran a command in {outcome.result.metadata.duration_ms:.0f} ms")
+    return Check(name="process: test call", state="broken", fact=str(outcome.result.error if isinstance(outcome, Answered) else outcome))
 
 
 async def _one_command() -> object:

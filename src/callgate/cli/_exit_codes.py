@@ -1,4 +1,4 @@
-"""What the exit codes of every command mean."""
+"""The exit codes of all commands."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["DIFFERS", "FAILED", "HANGUP", "INTERRUPTED", "NEEDS_HUMAN", "OK", "S
 
 OK: Final = 0
 FAILED: Final = 1
-"""The call or the run failed, or what was checked does not hold."""
+"""The call, the run or the check failed."""
 USAGE: Final = 2
-"""The command itself could not be carried out as it was written."""
+"""Wrong usage: the command could not be carried out as written."""
 UNKNOWN: Final = 3
-"""The call may have taken effect: check before it is repeated."""
+"""The call may have taken effect: check before repeating it."""
 NEEDS_HUMAN: Final = 4
 """A human has to decide; nothing ran."""
 STOPPED: Final = 5
-"""A run ended before its task was done, because what it may use was used up."""
+"""A run used up its budget before its task was done."""
 DIFFERS: Final = 6
-"""A recorded run would have gone another way."""
+"""A replayed run would have gone differently."""
 INTERRUPTED: Final = 130
 HANGUP: Final = 129
 """SIGHUP ended the command: the terminal is gone."""

@@ -1,7 +1,7 @@
-"""The output of one running call, folded for a screen: its first lines as they come, then a count, and its last lines at the end.
+"""Fold the output of one running call: its first lines as they arrive, then a count, and its last lines at the end.
 
-Here because a tool can write faster than a terminal draws: what is shown is bounded by an amount, so the end of a call is shown when it
-comes. Pure: knows nothing of consoles.
+A tool can write faster than a terminal draws. The amount shown is bounded, so that the end of a call is shown on time. Pure; knows
+nothing of consoles.
 """
 
 from __future__ import annotations

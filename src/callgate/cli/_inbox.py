@@ -1,7 +1,7 @@
-"""`callgate approvals`, `approve`, `deny`, `stop` and `kill`: say something to a run from any terminal.
+"""`callgate approvals`, `approve`, `deny`, `stop` and `kill`: list open questions and send messages to a run from any terminal.
 
-What was said is put into the journal's inbox. Whoever works on the run takes it in, and this waits a moment for that, so that it can be
-told; where nobody does, it says how the run goes on.
+A message is put into the journal's inbox. The process that works on the run takes it from there; the command waits a few seconds for that
+and prints the result. If no process works on the run, it prints how the run continues.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ __all__ = ["list_waiting", "tell"]
 _DO: dict[str, Callable[..., Posted]] = {"approve": inbox.approve, "deny": inbox.deny, "stop": inbox.stop, "kill": inbox.kill}
 _DONE = {"approve": "Approved", "deny": "Denied", "stop": "Stopping", "kill": "Killing"}
 _LATER = {
-    "approve": "The call runs when it is handed in again, or its run goes on",
-    "deny": "The call does not run: handed in again it asks anew, and a model is told when its run goes on",
-    "stop": "It stops as soon as somebody goes on with it",
-    "kill": "It ends as soon as somebody goes on with it",
+    "approve": "The call runs when it is made again or its run is resumed",
+    "deny": "The call does not run: made again, it asks again, and the model is told when its run is resumed",
+    "stop": "It stops when it is resumed",
+    "kill": "It ends when it is resumed",
 }
 _HANDED_IN = {
-    "approve": "The call runs once it is handed in again in that run, just as it was, and with the tools and rules that it had.",
-    "deny": "The call does not run: handed in again, it asks anew.",
+    "approve": "The call runs when it is made again in that run, with the same arguments, tools and rules.",
+    "deny": "The call does not run: made again, it asks again.",
 }
 _MOST_WAIT_S = 3_600.0
 
 
 def list_waiting(journal: str, *, json: bool) -> int:
-    """Show what waits for a human; the exit code."""
+    """Print the calls that wait for a human; return the exit code."""
     _refuse_memory(journal)
     damaged: list[str] = []
     found = inbox.waiting(journal, on_unreadable=damaged.append)
@@ -81,11 +81,11 @@ def _row(one: Waiting) -> tuple[str, ...]:
 
 
 def tell(what: str, target: str, options: InboxOptions) -> int:
-    """Say it; the exit code."""
+    """Send the message; return the exit code."""
     refuse_odd_text(target=target, reason=options.reason, by=options.by)
     _refuse_memory(options.journal)
     if not 0 <= options.wait <= _MOST_WAIT_S:
-        raise UsageError(f"--wait {options.wait:g} cannot be. Give seconds from 0 to {_MOST_WAIT_S:.0f}.")
+        raise UsageError(f"--wait is {options.wait:g}; it must be from 0 to {_MOST_WAIT_S:.0f} seconds.")
     target = run_named(target, options.journal) if what in ("stop", "kill") else target
     posted = _DO[what](options.journal, target, by=options.by or _login(), reason=options.reason)
     fate = inbox.fate(options.journal, posted.id, wait_s=options.wait) if posted.held_by else Fate()
@@ -99,22 +99,25 @@ def tell(what: str, target: str, options: InboxOptions) -> int:
 
 def _say(what: str, target: str, posted: Posted, fate: Fate, journal: str) -> None:
     if fate.refused:
-        say(f"{posted.held_by}, which works on the run, refused it: {fate.refused}", "red")
+        say(f"{posted.held_by}, which works on the run, refused the message: {fate.refused}", "red")
     elif fate.position:
-        say(f"{_DONE[what]} {one_line(target, 120)}: {posted.held_by} has taken it in (event {fate.position}).")
+        say(f"{_DONE[what]} {one_line(target, 120)}: {posted.held_by} has received it (event {fate.position}).")
     elif posted.held_by:
-        say(f"Said. {posted.held_by} works on the run and has not taken it in yet; it will, or whoever goes on with the run.", "yellow")
+        say(
+            f"Sent. {posted.held_by} works on the run and has not received it yet; that process, or the one that resumes the run, will.",
+            "yellow",
+        )
     elif posted.again is not None:
-        say(f"Said. Nobody works on run {one_line(posted.run, 120)} now, and it is no agent's. {_HANDED_IN[what]}")
+        say(f"Sent. No process works on run {one_line(posted.run, 120)} now, and it is not an agent's run. {_HANDED_IN[what]}")
         if what == "approve" and posted.again.origin == "cli":
             say(f"  {_call_again(posted.run, posted.again, journal)}")
     else:
         option = "" if journal == default_journal() else f" --record {shlex.quote(without_password(journal))}"
-        say(f"Said. Nobody works on run {one_line(posted.run, 120)} now. {_LATER[what]}: `callgate resume {posted.run}{option}`.")
+        say(f"Sent. No process works on run {one_line(posted.run, 120)} now. {_LATER[what]}: `callgate resume {posted.run}{option}`.")
 
 
 def _call_again(run: str, call: Again, journal: str) -> str:
-    """The command that hands a call in again, as far as the record has it."""
+    """The command that makes the call again, as far as the journal has its arguments."""
     words = ["callgate", "call", call.tool, *([call.arguments] if call.arguments else []), "--run", run]
     here = "" if call.workspace == str(Path.cwd()) else call.workspace
     place = "" if journal == default_journal() else without_password(journal)
@@ -126,7 +129,7 @@ def _call_again(run: str, call: Again, journal: str) -> str:
 
 def _refuse_memory(journal: str) -> None:
     if journal == MEMORY:
-        raise UsageError("A journal in memory belongs to one process; nobody can say anything to it from outside. Give --journal FILE.")
+        raise UsageError("A journal in memory belongs to one process; other processes cannot send messages to it. Give --journal FILE.")
 
 
 def _login() -> str:

@@ -1,4 +1,4 @@
-"""The words of `callgate approvals`, `approve`, `deny`, `stop` and `kill`, as cyclopts reads them; `_inbox` does the work."""
+"""Define `callgate approvals`, `approve`, `deny`, `stop` and `kill` for cyclopts; `_inbox` does the work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from callgate.cli._shared_options import AsJson, Journal
 
 __all__ = ["add_inbox"]
 
-Question = Annotated[str, Parameter(name="approval", help="The question, as `callgate approvals` names it.")]
+Question = Annotated[str, Parameter(name="approval", help="The approval's id, as `callgate approvals` shows it.")]
 OpenRun = Annotated[str, Parameter(name="run", help="The run's id, as `callgate log list` shows it, or `last` for the newest.")]
 
 
@@ -34,49 +34,49 @@ def approvals(*, journal: Journal = "", json: AsJson = False) -> int:
 
 
 def approve(approval: Question, /, *, options: InboxOptions | None = None) -> int:
-    """Let a call that waits run, once, exactly as it was asked for. From any terminal, whether or not its run is being worked on.
+    """Approve a waiting call, once, with exactly its arguments. Works whether or not a process works on the run.
 
     ```
     callgate approve run-0198c2/0/1
     ```
 
-    Exit codes: 0 said · 1 whoever works on the run refused it · 2 no such question is open.
+    Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open.
     """
     return _tell("approve", approval, options)
 
 
 def deny(approval: Question, /, *, options: InboxOptions | None = None) -> int:
-    """Refuse a call that waits. The model is told when its run goes on.
+    """Deny a waiting call. The model is told when the run continues.
 
     ```
     callgate deny run-0198c2/0/1 --reason 'wrong account'
     ```
 
-    Exit codes: 0 said · 1 whoever works on the run refused it · 2 no such question is open.
+    Exit codes: 0 sent · 1 refused by the process that works on the run · 2 no such question is open.
     """
     return _tell("deny", approval, options)
 
 
 def stop(run: OpenRun, /, *, options: InboxOptions | None = None) -> int:
-    """Let a run end soon, whichever process works on it: the model's pass ends now, a call that runs is the last.
+    """Stop a run, whichever process works on it: the model's message is ended, running calls finish, no further call starts.
 
     ```
     callgate stop run-0198c2
     ```
 
-    Exit codes: 0 said · 1 whoever works on the run refused it · 2 there is nothing to stop.
+    Exit codes: 0 sent · 1 refused by the process that works on the run · 2 there is nothing to stop.
     """
     return _tell("stop", run, options)
 
 
 def kill(run: OpenRun, /, *, options: InboxOptions | None = None) -> int:
-    """End a run now and its tools with it, whichever process works on it.
+    """Kill a run and its running tools, whichever process works on it.
 
     ```
     callgate kill run-0198c2
     ```
 
-    Exit codes: 0 said · 1 whoever works on the run refused it · 2 there is nothing to kill.
+    Exit codes: 0 sent · 1 refused by the process that works on the run · 2 there is nothing to kill.
     """
     return _tell("kill", run, options)
 

@@ -1,7 +1,7 @@
-"""Signals that end a command: a word to whoever runs something, instead of the end of the program.
+"""Handle the signals that end a command.
 
-Ctrl-C (SIGINT) while something runs is a request. SIGTERM and SIGHUP end the command, but not at once: what runs is ended first, and the
-terminal is left as it was. Must not know what runs.
+Ctrl-C (SIGINT) during a run is a request to stop it. SIGTERM and SIGHUP end the command after its running calls are ended and the
+terminal is restored. Must not know what runs.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ TERMINATING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if h
 
 
 def exit_code_of(number: int) -> int:
-    """The exit code of a command that this signal ended, as shells have it."""
+    """Return the exit code for a command that was ended by this signal: 128 + its number."""
     return 128 + number
 
 
 class Interrupts:
-    """What has been asked for by signals: how often Ctrl-C in this turn, and whether the command is to end."""
+    """Counts Ctrl-C in this turn and keeps the signal that ends the command."""
 
     def __init__(self) -> None:
         self.count = 0
-        """How often, in this turn."""
+        """How often Ctrl-C was pressed in this turn."""
         self.signal = 0
-        """The number of the signal that ends the command; 0: none came."""
+        """The number of the signal that ends the command; 0 if none arrived."""
         self._came = asyncio.Event()
 
     def begin_turn(self) -> None:
-        """Forget the Ctrl-C of the turn before; a signal that ends the command stays."""
+        """Forget the Ctrl-C of the previous turn; keep a signal that ends the command."""
         if not self.signal:
             self.count = 0
             self._came.clear()
 
     def interrupt(self) -> Literal["stop", "kill"]:
-        """Take in one Ctrl-C; what it means for what runs."""
+        """Count one Ctrl-C and return what it asks for: `stop` or `kill`."""
         self.count += 1
         self._came.set()
         return "stop" if self.count == 1 else "kill"
@@ -52,7 +52,7 @@ class Interrupts:
         self._came.set()
 
     async def unless(self, work: Coroutine[Any, Any, T], *events: asyncio.Event) -> T | None:
-        """Await `work`; give it up, and return None, on a signal or as soon as one of the events is set."""
+        """Await `work`; cancel it and return None on a signal or when one of the events is set."""
         task = asyncio.ensure_future(work)
         waits = [asyncio.ensure_future(event.wait()) for event in (self._came, *events)]
         try:
@@ -68,7 +68,7 @@ class Interrupts:
 def interruptible(interrupt: Callable[[], None], terminate: Callable[[int], None]) -> Iterator[None]:
     """Inside the block, Ctrl-C calls `interrupt` and SIGTERM or SIGHUP calls `terminate`, on the running event loop.
 
-    SIGTERM and SIGHUP stay ignored where they are, as SIGHUP under `nohup`. A system without such handlers changes nothing.
+    Signals that are ignored stay ignored, such as SIGHUP under `nohup`. Does nothing on a system without such handlers.
     """
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
@@ -87,10 +87,10 @@ def interruptible(interrupt: Callable[[], None], terminate: Callable[[int], None
 
 @contextmanager
 def remembering_interrupts() -> Iterator[Callable[[], bool]]:
-    """Inside the block Ctrl-C raises KeyboardInterrupt as always, and the function that is yielded tells that it came.
+    """Inside the block, Ctrl-C raises KeyboardInterrupt; the yielded function returns whether Ctrl-C was pressed.
 
-    Python drops an exception that is raised while it runs a finaliser or a callback of a C library, so a loop that only waits for the
-    exception may go on for ever.
+    Python drops an exception that is raised inside a finaliser or a C library's callback, so a loop that only waits for the exception
+    might never end.
     """
     came = False
 
@@ -115,7 +115,7 @@ def remembering_interrupts() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def unwinding_on_termination() -> Iterator[None]:
-    """Inside the block, SIGTERM and SIGHUP leave through every `finally`, so that the cursor is shown and files are closed."""
+    """Inside the block, SIGTERM and SIGHUP raise, so that `finally` blocks restore the cursor and close files."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(exit_code_of(number))
@@ -125,7 +125,7 @@ def unwinding_on_termination() -> Iterator[None]:
     try:
         for number in handled:
             signal.signal(number, leave)
-    except ValueError:  # not in the main thread: somebody else's program, and its handlers
+    except ValueError:  # not in the main thread: another program owns the handlers
         handled = []
     try:
         yield

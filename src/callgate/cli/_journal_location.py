@@ -1,8 +1,8 @@
-"""Where the command line keeps its record: `.callgate/` in the current folder, unless it is told another place.
+"""Open the command line's journal: `.callgate/journal.db` in the current folder by default.
 
-Beside the work, so that `callgate log` in the same folder finds it, and two projects never wait for each other. The journal's folder also
-holds what belongs to it: large results and the persistent cache. A `postgresql://` address names a journal on a server, and large results
-are there, too; those that an older callgate left in `.callgate/` here are still found.
+The journal is in the project's folder, so that `callgate log` finds it there and two projects never wait for each other. Its folder also
+holds large results and the persistent cache. A `postgresql://` address names a journal on a server, which holds its large results too;
+results that an older callgate stored in `.callgate/` are still found.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _PASSWORD = re.compile(r"(://[^:@/?]*):[^@/?]*(?=@)|(?<=[?&])password=[^&]*&?")
 
 
 def default_journal() -> str:
-    """`CALLGATE_JOURNAL`, or `.callgate/journal.db` under the current folder."""
+    """Return `CALLGATE_JOURNAL`, or `.callgate/journal.db` in the current folder."""
     return os.environ.get(_VARIABLE) or os.path.join(".callgate", "journal.db")
 
 
 def default_memory() -> str:
-    """`CALLGATE_MEMORY`; empty for none."""
+    """Return `CALLGATE_MEMORY`, or an empty text."""
     return os.environ.get("CALLGATE_MEMORY", "")
 
 
 def without_password(place: str) -> str:
-    """A journal's place as it may be shown: what libpq asks for else comes from `PGPASSWORD` or `.pgpass`."""
+    """Return a journal's path or address without its password, so that it can be shown."""
     return _PASSWORD.sub(lambda found: found[1] or "", place).rstrip("?&") if is_url(place) else place
 
 
 class WithOlderBlobs:
-    """The large results of a journal, and those that an older callgate kept in a folder instead.
+    """A journal's blob store, with the folder in which an older callgate stored blobs as a second place to read from.
 
     Args:
-        place: The journal: a file, in whose folder they were, or an address; then they were in `.callgate`.
+        place: The journal's file or address. The older folder is beside the file, or in `.callgate` for an address.
     """
 
     def __init__(self, own: BlobStore, place: str) -> None:
@@ -69,26 +69,26 @@ class WithOlderBlobs:
 
 
 def stored_blobs(reader: Reader, place: str) -> BlobStore | None:
-    """The large results of a journal that is read; None where it keeps none."""
+    """Return the blob store of a journal that is read; None if it has none."""
     return WithOlderBlobs(reader.blobs, place) if isinstance(reader, HoldsBlobs) else None
 
 
 class CommandJournal(Struct, frozen=True, kw_only=True):
-    """What one command writes to."""
+    """The journal and blob store of one command."""
 
     journal: Journal
     blobs: BlobStore
     name: str
-    """What commands call it by; empty: in memory, gone with the command."""
+    """The path or address to give to other commands; empty for a journal in memory."""
     path: Path | None
-    """None: not in a file."""
+    """The journal's file, if it is in a file."""
 
     @classmethod
     def open(cls, place: str) -> CommandJournal:
-        """Open the journal at `place` and what stands beside it.
+        """Open the journal at `place` and its blob store.
 
         Raises:
-            UsageError: It cannot be written; says why and what to give instead.
+            UsageError: The journal cannot be written.
         """
         if place == MEMORY:
             return cls(journal=MemoryJournal(), blobs=MemoryBlobs(), name="", path=None)
@@ -108,13 +108,13 @@ class CommandJournal(Struct, frozen=True, kw_only=True):
         return cls(journal=file, blobs=WithOlderBlobs(file.blobs, place), name=str(path), path=path)
 
     def show_command(self, identity: str) -> str:
-        """The command that shows more about a call or a run."""
+        """Return the command that shows the events of a call or run."""
         if not self.name:
-            return "in memory, gone now; keep one with --journal FILE"
+            return "in memory and not kept; use --journal FILE to keep it"
         return f"callgate log show {identity}{self._option()}"
 
     def result_command(self, call: str) -> str:
-        """The command that prints the whole result of a call."""
+        """Return the command that prints the whole result of a call."""
         return f"callgate log result {call}{self._option()}" if self.name else "not kept (--record :memory:)"
 
     def _option(self) -> str:

@@ -1,7 +1,7 @@
-"""Lines that a person types, read on the event loop, so that the run goes on while nobody types.
+"""Read typed lines on the event loop, so that the run continues meanwhile.
 
-Here because a blocking read would hold everything else: a lease would run out, and an answer from another terminal could not come in. The
-terminal stays in its own line mode, so nothing has to be put back.
+A blocking read would block everything else: leases would expire, and answers from other terminals would not arrive. The terminal stays in
+line mode, so nothing has to be restored.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _READ_BYTES = 65_536
 
 
 class Keyboard:
-    """Standard input, where it is a terminal."""
+    """Reads lines from standard input, which must be a terminal."""
 
     def __init__(self) -> None:
         self._unread = b""
 
     async def line(self) -> str | None:
-        """Return the next line without its end; None where the input has ended, as by Ctrl-D."""
+        """Return the next line without its line end; None at the end of input (Ctrl-D)."""
         while b"\n" not in self._unread:
             data = await self._read()
             if not data:
@@ -33,7 +33,7 @@ class Keyboard:
         return line.decode(errors="replace").removesuffix("\r")
 
     def forget_typed(self) -> None:
-        """Drop what was typed and not yet read."""
+        """Discard input that was typed but not read."""
         self._unread = b""
         with suppress(ImportError, OSError, ValueError):
             import termios  # not on every system
@@ -45,7 +45,7 @@ class Keyboard:
         ready = asyncio.Event()
         try:
             loop.add_reader(fd, ready.set)
-        except NotImplementedError:  # an event loop that watches no terminal
+        except NotImplementedError:  # this event loop cannot watch a terminal
             return await asyncio.to_thread(_read_now, fd)
         try:
             await ready.wait()
@@ -55,7 +55,7 @@ class Keyboard:
 
 
 def _read_now(fd: int) -> bytes:
-    """What is there; nothing where the terminal is gone."""
+    """Return the available input; empty if the terminal is gone."""
     try:
         return os.read(fd, _READ_BYTES)
     except OSError:

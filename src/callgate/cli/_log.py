@@ -1,6 +1,6 @@
-"""`callgate log`: what the journal says. Reads only, beside whoever writes; every line is derived from events.
+"""`callgate log`: show the calls and events of a journal. Only reads, also while other processes write.
 
-`list` shows calls, `show` the events of one call or run, `tree` what followed from what, `follow` what comes as it comes.
+`list` shows calls, `show` the events of one call or run, `tree` events under their causes, `follow` new events as they are committed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def list_calls(options: LogOptions) -> int:
 
 
 def _calls(reader: Reader, options: LogOptions) -> tuple[list[CallSummary], bool]:
-    """The newest calls that match, in the order in which they came; and whether there are more."""
+    """Return the newest matching calls, oldest first, and whether earlier ones match too."""
     query = asked(options)
     most = _MOST_CALLS if query.limit is None else query.limit
     kinds = query.kinds or (("call.",) if query.field else ("call.received",))
@@ -69,7 +69,7 @@ def _calls(reader: Reader, options: LogOptions) -> tuple[list[CallSummary], bool
 
 
 def _newest(events: Iterable[Event], most: int) -> list[str]:
-    """The first so many different calls of these events."""
+    """Return the ids of the first `most` different calls of these events."""
     uids: dict[str, None] = {}
     for event in events:
         if event.call:
@@ -105,12 +105,12 @@ def show(identity: str, options: LogOptions) -> int:
         for event, depth in _deep(events):
             _print_event(event, options, indent=min(depth, 8))
         if not events:
-            say(f"None of the events of {identity} match. Without the options all of them are shown.")
+            say(f"None of the events of {identity} match. Leave the options out to show all of them.")
     return _exits.OK
 
 
 def events_of(reader: Reader, identity: str) -> list[Event]:
-    """The events of the call or run with this id, of the newest run (`last`), or of the one call whose id ends so."""
+    """Return the events of a call or run, given its id, the end of a call's id, or `last` for the newest run."""
     identity = newest_run(reader) if identity == LAST else identity
     found = list(reader.find(EventQuery(call=identity))) or list(reader.find(EventQuery(run=identity)))
     if found:
@@ -120,12 +120,14 @@ def events_of(reader: Reader, identity: str) -> list[Event]:
     if len(ending) == 1:
         return list(reader.find(EventQuery(call=ending[0])))
     latest = ", ".join(list(calls)[-3:])
-    why = f"{len(ending)} calls end so" if ending else "no call and no run has it"
-    raise UsageError(f"'{identity[:80]}' is not an id here: {why}. The latest calls: {latest or 'none'}. See `callgate log list`.")
+    why = f"{len(ending)} calls have ids with this end" if ending else "no call and no run has it"
+    raise UsageError(
+        f"'{identity[:80]}' is not an id in this journal: {why}. The latest calls: {latest or 'none'}. See `callgate log list`."
+    )
 
 
 def _deep(events: Iterable[Event]) -> list[tuple[Event, int]]:
-    """Each event, and how many of the others stand between it and the first cause."""
+    """Return each event with its depth: the number of its ancestors among these events."""
     depths: dict[int, int] = {}
     for event in events:
         depths[event.position] = 1 + max((depths[parent] for parent in event.parents if parent in depths), default=-1)
@@ -149,17 +151,17 @@ def _print_tree(shown: list[Event], found: int, identity: str, options: LogOptio
         for root in _trees(shown):
             output().print(root, soft_wrap=False)
     if not found:
-        say(f"None of the events of {identity} match. Without --kind all of them are shown.")
+        say(f"None of the events of {identity} match. Leave --kind out to show all of them.")
     if len(shown) < found:
         say(f"{found - len(shown)} more events followed. --limit shows more of them.", "dim")
 
 
 def _followed(reader: Reader, identity: str) -> list[Event]:
-    """An event and what followed from it, by its position; or a call, or a run, and what followed."""
+    """Return the events of a position, a call or a run, and all that they caused."""
     if identity.isdecimal() and int(identity) < 2**63:
         own = list(reader.find(EventQuery(after=int(identity) - 1, before=int(identity) + 1)))
         if not own:
-            raise UsageError(f"There is no event {identity} here. See `callgate log follow --after 0`.")
+            raise UsageError(f"There is no event {identity} in this journal. See `callgate log follow --after 0`.")
     else:
         own = events_of(reader, identity)
     later = [event for first in own[:1] for event in reader.find(EventQuery(caused_by=first.position))]
@@ -167,7 +169,7 @@ def _followed(reader: Reader, identity: str) -> list[Event]:
 
 
 def _trees(events: Iterable[Event]) -> list[Tree]:
-    """Each event under the latest of its causes that is shown, but not deeper than can be read."""
+    """Return trees with each event under its latest shown cause, at most `_DEEPEST` levels deep."""
     nodes: dict[int, tuple[Tree, int]] = {}
     roots = []
     for event in events:
@@ -194,13 +196,13 @@ def _line(event: Event) -> Text:
 
 
 def follow(options: LogOptions, *, wait: Callable[[float], None] = time.sleep) -> int:
-    """Print events as they are committed, until Ctrl-C, or until nobody reads them."""
+    """Print events as they are committed, until Ctrl-C or until the output's reader is gone."""
     query = asked(options)
     with reading(options, to_come=True) as reader:
         position = options.after if options.after is not None else _last(reader)
         say(f"Following {without_password(options.journal)} after event {position}. Ctrl-C ends.", "dim")
         if options.run is not None and not has_run(reader, options.run):
-            say(f"No run '{options.run[:80]}' is on record yet. Its events are shown once it begins.", "yellow")
+            say(f"No run '{options.run[:80]}' is in this journal yet. Its events are shown once it starts.", "yellow")
         with suppress(KeyboardInterrupt), remembering_interrupts() as interrupted:
             while not reader_is_gone():
                 for event in reader.find(replace(query, after=position)):
@@ -248,8 +250,8 @@ def _date(at_ns: int) -> str | None:
 
 
 def clock(at_ns: int) -> str:
-    """The time of day, as it is here."""
+    """Return the local time of day."""
     try:
         return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%H:%M:%S.%f")[:-3]
-    except (OverflowError, ValueError, OSError):  # no clock shows it
+    except (OverflowError, ValueError, OSError):  # outside the range of local times
         return "?"

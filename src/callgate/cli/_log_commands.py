@@ -1,4 +1,4 @@
-"""The words of `callgate log`, as cyclopts reads them; `_log` and `_log_report` do the work."""
+"""Define `callgate log` for cyclopts; `_log` and `_log_report` do the work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from callgate.cli._shared_options import Actor, AsJson, Field, Journal, Kind, Ru
 
 __all__ = ["log_app"]
 
-log_app = App(name="log", help="What happened: the journal's calls and events. Reads only; several may look while one writes.")
+log_app = App(name="log", help="Show the journal's calls and events. Only reads, also while other processes write.")
 
 
 @log_app.command(name="list")
 def log_list(*, options: LogOptions | None = None) -> int:
-    """List calls, the newest last: when, which, how it ended, how long it took, by which rule.
+    """List calls, the newest last, with time, tool, status, duration and rule.
 
     ```
     callgate log list --tool run_command --since 2h
@@ -41,7 +41,7 @@ def log_show(
     field: Field = None,
     json: AsJson = False,
 ) -> int:
-    """Show every event of one call or one run, each under what caused it.
+    """Show every event of one call or run, indented under its cause.
 
     ```
     callgate log show 0/3
@@ -51,7 +51,7 @@ def log_show(
     Parameters
     ----------
     id
-        A call's id, or its end where that names one call, or a run's id, or `last` for the newest run.
+        A call's id, the end of a call's id if it is unique, a run's id, or `last` for the newest run.
     """
     from callgate.cli._log import show
     from callgate.cli._log_query import with_run
@@ -62,19 +62,19 @@ def log_show(
 
 @log_app.command(name="result")
 def log_result(id: str, /, *, journal: Journal = "") -> int:
-    """Print the whole result of one call, as it was before any of it was left out for the model or the screen.
+    """Print the whole result of one call, including the parts that the model and the screen were not shown.
 
     ```
     callgate log result 0/3
     callgate log result 0/3 | jq -r .stdout
     ```
 
-    Exit codes: 0 printed · 1 the call has no result, or the whole of it is lost · 2 there is no such call.
+    Exit codes: 0 printed · 1 the call has no result, or its whole result is no longer stored · 2 there is no such call.
 
     Parameters
     ----------
     id
-        A call's id, or its end where that names one call.
+        A call's id, or its end if it is unique.
     """
     from callgate.cli._log_result import show_result
 
@@ -83,7 +83,7 @@ def log_result(id: str, /, *, journal: Journal = "") -> int:
 
 @log_app.command(name="tree")
 def log_tree(id: str, /, *, journal: Journal = "", kind: Kind = None, limit: int | None = None, json: AsJson = False) -> int:
-    """Show what followed from what, in any run: beneath a call, a run, or one event.
+    """Show what a call, a run or an event caused, in any run, as a tree.
 
     ```
     callgate log tree case-7
@@ -93,9 +93,9 @@ def log_tree(id: str, /, *, journal: Journal = "", kind: Kind = None, limit: int
     Parameters
     ----------
     id
-        A call's id, or its end where that names one call, or a run's id, or `last` for the newest run, or an event's position.
+        A call's id, the end of a call's id if it is unique, a run's id, `last` for the newest run, or an event's position.
     limit
-        At most so many events. Default: 2000.
+        At most this many events. Default: 2000.
     """
     from callgate.cli._log import tree
 
@@ -123,7 +123,7 @@ def log_follow(
     Parameters
     ----------
     after
-        Begin after this event; 0 is everything. Default: only what is new.
+        Start after this event; 0 shows all events. Default: only new events.
     """
     from callgate.cli._log import follow
     from callgate.cli._log_query import with_run
@@ -145,7 +145,7 @@ def log_stats(
     until: Until = None,
     json: AsJson = False,
 ) -> int:
-    """Show how long calls took, how they ended, and what the cache and early starts saved, per tool.
+    """Show durations, outcomes, and the time saved by the cache and early starts, per tool.
 
     ```
     callgate log stats --since 1d
@@ -160,7 +160,7 @@ def log_stats(
 
 @log_app.command(name="verify")
 def log_verify(*, journal: Journal = "", tail: int | None = None, json: AsJson = False) -> int:
-    """Check that nothing in the journal was changed, left out or put in: every hash, number and cause.
+    """Check every hash, number and cause, to find events that were changed, removed or inserted.
 
     ```
     callgate log verify
@@ -169,7 +169,7 @@ def log_verify(*, journal: Journal = "", tail: int | None = None, json: AsJson =
     Parameters
     ----------
     tail
-        Only so many of the last events, which is quick however long the journal is. Default: all.
+        Check only this many of the last events, which is fast for a journal of any length. Default: all.
     """
     from callgate.cli._log_report import verify_chain
 
@@ -178,7 +178,7 @@ def log_verify(*, journal: Journal = "", tail: int | None = None, json: AsJson =
 
 @log_app.command(name="export")
 def log_export(*, to: str | None = None, options: ExportOptions | None = None) -> int:
-    """Write events as lines of JSON, each body byte for byte.
+    """Write events as lines of JSON, with each body byte for byte.
 
     ```
     callgate log export --run case-7 --to case-7.jsonl
@@ -187,7 +187,7 @@ def log_export(*, to: str | None = None, options: ExportOptions | None = None) -
     Parameters
     ----------
     to
-        A file that is not there yet. Default: standard output.
+        A file that does not exist yet. Default: standard output.
     """
     from callgate.cli._log_query import with_run
     from callgate.cli._log_report import export

@@ -1,4 +1,4 @@
-"""What the options of `callgate log` ask for, as a question to the journal. Refuses, by name, what is none."""
+"""Turn the options of `callgate log` into an `EventQuery`. Refuses wrong values by the option's name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from callgate.queries import EventQuery
 __all__ = ["asked", "has_run", "reading", "refuse_damaged", "with_run"]
 
 _MOST = 2**63 - 1
-"""What a store can hold."""
+"""The largest number that a store can hold."""
 _LATEST = 50
 _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -31,14 +31,14 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 @contextmanager
 def reading(options: LogOptions, *, to_come: bool = False, check: bool = True) -> Iterator[Reader]:
-    """The journal, open for reading, and closed after.
+    """Open the journal for reading while the block lasts.
 
     Args:
-        to_come: Whether the run that is asked for may begin later.
-        check: Whether to look for damage after the reading, so that what could be read has been shown.
+        to_come: Whether the requested run may start later.
+        check: Whether to look for damage afterwards, when everything readable has been shown.
 
     Raises:
-        UsageError: There is no journal, or nothing in it of the run or the event that is asked for; or it is damaged.
+        UsageError: The journal, the requested run or the requested event does not exist, or the journal is damaged.
     """
     refuse_odd_text(
         journal=options.journal, run=options.run, kind=options.kind, tool=options.tool, actor=options.actor, field=options.field
@@ -60,20 +60,20 @@ def refuse_damaged(reader: Reader, journal: str) -> None:
     if damage:
         place = without_password(journal)
         raise UsageError(
-            f"{place} is damaged, so what is shown may be wrong or not all of it ({one_line(damage, 200)}). `callgate log verify --journal"
-            f" {shlex.quote(place)}` says how far it holds. Put a copy from before in its place."
+            f"{place} is damaged, so what is shown may be wrong or incomplete ({one_line(damage, 200)}). `callgate log verify --journal"
+            f" {shlex.quote(place)}` shows where it is damaged. Restore an earlier copy."
         )
 
 
 def _refuse_unknown(reader: Reader, options: LogOptions) -> None:
-    """Nothing is found of what is not there, whatever else is asked; that is not the same as nothing that matches."""
+    """Raise `UsageError` for a run or event that does not exist, instead of showing that no events match."""
     run, cause = options.run, asked(options).caused_by
     if run is not None and not has_run(reader, run):
         latest = [event.run for event in reader.find(EventQuery(kinds=("call.received",), limit=_LATEST, newest_first=True))]
         shown = ", ".join(one_line(name, 80) for name in dict.fromkeys(latest)) or "none"
-        raise UsageError(f"No run '{run[:80]}' is on record here. The latest runs: {shown}. `callgate log list` shows the calls of all.")
+        raise UsageError(f"No run '{run[:80]}' is on record here. The latest runs: {shown}. `callgate log list` shows all calls.")
     if cause is not None and not list(reader.find(EventQuery(after=cause - 1, before=cause + 1, limit=1))):
-        raise UsageError(f"There is no event {cause} here. See `callgate log follow --after 0`.")
+        raise UsageError(f"There is no event {cause} in this journal. See `callgate log follow --after 0`.")
 
 
 def has_run(reader: Reader, run: str) -> bool:
@@ -81,7 +81,7 @@ def has_run(reader: Reader, run: str) -> bool:
 
 
 def with_run(options: LogOptions) -> LogOptions:
-    """The same with the run's id where `--run last` was given.
+    """Return the options with `--run last` replaced by the run's id.
 
     Raises:
         UsageError: There is no run yet.
@@ -91,14 +91,14 @@ def with_run(options: LogOptions) -> LogOptions:
 
 
 def asked(options: LogOptions) -> EventQuery:
-    """Which events.
+    """Return the query for these options.
 
     Raises:
-        UsageError: A time, a field or a number is none.
+        UsageError: A time, a field or a number is invalid.
     """
     for name, number, least in (("after", options.after, 0), ("caused-by", options.caused_by, 1), ("limit", options.limit, 1)):
         if number is not None and not least <= number <= _MOST:
-            raise UsageError(f"--{name} {number} cannot be. Give a number from {least} to {_MOST}.")
+            raise UsageError(f"--{name} is {number}; it must be from {least} to {_MOST}.")
     return EventQuery(
         run=options.run,
         tool=options.tool,
@@ -114,7 +114,7 @@ def asked(options: LogOptions) -> EventQuery:
 
 
 def _kinds(kind: str | None) -> tuple[str, ...]:
-    """One kind, or all that begin with a word: `call` stands for `call.`."""
+    """Return the kind, or the prefix of several kinds: `call` becomes `call.`."""
     if not kind:
         return ()
     return (kind,) if "." in kind else (f"{kind}.",)
@@ -132,17 +132,17 @@ def _asked_ns(name: str, text: str) -> int:
         return int(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1_000
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
-            f"--{name} {text[:40]!r} is no time. Give one like 2026-11-20T14:30, or 90s, 15m, 2h, 3d for so long ago."
+            f"--{name} {text[:40]!r} is not a time. Give one like 2026-11-20T14:30, or a time ago: 90s, 15m, 2h, 3d."
         ) from error
 
 
 def _field(text: str | None) -> tuple[str, object] | None:
-    """`path=value`: JSON where it is some, text else."""
+    """Split `path=value`; the value is read as JSON if possible, else as text."""
     if text is None:
         return None
     path, sign, value = text.partition("=")
     if not sign or not path:
-        raise UsageError(f"--field {text[:80]!r} says not what it should be. Give a path and a value, as code=timeout.")
+        raise UsageError(f"--field {text[:80]!r} is not path=value. Give one like code=timeout.")
     try:
         return path, json.loads(value)
     except (ValueError, RecursionError):

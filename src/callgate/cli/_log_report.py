@@ -1,4 +1,4 @@
-"""`callgate log stats`, `verify`, `export`: the journal as a whole, in numbers, in proof, in a file. Reads only."""
+"""`callgate log stats`, `verify` and `export`: evaluate, check and export a whole journal. Only reads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stats(options: LogOptions) -> int:
         elif found.calls:
             _print_statistics(found)
         else:
-            say("No calls match. `callgate log list` shows what there is.")
+            say("No calls match. `callgate log list` shows the calls of this journal.")
     return _exits.OK
 
 
@@ -70,7 +70,7 @@ def _print_statistics(found: Statistics) -> None:
 
 
 def _bar(tool: ToolStatistics, most: int) -> Text:
-    """How the calls ended, as long as there are many of them."""
+    """Return a bar as long as the number of calls, coloured by their status."""
     length = max(1, round(_BAR * tool.calls / most))
     bar, given = Text(), 0
     for status, calls in tool.statuses.items():
@@ -80,7 +80,7 @@ def _bar(tool: ToolStatistics, most: int) -> Text:
 
 
 def _curve(times: Sequence[float]) -> str:
-    """How often which time, from the shortest to the longest, on a scale of powers of ten."""
+    """Return a histogram of the times, from the shortest to the longest, on a logarithmic scale."""
     if not times:
         return ""
     marks = [log10(max(time, 0.001)) for time in times]
@@ -93,7 +93,7 @@ def _curve(times: Sequence[float]) -> str:
 
 def verify_chain(options: LogOptions, tail: int | None) -> int:
     if tail is not None and tail < 1:
-        raise UsageError(f"--tail {tail} cannot be. Give a number of events from 1.")
+        raise UsageError(f"--tail is {tail}; it must be 1 or more.")
     with reading(options, check=False) as reader:
         broken = reader.verify(tail=tail)
         newest = EventQuery(limit=1, newest_first=True)
@@ -111,14 +111,14 @@ def verify_chain(options: LogOptions, tail: int | None) -> int:
 
 
 def export(options: LogOptions, to: str | None) -> int:
-    """Write events as lines of JSON; a body is there byte for byte, so that the chain can be checked from the file alone."""
+    """Write events as lines of JSON, each body byte for byte, so that the hashes can be checked from the file alone."""
     query = asked(options)
     with reading(options) as reader:
         written = _print(reader.find(query)) if to is None else _write(to, reader.find(query))
     if to is not None:
         say(f"{written} events are in {to}.")
     elif not written:
-        say("No events match, so nothing was written. `callgate log list` shows what there is.")
+        say("No events match, so nothing was written. `callgate log list` shows the calls of this journal.")
     return _exits.OK
 
 
@@ -140,9 +140,11 @@ def _write(to: str, events: Iterable[Event]) -> int:
                 file.write(_exported(event))
                 written += 1
     except FileExistsError:
-        raise UsageError(f"{to} is there already and was left alone. Give another file with --to.") from None
+        raise UsageError(f"{to} exists and was not overwritten. Give another file with --to.") from None
     except OSError as error:
-        raise UsageError(f"{to} cannot be written: {error.strerror}. {written} events were. Give another file with --to.") from error
+        raise UsageError(
+            f"{to} cannot be written: {error.strerror}. {written} events were written. Give another file with --to."
+        ) from error
     return written
 
 
@@ -155,7 +157,7 @@ def _exported(event: Event) -> str:
         line = canonical(fields).decode()
     except (ValueError, RecursionError):
         line = ""
-    if not line or printable_json(line) != line:  # no JSON, over several lines, or with what a terminal would obey
+    if not line or printable_json(line) != line:  # not JSON, on several lines, or with control characters
         fields.pop("body", None)
         line = canonical(fields | {"body_base64": base64.b64encode(body).decode()}).decode()
     return f"{printable_json(line)}\n"

@@ -1,4 +1,4 @@
-"""`callgate log result`: the whole result of one call, from the journal or from where large results are kept. Reads only."""
+"""`callgate log result`: print the whole result of one call, from the journal or its blob store. Only reads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ __all__ = ["show_result"]
 
 
 def show_result(identity: str, options: LogOptions) -> int:
-    """Print the whole result of one call; the exit code."""
+    """Print the whole result of one call; return the exit code."""
     refuse_odd_text(id=identity)
     with reading(options) as reader:
         call = _one_call(summarise(events_of(reader, identity)), identity)
         blobs = stored_blobs(reader, options.journal) if call.blob else None
         whole = blobs.get(call.blob) if blobs is not None else None
     if not call.result:
-        say(f"{call.uid} has no result: it is '{call.status}'. `callgate log show {call.uid}` shows its events.", "red")
+        say(f"{call.uid} has no result: its status is '{call.status}'. `callgate log show {call.uid}` shows its events.", "red")
         return _exits.FAILED
     if call.blob and whole is None:
-        say(f"The whole result of {call.uid} is not kept any more ({call.bytes:,} bytes). This is what the model was shown.", "yellow")
+        say(
+            f"The whole result of {call.uid} is no longer stored ({call.bytes:,} bytes). This is the part that the model was shown.",
+            "yellow",
+        )
     text = whole.decode("utf-8", "replace") if whole is not None else _content(call)
     write_text(text if text.endswith("\n") else f"{text}\n")
     return _exits.FAILED if call.blob and whole is None else _exits.OK
@@ -40,7 +43,7 @@ def _one_call(calls: list[CallSummary], identity: str) -> CallSummary:
 
 
 def _content(call: CallSummary) -> str:
-    """The text parts of what the model was shown."""
+    """Return the text parts of the result as the model was shown it."""
     parts = call.result.get("content")
     texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     return "\n".join(text for text in texts if isinstance(text, str))

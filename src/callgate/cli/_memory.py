@@ -1,6 +1,6 @@
-"""`callgate memory`: look into a memory, and make it again from a journal. Opens the memory for commands that use one.
+"""`callgate memory`: search a memory, and rebuild it from a journal. Opens the memory for the commands that use one.
 
-Asks as an operator: whose memory is asked is said on the command line. Shows what it finds as text that a terminal can be trusted with.
+Searches as an operator: `--principal` says whose memory. What it finds is printed with control characters escaped.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = ["open_memory", "rebuild", "search", "status"]
 
 
 def open_memory(place: str, *, there: bool = False) -> Memory | None:
-    """The memory in this file; None where none is named.
+    """Open the memory in this file; None if no file is named.
 
     Args:
-        there: Whether the file has to be there already.
+        there: Whether the file must exist.
 
     Raises:
-        UsageError: It cannot be used, or is not there.
+        UsageError: The file cannot be used or does not exist.
     """
     if not place:
         return None
@@ -48,24 +48,24 @@ def open_memory(place: str, *, there: bool = False) -> Memory | None:
 
     refuse_odd_text(memory=place)
     if there and not Path(place).is_file():
-        raise UsageError(f"There is no memory at {place}. Give the file that a run remembered in, with --memory.")
+        raise UsageError(f"There is no memory at {place}. Give the memory file of a run with --memory.")
     if Path(place).is_dir():
-        raise UsageError(f"{place} is a folder. Give a file with --memory, as {Path(place) / 'memory.db'}.")
+        raise UsageError(f"{place} is a folder. Give a file with --memory, such as {Path(place) / 'memory.db'}.")
     return Memory(place)
 
 
 def search(words: str, options: SearchOptions) -> int:
-    """Find passages and show them, the best first; 1 where there are none."""
+    """Print the passages found, the best first; return the exit code."""
     from callgate.memory import PassageKind, PassageQuery
 
     refuse_odd_text(words=words, principal=options.principal, tool=options.tool, run=options.run, actor=options.actor)
     kinds: tuple[PassageKind, ...] = get_args(PassageKind)
     if options.kind not in (None, *kinds):
-        raise UsageError(f"--kind {options.kind} is none. Give one of: {', '.join(kinds)}.")
+        raise UsageError(f"--kind is {options.kind}; it must be one of: {', '.join(kinds)}.")
     if not words.strip():
-        raise UsageError("No words to look for. Give some: callgate memory search WORDS.")
+        raise UsageError("No search words are given. Give some: callgate memory search WORDS.")
     if not 1 <= options.limit <= 50:
-        raise UsageError(f"--limit {options.limit} cannot be. Give a number from 1 to 50.")
+        raise UsageError(f"--limit is {options.limit}; it must be from 1 to 50.")
     times = asked(LogOptions(journal="", since=options.since, until=options.until))
     with _opened(options.memory) as memory:
         query = PassageQuery(
@@ -103,7 +103,7 @@ def _show(found: FoundPassage) -> None:
 
 
 def status(place: str, *, as_json: bool) -> int:
-    """Show what there is, and what is still to be done."""
+    """Print what the memory holds and what is still to be read or embedded."""
     with _opened(place) as memory:
         found = memory.status()
     if as_json:
@@ -116,7 +116,7 @@ def status(place: str, *, as_json: bool) -> int:
 
 
 def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) -> int:
-    """Read a journal into the memory from its first event; the files that its calls wrote too, if asked for."""
+    """Read a journal into the memory from its first event, and, if requested, the files that its calls wrote."""
     reader = open_reader(journal)
     try:
         with _opened(place, there=False) as memory:
@@ -131,7 +131,7 @@ def rebuild(place: str, journal: str, tools: tuple[str, ...], *, files: bool) ->
 
 @contextmanager
 def _opened(place: str, *, there: bool = True) -> Iterator[Memory]:
-    """The memory, while the block lasts."""
+    """Open the memory while the block lasts."""
     memory = open_memory(place, there=there)
     assert memory is not None
     with memory:

@@ -1,4 +1,4 @@
-"""The words of `callgate memory`, as cyclopts reads them; `_memory` does the work."""
+"""Define `callgate memory` for cyclopts; `_memory` does the work."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from callgate.cli._shared_options import AsJson, Flag, Journal, OwnMemory, Tools
 
 __all__ = ["memory_app"]
 
-memory_app = App(name="memory", help="What was remembered: search it, and make it again from a journal.")
+memory_app = App(name="memory", help="Search a memory, and rebuild it from a journal.")
 
 
 @memory_app.command(name="search")
 def memory_search(*words: str, options: SearchOptions | None = None) -> int:
-    """Find notes, calls and pieces of files by words, the best first; 1 if there are none.
+    """Find notes, calls and parts of files by words, the best first; exit code 1 if there are none.
 
     ```
     callgate memory search refund desk --kind note
@@ -27,7 +27,7 @@ def memory_search(*words: str, options: SearchOptions | None = None) -> int:
     Parameters
     ----------
     words
-        In any order; no syntax.
+        Search words, in any order; there is no query syntax.
     """
     from callgate.cli._memory import search
 
@@ -36,7 +36,7 @@ def memory_search(*words: str, options: SearchOptions | None = None) -> int:
 
 @memory_app.command(name="status")
 def memory_status(*, memory: OwnMemory = "", json: AsJson = False) -> int:
-    """Show what there is, and what is still to be done."""
+    """Show what the memory holds and what is still to be read or embedded."""
     from callgate.cli._memory import status
 
     return status(memory or own_memory(), as_json=json)
@@ -50,7 +50,7 @@ def memory_rebuild(
     files: Annotated[bool, Flag] = False,
     tools: Tools = ("builtin",),
 ) -> int:
-    """Make it again from a journal: notes, and what calls came to.
+    """Rebuild the memory from a journal: notes and results of calls.
 
     ```
     rm .callgate/memory.db
@@ -60,9 +60,9 @@ def memory_rebuild(
     Parameters
     ----------
     files
-        Also the files that calls wrote, as they are now, with whatever secrets they hold.
+        Also read the files that calls wrote, as they are now, with any secrets in them.
     tools
-        Where the tools came from: they say which files their calls write.
+        The sources of the tools, which declare the files that their calls write.
     """
     from callgate.cli._memory import rebuild
 

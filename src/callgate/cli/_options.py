@@ -1,7 +1,7 @@
-"""What may be typed: the options of each command, each once, with its sentence of help beneath it.
+"""Define the options of each command, with the help text below each option.
 
-cyclopts reads these classes, which is why they are dataclasses: it makes one from the words and hands it to the command. Loads nothing of
-the engine, so that `--help` is quick. What an option means, and whether its value makes sense, is said by the room that uses it.
+cyclopts reads these classes and makes one from the command line; it needs dataclasses. Imports nothing of the engine, so that `--help` is
+fast. The module that uses an option checks its value.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ __all__ = [
 Answers = Annotated[tuple[str, ...], Flag]
 Hidden = Parameter(parse=False)
 Paths = Annotated[
-    tuple[str, ...], Parameter(name="--path", help="Only paths that match this glob, as in `src/**`. May be repeated.", negative="")
+    tuple[str, ...], Parameter(name="--path", help="Only paths that match this glob, such as `src/**`. May be repeated.", negative="")
 ]
 Excluded = Annotated[
     tuple[str, ...],
-    Parameter(name="--exclude", help="No path that matches this glob, as in `build/**`. May be repeated.", negative=""),
+    Parameter(name="--exclude", help="Leave out paths that match this glob, such as `build/**`. May be repeated.", negative=""),
 ]
-Workspace = Annotated[str, Parameter(help="The folder that the calls worked in. Default: the current one.")]
+Workspace = Annotated[str, Parameter(help="The workspace of the calls. Default: the current folder.")]
 Undo = Annotated[bool, Parameter(negative="--no-undo")]
 
 
@@ -75,20 +75,20 @@ def _record(help: str) -> Parameter:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """About one run."""
+    """Options of `callgate run`."""
 
     model: Annotated[str, Parameter(converter=given_or(_own_model))] = field(default_factory=_own_model)
-    """`provider:model`, as `openai:gpt-5`; its key comes from the environment. Default: `CALLGATE_MODEL`."""
+    """`provider:model`, such as `openai:gpt-5`; the key comes from the environment. Default: `CALLGATE_MODEL`."""
     base_url: str = ""
-    """The URL of a server that speaks OpenAI's chat completions, or of the provider's own API elsewhere."""
+    """The URL of a server with OpenAI's chat completions API, or another URL of the provider's API."""
     tools: Tools = ("builtin",)
     workspace: str = "."
     """The folder that file tools and commands are confined to. Default: the current one."""
     rules: str | None = None
-    """A TOML file of rules. Without one, calls that only read may run, and you are asked about the rest."""
+    """A TOML file of rules. Without one, calls that only read run, and you are asked about all others."""
     judge: str | None = None
-    """`provider:model` of a model that judges calls with effects, and those with the verdict `judge` in the rules, before they run."""
-    record: Annotated[str, _record("; `:memory:` keeps none.")] = field(default_factory=default_journal)
+    """`provider:model` of a model that judges calls with effects, and calls with the verdict `judge` in the rules, before they run."""
+    record: Annotated[str, _record("; `:memory:` keeps no file.")] = field(default_factory=default_journal)
     memory: MemoryFile = field(default_factory=default_memory)
     system: str = ""
     """Instructions for the model, or `@FILE` to read them from."""
@@ -97,35 +97,33 @@ class RunOptions:
     max_iterations: int | None = None
     """How many messages with calls the model may send. Default: the preset's."""
     text_calls: Literal["auto", "fallback", "always", "never"] = "auto"
-    """When calls are read from the model's text: `fallback` where a message has none of its own, `always` for models that take no tools."""
+    """When to read calls from the model's text: `fallback` if a message has no structured calls, `always` for models without tool calls."""
     yes: Annotated[bool, Flag] = False
-    """Say yes to every question. What a rule denies stays denied."""
+    """Answer yes to every question. A call that a rule denies stays denied."""
     chat: Annotated[bool, Flag] = False
-    """Go on with what you say next, in the same conversation; Ctrl-D ends it."""
+    """Continue the conversation with what you type next; Ctrl-D ends it."""
     undo: Undo = True
-    """Keep what calls change, for `callgate undo`."""
+    """Keep what calls change in the workspace, for `callgate undo`."""
     json: AsJson = False
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions(RunOptions):
-    """About a run that goes on: code and keys are not on record, and the workspace is."""
+    """Options of `callgate resume`: code and keys are not recorded; the workspace is."""
 
     model: str = ""
-    """`provider:model`. Default: the one that the run had."""
+    """`provider:model`. Default: the run's model."""
     base_url: str = ""
-    """The URL of a server that speaks OpenAI's chat completions, or of the provider's own API elsewhere. Not on record: give it again."""
+    """The URL of a server with OpenAI's chat completions API, or another URL of the provider's API. Not recorded: give it again."""
     tools: Annotated[
         tuple[str, ...],
-        Parameter(
-            help=f"Where tools come from: {FORMS}. May be repeated. Not on record: give them again. Default: `builtin`.", negative=""
-        ),
+        Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Not recorded: give them again. Default: `builtin`.", negative=""),
     ] = ("builtin",)
     workspace: Annotated[str, Hidden] = "."
-    record: Annotated[str, _record(", which must be there.")] = field(default_factory=default_journal)
+    record: Annotated[str, _record(", which must exist.")] = field(default_factory=default_journal)
     system: str = ""
-    """Instructions for the model, or `@FILE` to read them from. Not on record: give them again."""
+    """Instructions for the model, or `@FILE` to read them from. Not recorded: give them again."""
     max_iterations: int | None = None
     """How many messages with calls the model may send in all. Default: the preset's."""
     chat: Annotated[bool, Hidden] = False
@@ -134,46 +132,46 @@ class ResumeOptions(RunOptions):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CallOptions:
-    """About one call."""
+    """Options of `callgate call`."""
 
     tools: Tools = ("builtin",)
     workspace: str = "."
     """The folder that file tools and commands are confined to. Default: the current one."""
     policy: str = ""
-    """A TOML file of rules; without one, every valid call may run."""
+    """A TOML file of rules. Without one, every valid call runs."""
     journal: Journal = field(default_factory=default_journal)
     memory: MemoryFile = field(default_factory=default_memory)
     run: str = ""
-    """The run this call belongs to; `last` is the newest on record. Default: one of its own."""
+    """The run that the call belongs to; `last` is the newest. Default: a new run."""
     key: str = ""
-    """Names this very call: handed in again with the same run and key, it gives the stored result and runs nothing."""
+    """The idempotency key: a second call with the same run and key returns the stored result and runs nothing."""
     timeout: float | None = None
     """Seconds for the whole call. Default: `TOOL_EXECUTION_TIMEOUT_MS`, or 300."""
     repair: Annotated[bool, Flag] = False
-    """Repair malformed JSON arguments, and note it. Cut-off ones are refused either way."""
+    """Repair malformed JSON arguments and note the repair. Incomplete arguments are always refused."""
     actor: str = ""
-    """Whom the tool acts as, where it needs somebody."""
+    """The actor, for tools that need one."""
     principal: str = ""
-    """Who is asking."""
+    """The principal: on whose behalf the call is made."""
     undo: bool = True
-    """Keep what the call changes in the workspace, for `callgate undo`. Default: it is kept."""
+    """Keep what the call changes in the workspace, for `callgate undo`. Default: yes."""
     json: AsJson = False
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """About a run that is made again."""
+    """Options of `callgate replay`."""
 
     policy: Annotated[str, Parameter(name=["--policy", "--rules"])] = ""
-    """A TOML file of rules, in the place of those that the run had."""
+    """A TOML file of rules to judge the recorded calls by."""
     tools: Tools = ()
     model: str = ""
-    """`provider:model`; it is sent the recorded conversation at each pass, and nothing it asks for is started."""
+    """`provider:model` of a model that is sent the recorded conversation at each pass; its calls are not started."""
     base_url: str = ""
-    """The URL of a server that speaks OpenAI's chat completions, or of the provider's own API elsewhere."""
+    """The URL of a server with OpenAI's chat completions API, or another URL of the provider's API."""
     export: str = ""
-    """Write the run as a pytest file, which is not there yet, with its data beside it."""
+    """Write the run as a new pytest file, with its data beside it."""
     journal: Journal = field(default_factory=default_journal)
     json: AsJson = False
 
@@ -181,14 +179,14 @@ class ReplayOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class InboxOptions:
-    """About a word to a run."""
+    """Options of the commands that send a message to a run."""
 
     reason: str = ""
-    """Why; goes on record, and the run or the model may be told."""
+    """The reason; it is recorded and may be shown to the model."""
     by: str = ""
-    """Who says so; goes on record. Default: your login name."""
+    """Who sends the message; it is recorded. Default: your login name."""
     wait: float = 5.0
-    """Seconds to wait until whoever works on the run has taken it in. Default: 5."""
+    """Seconds to wait until the process that works on the run has received it. Default: 5."""
     journal: Journal = field(default_factory=default_journal)
     json: AsJson = False
 
@@ -196,24 +194,24 @@ class InboxOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class UndoOptions:
-    """About changes that are taken back."""
+    """Options of `callgate undo`."""
 
     paths: Paths = ()
     exclude: Excluded = ()
     workspace: Workspace = "."
     journal: Annotated[str, Parameter(converter=given_or(default_journal))] = field(default_factory=default_journal)
-    """The journal that is told. Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."""
+    """The journal that records the undo. Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here."""
     dry_run: Annotated[bool, Flag] = False
-    """Check everything, change nothing."""
+    """Check and show everything; change nothing."""
     interrupted: Annotated[bool, Flag] = False
-    """Also calls whose end nobody saw, because the engine was killed."""
+    """Include calls that have no recorded end because the engine was killed."""
     json: AsJson = False
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RedoOptions(UndoOptions):
-    """About changes that are made again."""
+    """Options of `callgate redo`."""
 
     interrupted: Annotated[bool, Hidden] = False
 
@@ -221,7 +219,7 @@ class RedoOptions(UndoOptions):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """About what a journal has."""
+    """Options of `callgate log list`."""
 
     journal: Journal = field(default_factory=default_journal)
     run: Run = None
@@ -233,41 +231,41 @@ class LogOptions:
     field: Field = None
     caused_by: CausedBy = None
     after: int | None = None
-    """Only calls that came after this event."""
+    """Only calls received after this event."""
     limit: int | None = None
-    """So many of the newest. Default: 1000."""
+    """At most this many of the newest. Default: 1000."""
     json: AsJson = False
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(LogOptions):
-    """About what is written down of a journal."""
+    """Options of `callgate log export`."""
 
     after: int | None = None
     """Only events after this one."""
     limit: int | None = None
-    """At most so many. Default: all."""
+    """At most this many events. Default: all."""
     json: Annotated[bool, Hidden] = False
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """About passages of a memory."""
+    """Options of `callgate memory search`."""
 
     memory: OwnMemory = field(default_factory=own_memory)
     principal: str = ""
-    """Whose memory. Default: what nobody in particular remembered."""
+    """The principal whose memory is searched. Default: passages without a principal."""
     actor: Actor = None
     conversation: str | None = None
-    """Only of this conversation."""
+    """Only passages of this conversation."""
     tool: ToolName = None
     run: Run = None
     kind: str | None = None
-    """Only `note`, `call` or `file`."""
+    """Only passages of this kind: `note`, `call` or `file`."""
     since: Since = None
     until: Until = None
     limit: int = 10
-    """At most so many, up to 50. Default: 10."""
+    """At most this many, up to 50. Default: 10."""
     json: AsJson = False

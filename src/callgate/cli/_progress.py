@@ -1,4 +1,4 @@
-"""A running tool's output on standard error, as it comes, and a sign of life where nothing comes."""
+"""Print a running tool's output to standard error as it arrives, and a spinner while there is none."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SILENCE_S = 0.4
 
 
 class Progressed:
-    """Shows what an engine's bus tells of running calls, as long as it is entered.
+    """Print the progress of running calls from an engine's bus while the context is entered.
 
     Args:
-        bus: The engine's.
-        result_command: Returns the command that prints the whole result of a call, or says that none is kept.
-        quiet: Show nothing.
+        bus: The engine's bus.
+        result_command: Returns the command that prints a call's whole result, or a text that it is not kept.
+        quiet: Print nothing.
     """
 
     def __init__(self, bus: Bus, result_command: Callable[[str], str], *, quiet: bool) -> None:
@@ -69,7 +69,7 @@ class Progressed:
                 self._console.print(Text(f"attempt {item.attempt} failed: {one_line(str(body.get('error', '')))}", style="yellow"))
 
     def _soon(self, line: str) -> None:
-        """Only where the tool is silent for a moment and somebody watches."""
+        """Show the spinner if the tool is silent for a moment and a person watches."""
         if self._console.is_terminal and self._timer is None:
             self._spinner.update(Text(line, style="dim"))
             self._timer = asyncio.get_running_loop().call_later(_SILENCE_S, self._spinner.start)

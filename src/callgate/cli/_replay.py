@@ -1,7 +1,7 @@
-"""`callgate replay`: a recorded run made again, judged again, asked again, or written down as a test.
+"""`callgate replay`: rebuild a recorded run, judge its calls again, ask another model, or export it as a test.
 
-Reads the journal beside whoever writes it, and makes neither a folder nor an engine. What is shown is what the record can tell: where it
-cannot, that is said.
+Only reads the journal, also while other processes write it. Creates no folder and no engine. What the journal cannot tell is reported as a
+gap.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["replay_run"]
 
 
 def replay_run(run: str, options: ReplayOptions) -> int:
-    """Make one run again; the exit code."""
+    """Replay one run; return the exit code."""
     refuse_odd_text(run=run, journal=options.journal)
     _refuse_together(options)
     policies = (Rules.load(options.policy),) if options.policy else None
@@ -55,13 +55,13 @@ def replay_run(run: str, options: ReplayOptions) -> int:
 
 def _refuse_together(options: ReplayOptions) -> None:
     if options.model and options.policy:
-        raise UsageError("--model and --policy are two questions: ask one, then the other.")
+        raise UsageError("--model and --policy cannot be combined: replay with one, then with the other.")
     if options.export and options.model:
-        raise UsageError("--export and --model are two commands: the test has the recorded model's answers. Leave one out.")
+        raise UsageError("--export and --model cannot be combined: the test contains the recorded model's answers. Leave one out.")
     if options.export and not options.export.endswith(".py"):
-        raise UsageError(f"--export {options.export} is no Python file: pytest would not find it. Give one like tests/test_run.py.")
+        raise UsageError(f"--export {options.export} is not a Python file, so pytest would not find it. Give one like tests/test_run.py.")
     if options.base_url and not options.model:
-        raise UsageError("--base-url is a model's; give --model as well.")
+        raise UsageError("--base-url needs --model. Give both.")
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def _judged(judged: JudgedRun, options: ReplayOptions) -> int:
 
 
 def _exported(kept: RunFile, made: Replay, options: ReplayOptions) -> int:
-    """Write the run as a test, and play it once, so that nobody keeps a test that has never passed."""
+    """Write the run as a test, and run the test once, so that it is known to pass."""
     from callgate.testing import RecordedRun
 
     test = Path(options.export)
@@ -124,12 +124,12 @@ def _exported(kept: RunFile, made: Replay, options: ReplayOptions) -> int:
     if not differences:
         say("It passes.", "green")
         return _exits.OK
-    say(f"It does not pass over these tools and rules. Are they those that the run had? {differences[0]}", "yellow")
+    say(f"It does not pass with these tools and rules. Are they the ones that the run had? {differences[0]}", "yellow")
     return _exits.DIFFERS
 
 
 def _there_already(path: Path) -> UsageError:
-    return UsageError(f"{path} is there already and was left alone. Give another file with --export.")
+    return UsageError(f"{path} exists and was not overwritten. Give another file with --export.")
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The words of `callgate replay`, as cyclopts reads them; `_replay` does the work."""
+"""Define `callgate replay` for cyclopts; `_replay` does the work."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["replay"]
 
 
 def replay(run: str, /, *, options: ReplayOptions | None = None) -> int:
-    """Make a recorded run again, and show what other rules, other tools or another model would have changed. Starts no tool.
+    """Replay a recorded run, and show what other rules, other tools or another model would have changed. Starts no tool.
 
-    Without options: whether the record makes the very run that there was. With rules: each call judged again. With tools alone: which
-    recorded calls they would refuse or take otherwise. With a model: what it asks for where the recorded one asked.
+    Without options: check that the run can be rebuilt exactly from its journal. With rules: judge each call again. With tools only: show
+    which recorded calls they would refuse or read differently. With a model: show the calls that it makes in each pass.
 
     ```
     callgate replay case-7
@@ -21,8 +21,8 @@ def replay(run: str, /, *, options: ReplayOptions | None = None) -> int:
     callgate replay case-7 --export tests/test_case_7.py --tools crm.py --policy rules.toml
     ```
 
-    Exit codes: 0 as recorded · 1 the record does not make the run, or the model could not be asked · 2 wrong usage · 6 it would have gone
-    another way.
+    Exit codes: 0 as recorded · 1 the run cannot be rebuilt, or the model could not be asked · 2 wrong usage · 6 it would have gone
+    differently.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How a replay looks: tables for people, objects for programs. Decides nothing."""
+"""Format a replay: tables for people, JSON objects for programs. Decides nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS = 160
 
 
 def show_made(made: Replay) -> None:
-    """A run as its record makes it."""
+    """Print a run as rebuilt from its journal."""
     table = grid("call", "tool", "decided", "rule", "ended")
     for call in made.calls:
         decided = call.decision
@@ -25,7 +25,7 @@ def show_made(made: Replay) -> None:
     if made.calls:
         output().print(table, soft_wrap=False)
     for difference in made.differences[:1]:
-        say(f"The record does not make the run that there was. {difference}", "red")
+        say(f"The run cannot be rebuilt from its journal. {difference}", "red")
     if not made.differences:
         what = f"{_many(len(made.passes), 'pass', 'passes')}, {_many(len(made.messages), 'message')}, " if made.passes else ""
         ended = f" {made.end.status}" if made.end.turn_status else ""
@@ -49,7 +49,7 @@ def made_json(made: Replay) -> dict[str, object]:
 
 
 def show_judged(judged: JudgedRun) -> None:
-    """Each call, then and now."""
+    """Print each call with its recorded and its new decision."""
     if judged.changed:
         say(f"Changed since the run was recorded: {one_line(', '.join(judged.changed), 200)}.", "yellow")
     table = grid("", "call", "tool", "then", "now", "rule", "")
@@ -64,9 +64,9 @@ def show_judged(judged: JudgedRun) -> None:
             say(f"{one.call.short} now: {one_line(one.now.said, _WORDS)}", "dim")
     differ, unjudged = len(judged.differences), sum(one.now is None for one in judged.calls)
     if unjudged:
-        say(f"{unjudged} of {_many(len(judged.calls), 'call')} were not judged again; the table says why.", "dim")
+        say(f"{unjudged} of {_many(len(judged.calls), 'call')} were not judged again; the table shows why.", "dim")
     if differ:
-        say(f"{differ} of {_many(len(judged.calls), 'call')} would have been decided otherwise. {judged.follows}", "yellow")
+        say(f"{differ} of {_many(len(judged.calls), 'call')} would have been decided differently. {judged.follows}", "yellow")
     else:
         say(f"{_many(len(judged.calls) - unjudged, 'call')} would have been decided as before.", "green")
 
@@ -99,7 +99,7 @@ def judged_json(judged: JudgedRun) -> dict[str, object]:
 
 
 def show_asked(asked: ModelComparison) -> None:
-    """Each pass: what the recorded model asked for, and what the other one does."""
+    """Print the calls of each pass: those of the recorded model and those of the other one."""
     table = grid("", "pass", one_line(asked.recorded_model, 40), one_line(asked.model, 40))
     for one in asked.answers:
         mark = Text("·", style="dim") if one.same else Text("≠", style="bold yellow")

@@ -1,4 +1,4 @@
-"""What a person reads of one call's end: the text on standard output, everything about it on standard error."""
+"""Print the outcome of one call: its text to standard output, everything about it to standard error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["ShownWhere", "exit_code", "show_aborted", "show_result"]
 
 
 class ShownWhere(Struct, frozen=True):
-    """Where the record of what is shown is kept."""
+    """The journal of the call that is shown, and the command that shows more of it."""
 
     where: str
     more: str
-    """The command that shows more."""
+    """The command that shows the call's events."""
 
     def print(self) -> None:
         say(f"  journal {self.where}\n  more    {self.more}" if self.where else f"  journal {self.more}", "dim")
@@ -66,14 +66,14 @@ def _facts(result: ToolResult) -> str:
 
 
 def show_aborted(outcome: Aborted, summary: CallSummary | None, shown: ShownWhere) -> None:
-    """The message ended with this call: say what is known of it."""
+    """Print what is known of a call that ended its message without a result."""
     say(f"{outcome.status}  {one_line(at_terminal(outcome.reason))}", "magenta")
     if summary is not None and summary.starts:
-        say(f"  {summary.tool} had run for {summary.duration_ms:,.0f} ms and was ended; its effect class is '{summary.effect}'.")
+        say(f"  {summary.tool} ran for {summary.duration_ms:,.0f} ms and was ended; its effect is '{summary.effect}'.")
         if summary.effect != "none":
-            say("  It may have done part of its work. Check before you repeat it.", "yellow")
+            say("  It may have taken effect in part. Check before you repeat it.", "yellow")
     elif outcome.recorded:
         say("  The tool was not started. Nothing happened.")
     else:
-        say("  It is not on record whether the tool was started. Check before you repeat it.", "yellow")
+        say("  The journal does not say whether the tool was started. Check before you repeat it.", "yellow")
     shown.print()

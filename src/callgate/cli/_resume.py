@@ -1,7 +1,7 @@
-"""`callgate resume`: go on with a run that waits for a human, or that was cut off when its process ended.
+"""`callgate resume`: resume a run that waits for a human, failed, was stopped, or whose process ended.
 
-The run's conversation, scope and open calls come from its record; the model, the tools and the rules are given again, because code and keys
-are not on record. Nothing is started before the record is found good. Everything else is as in `callgate run`.
+The run's conversation, scope and open calls come from its journal. The model, tools and rules are given again, because code and keys are
+not recorded. Nothing is started before the journal is checked. Everything else is as in `callgate run`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["resume_run"]
 
 
 def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: Sequence[str]) -> int:
-    """Go on with one run; the exit code."""
+    """Resume one run; return the exit code."""
     refuse_odd_text(run=run, **{f"answer {number}": text for number, text in enumerate((*allow, *deny), 1)})
     both = sorted(set(allow) & set(deny))
     if both:
-        raise UsageError(f"{both[0]} is both allowed and denied. Say one of them.")
+        raise UsageError(f"{both[0]} is both allowed and denied. Give one of them.")
     if options.record == MEMORY or not (is_url(options.record) or Path(options.record).is_file()):
-        raise UsageError(f"There is no journal at {options.record}. Give the one that the run was recorded in, with --record FILE.")
+        raise UsageError(f"There is no journal at {options.record}. Give the journal of the run with --record FILE.")
     run = run_named(run, options.record, of_agent=True)
     system, policies, settings = system_of(options.system), policies_of(options), settings_of(options)
     memory = open_memory(options.memory)
@@ -55,10 +55,10 @@ def resume_run(run: str, options: ResumeOptions, *, allow: Sequence[str], deny: 
 
 
 class _Resumed(TerminalRun):
-    """One run from where its record ends."""
+    """A resumed run at the terminal."""
 
     async def answered(self, run: Recalled, allow: Sequence[str], deny: Sequence[str]) -> int:
-        """Give the answers, then go on; the exit code."""
+        """Record the answers, then resume; return the exit code."""
         self._run, self._conversation = run.run, run.began.scope.conversation
         asked = {uid for uid, end in run.ends.items() if end.kind == "call.suspended"}
         try:
@@ -72,16 +72,19 @@ class _Resumed(TerminalRun):
         return await self.whole()
 
     async def _given(self, approval_id: str, *, allow: bool, asked: bool) -> None:
-        """Give one answer; one that makes no difference any more is no reason not to go on.
+        """Record one answer. An answer that is no longer needed is reported and ignored.
 
         Raises:
-            UsageError: The run has asked no such question.
+            UsageError: The run has no such question.
         """
         by = "the person at the terminal"
         if self._engine.approval(approval_id) is not None:
             await self._answer(approval_id, allow=allow, by=by)
         elif asked:
-            say(f"{one_line(approval_id, 120)} needs no answer any more: its call has gone on, or it expired and is put again.", "yellow")
+            say(
+                f"{one_line(approval_id, 120)} needs no answer any more: its call has continued, or it expired and is asked again.",
+                "yellow",
+            )
         else:
             await self._engine.answer(approval_id, allow=allow, by=by)
 

@@ -1,4 +1,4 @@
-"""`callgate rules check`: whether a rule file is valid, and whether what it names exists, before a run needs it."""
+"""`callgate rules check`: check that a rule file is valid and that everything it names exists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_rules"]
 
 
 def check_rules(file: str, specs: Sequence[str], *, as_json: bool) -> int:
-    """Check a rule file against tools; 1 if something in it does not hold."""
+    """Check a rule file against tools; return the exit code."""
     tools = tuple(ToolRegistry(load_tools(specs, MemoryBlobs())))
     text = rules_text(file)
     try:

@@ -1,7 +1,7 @@
-"""`callgate run`: an agent at the terminal. A task, a model and a folder; text as it streams, calls as they run, questions as they come.
+"""`callgate run`: run an agent at the terminal, with its text, calls and questions shown as they arrive.
 
-Puts the parts together and waits: the loop is the agent's, every call is the engine's. Ctrl-C lets what runs finish, twice ends it now.
-Without rules of their own, people are asked before anything has an effect.
+Makes the parts and waits: the agent runs the loop, the engine makes the calls. Ctrl-C lets running calls finish and stops the run; twice
+ends them at once. Without rules, the person is asked before any call with an effect.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ __all__ = ["TerminalRun", "run_task"]
 
 
 def run_task(task: str, options: RunOptions) -> int:
-    """Carry out one run; the exit code."""
+    """Run one task; return the exit code."""
     if options.chat and (options.json or task == "-" or not sys.stdin.isatty()):
         raise UsageError("--chat needs a person at a terminal: leave out --json and '-', and do not redirect standard input.")
     task, system = task_of(task), system_of(options.system)
     workspace = Path(options.workspace)
     if not workspace.is_dir():
-        raise UsageError(f"There is no folder {options.workspace} to work in. Give one that exists with --workspace.")
+        raise UsageError(f"The workspace {options.workspace} is not a folder. Give an existing one with --workspace.")
     policies = policies_of(options)
     model = model_of(options)
     settings = settings_of(options)
@@ -68,7 +68,7 @@ def run_task(task: str, options: RunOptions) -> int:
 
 
 class TerminalRun:
-    """One task, from its first word to its end, with the questions in between."""
+    """One task at the terminal, with the questions of its calls."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class TerminalRun:
         return result
 
     async def _until_decided(self, listening: RunEventStream, task: str) -> RunResult:
-        """Run, put the questions, go on; until nothing is open or nobody answers."""
+        """Run the agent, ask the questions and resume, until none is open or one stays unanswered."""
 
         def hear(event: AgentEvent) -> None:
             if isinstance(event, MessageBegan):
@@ -158,7 +158,7 @@ class TerminalRun:
         return result
 
     async def _says(self) -> str:
-        """What the person says next; empty where they leave, by Ctrl-D or Ctrl-C, or are made to."""
+        """Return the person's next message; empty after Ctrl-D, Ctrl-C or a signal that ends the command."""
         if self._interrupts.signal:
             return ""
         self._interrupts.begin_turn()
@@ -172,10 +172,10 @@ class TerminalRun:
         return await self._agent.run(task, conversation=self._conversation, scope=scope, on_event=hear)
 
     async def _answered(self, result: RunResult) -> bool:
-        """Put every question that nobody has answered elsewhere; tells whether the run is to go on.
+        """Ask every question that was not answered elsewhere; return whether to resume the run.
 
-        It goes on where all of them have an answer, or to its end where another process wants it stopped or killed. The run stays with this
-        engine meanwhile, so that it is told of both.
+        The run is resumed if all questions are answered, or if another process has stopped or killed it. This engine holds the run
+        meanwhile, so that it receives answers, stops and kills of other processes.
         """
         assert result.pending is not None
         unanswered = 0
@@ -186,8 +186,8 @@ class TerminalRun:
         return (not unanswered or end_wanted.is_set()) and not self._interrupts.count
 
     async def _put(self, call: ToolCall, approval: Suspended, end_wanted: asyncio.Event) -> bool:
-        """Put one question, unless somebody has answered it elsewhere or the run is to end; tells whether it has an answer."""
-        await asyncio.sleep(0)  # what another process said meanwhile is taken in first
+        """Ask one question, unless it was answered elsewhere or the run has to end; return whether it has an answer."""
+        await asyncio.sleep(0)  # receive the messages of other processes first
         if self._is_settled(approval.approval_id):
             return True
         if end_wanted.is_set():
@@ -202,14 +202,14 @@ class TerminalRun:
         return True
 
     def _is_settled(self, approval_id: str) -> bool:
-        """Whether nobody here has to answer any more; tells what was answered elsewhere. A question that expired is put again later."""
+        """Whether the question needs no answer here; shows an answer from elsewhere. An expired question is asked again later."""
         question = self._engine.approval(approval_id)
         if question is not None and question.allowed is not None:
             self._tell(ApprovalAnswered(approval=approval_id, allowed=question.allowed, by=question.by, elsewhere=True))
         return question is None or question.allowed is not None
 
     async def _answer(self, approval_id: str, *, allow: bool, by: str) -> None:
-        """Give an answer, unless the question was settled meanwhile: what was said first stands, but a no takes back a yes."""
+        """Record an answer unless the question was answered meanwhile: the first answer counts, but a no revokes a yes."""
         await asyncio.sleep(0)
         question = self._engine.approval(approval_id)
         if question is None or (allow and question.allowed is not None):
@@ -221,7 +221,7 @@ class TerminalRun:
     async def _allowed(
         self, approval_id: str, tool: str, question: str, arguments: dict[str, object], end_wanted: asyncio.Event
     ) -> bool | None:
-        """What the person says; None where they do not, or where somebody answers elsewhere or wants the run to end first."""
+        """Return the person's answer; None without one, or if another process answers or ends the run first."""
         if self._options.yes:
             return True
         if not self._person.here or self._interrupts.count:
@@ -230,7 +230,7 @@ class TerminalRun:
         self._interrupts.count += allowed is None and not (end_wanted.is_set() or is_answered(self._engine, approval_id))
         return allowed
 
-    # Ctrl-C, and signals that end the command
+    # Signals
 
     def _interrupt(self) -> None:
         how = self._interrupts.interrupt()
@@ -244,7 +244,7 @@ class TerminalRun:
         if self._agent.kill(self._conversation, f"ended by {signal.Signals(number).name}"):
             self._tell(RunInterrupted(how="kill"))
 
-    # The two ends
+    # Start and end
 
     def _began(self) -> Told:
         return RunBegan(
@@ -279,10 +279,10 @@ class TerminalRun:
             return
         if result.status == "waiting":
             flags = "" if self._record.path is None else " with --allow or --deny,"
-            say(f"Nothing that was asked about has run. Say yes or no at a terminal,{flags} or in a file of rules:", "cyan")
+            say(f"None of the calls in question has run. Answer at a terminal,{flags} or with rules:", "cyan")
             say(f"  {self._how_to_go_on(result)}")
         elif result.status in ("failed", "stopped") and self._record.name and result.recorded:
-            say("It can go on from where it stands:", "cyan")
+            say("It can be resumed:", "cyan")
             say(f"  {self._how_to_go_on(result)}")
         if not result.recorded and result.status == "completed":
             say(f"  {printable(at_terminal(result.reason))}", "red")
@@ -293,13 +293,13 @@ class TerminalRun:
             say(f"  undo    {shlex.join(('callgate', 'undo', self._conversation, *self._where()))}", "dim")
 
     def _where(self) -> list[str]:
-        """What `callgate undo` must be told to find the workspace and the journal from here."""
+        """Return the options with which `callgate undo` finds the workspace and the journal."""
         words = [] if self._workspace == str(Path.cwd()) else ["--workspace", self._workspace]
         path = self._record.path
         return words + ([] if path is None or str(path) == default_journal() else ["--journal", str(path)])
 
     def _how_to_go_on(self, result: RunResult) -> str:
-        """The command; where nothing is kept, the one that begins anew. Credentials in the model's URL are left out."""
+        """Return the command that resumes the run, or starts it again if it is not recorded; without the URL's credentials."""
         if not self._record.name:
             return shlex.join(("callgate", "run", *(_without_credentials(word, self._options.base_url) for word in sys.argv[2:])))
         approvals = result.pending.approvals if result.pending is not None else ()
@@ -327,7 +327,7 @@ class TerminalRun:
 
 
 def _without_credentials(word: str, base_url: str) -> str:
-    """A word of the command line with the model's URL as it may be shown."""
+    """Return a word of the command line without the credentials of the model's URL."""
     return word.replace(base_url, redact_url(base_url)) if base_url else word
 
 

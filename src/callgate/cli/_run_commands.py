@@ -1,4 +1,4 @@
-"""The words of `callgate run` and `callgate resume`, as cyclopts reads them."""
+"""Define `callgate run` and `callgate resume` for cyclopts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["resume", "run"]
 
 
 def run(task: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, options: RunOptions | None = None) -> int:
-    """Let a model work on a task with tools, and watch: its text as it streams, its calls as they run.
+    """Let a model work on a task with tools, and show its text and calls.
 
-    The model's text goes to standard output, everything about it to standard error. Ctrl-C lets what runs finish and ends the run; twice
-    ends it at once. A run that failed or was ended goes on with the command that is shown. Reading is free; before anything has an effect
-    you are asked, unless rules say otherwise.
+    Prints the model's text to standard output, everything else to standard error. Ctrl-C stops the run after its running calls; a second
+    Ctrl-C ends them at once. The printed command resumes a run that failed or was stopped. Calls that only read run without a question;
+    you are asked before any other call, unless you give rules.
 
     ```
     callgate run "Which tests are slow, and why?" --model openai:gpt-5
@@ -30,7 +30,7 @@ def run(task: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, option
     Parameters
     ----------
     task
-        What is to be done; `-` reads it from standard input.
+        The task; `-` reads it from standard input.
     """
     from callgate.cli._run import run_task
 
@@ -38,10 +38,10 @@ def run(task: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, option
 
 
 def resume(run: str, /, *, allow: Answers = (), deny: Answers = (), options: ResumeOptions | None = None) -> int:
-    """Go on with a run that waits for a human, that was cut off when its process ended, or that failed, was stopped or used up its budget.
+    """Resume a run that waits for a human, failed, was stopped, used up its budget, or whose process ended.
 
-    What the record has of its calls decides: results that are there stay; calls that never started run, rules asked again; reads and
-    idempotent calls run again; a call with an effect that had started is not run again, and the model is told that nobody knows.
+    Recorded results are kept. Calls that never started run after the rules have judged them again. Reads and idempotent calls that were cut
+    off run again. A `once` call that had started does not run again; the model is told that its outcome is unknown.
 
     ```
     callgate resume run-0198c2 --record .callgate/journal.db
@@ -54,11 +54,11 @@ def resume(run: str, /, *, allow: Answers = (), deny: Answers = (), options: Res
     Parameters
     ----------
     run
-        The run's id, as `callgate log list` shows it, or `last` for the newest.
+        The run's id, as `callgate log list` shows it, or `last` for the newest run.
     allow
-        Say yes to this question, which is named by its call. May be repeated.
+        Approve this call, given by its id. May be repeated.
     deny
-        Say no to this question. May be repeated.
+        Deny this call. May be repeated.
     """
     from callgate.cli._resume import resume_run
 

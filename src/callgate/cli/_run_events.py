@@ -1,7 +1,7 @@
-"""What `callgate run` tells, event by event: one table for the screen and for `--json`.
+"""The events of `callgate run`, for the screen and for `--json`.
 
-Put together from two sources: what the agent tells (text, passes, notices) and what the engine's bus tells of calls, each the moment it
-happens. Decides nothing, draws nothing.
+Combines the agent's events (text, passes, notices) with those of calls from the engine's bus, as they happen. Decides nothing, draws
+nothing.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class ReasoningWritten(Struct, frozen=True, kw_only=True, tag_field="event", tag
 
 
 class CallOpening(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_opened"):
-    """The model has begun to write a call."""
+    """The model has started to write a call."""
 
     tool: str
     id: str
 
 
 class CallArrived(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_received"):
-    """The engine has the call; arguments as the model wrote them."""
+    """The engine has received the call; arguments as the model wrote them."""
 
     call: str
     id: str
@@ -81,7 +81,7 @@ class CallRunning(Struct, frozen=True, kw_only=True, tag_field="event", tag="cal
     tool: str
     attempt: int
     early: bool
-    """While the model still streams the rest of its message."""
+    """Whether it started while the model was still streaming its message."""
 
 
 class CallOutput(Struct, frozen=True, kw_only=True, tag_field="event", tag="call_progress"):
@@ -108,7 +108,7 @@ class CallAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="ca
     code: str | None = None
     reason: str | None = None
     text: str = ""
-    """What the model gets."""
+    """The text that the model gets."""
     command_end: str = ""
     """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`."""
 
@@ -130,7 +130,7 @@ class ApprovalAsked(Struct, frozen=True, kw_only=True, tag_field="event", tag="q
     approval: str
     question: str
     arguments: dict[str, object]
-    """As the tool would get them."""
+    """The arguments that the tool would get."""
 
 
 class ApprovalAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag="question_answered"):
@@ -138,7 +138,7 @@ class ApprovalAnswered(Struct, frozen=True, kw_only=True, tag_field="event", tag
     allowed: bool
     by: str
     elsewhere: bool = False
-    """Whether it was answered from another process."""
+    """Whether another process answered it."""
 
 
 class RunInterrupted(Struct, frozen=True, kw_only=True, tag_field="event", tag="interrupted"):
@@ -154,9 +154,9 @@ class RunFinished(Struct, frozen=True, kw_only=True, tag_field="event", tag="run
     iterations: int
     calls: int
     failed: int
-    """Calls that ended without success, since the run began."""
+    """Calls of the whole run that ended without success."""
     refused: int
-    """Calls that the loop did not let run, and so did not count as calls."""
+    """Calls that the loop refused; not included in `calls`."""
     input_tokens: int
     output_tokens: int
     seconds: float
@@ -203,11 +203,11 @@ Told = (
 
 
 class RunEventStream:
-    """One run's events, from the agent and from the bus, told in one order.
+    """Merges one run's events from the agent and the bus.
 
     Args:
-        bus: The engine's. It is listened to until `close`.
-        tell: Takes what happens; must not raise.
+        bus: The engine's bus; subscribed to until `close`.
+        tell: Called with each event; must not raise.
     """
 
     def __init__(self, bus: Bus, tell: Callable[[Told], None]) -> None:
@@ -215,10 +215,10 @@ class RunEventStream:
         self._tools: dict[str, str] = {}
         self._early: set[str] = set()
         self._started: dict[str, tuple[float, int]] = {}
-        """By call that runs: when its first attempt started, in monotonic seconds, and the number of its attempts."""
+        """By running call: the start of its first attempt, in monotonic seconds, and the number of its attempts."""
         self._streaming = False
         self.kept = False
-        """Whether a call has changed files, and they can be put back."""
+        """Whether a call has changed files that can be restored."""
         self.close = bus.subscribe(
             self._hear,
             *("call.received", "call.started", "call.progress", "call.attempt_failed", "call.suspended", "call.aborted", "tool.completed"),
@@ -226,7 +226,7 @@ class RunEventStream:
         )
 
     def agent(self, event: AgentEvent) -> None:
-        """Take what the agent tells."""
+        """Pass on an event of the agent."""
         match event:
             case TextDelta(text=text):
                 self._tell(TextWritten(text=text))
@@ -278,7 +278,7 @@ class RunEventStream:
         return None
 
     def _without_result(self, topic: str, event: Event, reason: str) -> CallAnswered:
-        """A call that waits for a human, or was ended before it had a result."""
+        """Return the end of a call without a result: it waits for a human or was aborted."""
         since, attempts = self._started.pop(event.call, (event.mono, 0))
         early = event.call in self._early
         self._early.discard(event.call)

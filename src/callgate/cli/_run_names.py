@@ -1,4 +1,4 @@
-"""The run that a word names: its id, or `last` for the newest one of the journal. The one place that knows `last`."""
+"""Find the run that a word names: its id, or `last` for the newest run of the journal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LAST = "last"
 
 
 def run_named(name: str, journal: str, *, of_agent: bool = False) -> str:
-    """Return the id of the run; looks into the journal for `last` only.
+    """Return the run's id; reads the journal only for `last`.
 
     Args:
-        of_agent: Whether only runs of an agent are meant, which can go on.
+        of_agent: Whether to consider runs of agents only, which can be resumed.
 
     Raises:
-        UsageError: There is no journal, or no run in it yet.
+        UsageError: There is no journal, or it has no run.
     """
     if name != LAST:
         return name
@@ -30,10 +30,10 @@ def run_named(name: str, journal: str, *, of_agent: bool = False) -> str:
 
 
 def newest_run(reader: Reader, *, of_agent: bool = False) -> str:
-    """The run that began, or had a call, most recently.
+    """Return the run that started, or received a call, most recently.
 
     Raises:
-        UsageError: There is none.
+        UsageError: The journal has no run.
     """
     kinds = ("run.began",) if of_agent else ("run.began", "call.received")
     found = list(reader.find(EventQuery(kinds=kinds, newest_first=True, limit=1)))

@@ -1,6 +1,6 @@
-"""What was typed about a run, and what it means: a task, a model, rules, bounds.
+"""Turn the options of a run into a task, a model, policies and settings.
 
-Whatever is wrong with it is said here, before a model is asked or a journal is opened.
+Raises `UsageError` for every wrong option before a model is asked or a journal is opened.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def task_of(given: str) -> str:
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if given == "-" else given
     refuse_odd_text(task=text)
     if not text.strip():
-        raise UsageError('The task is empty. Say what is to be done: callgate run "...", or - to read it from standard input.')
+        raise UsageError('The task is empty. Give one: callgate run "...", or - to read it from standard input.')
     return text
 
 
@@ -42,7 +42,9 @@ def system_of(given: str) -> str:
         return Path(given[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"The system prompt's file {given[1:]} cannot be read: {reason}. Give another with --system @FILE.") from error
+        raise UsageError(
+            f"The file {given[1:]} with the system prompt cannot be read: {reason}. Give another with --system @FILE."
+        ) from error
 
 
 def policies_of(options: RunOptions) -> tuple[Rules | Judge, ...]:
@@ -55,7 +57,7 @@ def policies_of(options: RunOptions) -> tuple[Rules | Judge, ...]:
         judge = options.judge.strip()
         return (*given, Judge(named_model(judge, "" if judge.partition(":")[0].lower() in PROVIDERS else options.base_url)))
     if rules is not None and rules.judge_required_by:
-        raise UsageError(f"{rules.judge_required_by} wants calls judged. Name a model for that: --judge provider:model.")
+        raise UsageError(f"{rules.judge_required_by} has the verdict judge, which needs a model. Give one with --judge provider:model.")
     return given
 
 
@@ -67,7 +69,7 @@ def model_of(options: RunOptions) -> HttpModel:
 
 
 def named_model(name: str, base_url: str, *, native_tools: bool = True) -> HttpModel:
-    """The model of this name; with an address of its own, any name will do."""
+    """Return the model of this name; with a `base_url`, any name is accepted."""
     refuse_odd_text(model=name, address=base_url)
     if base_url and name.partition(":")[0].lower() not in PROVIDERS:
         name = f"openai-compatible:{name}"
@@ -75,7 +77,7 @@ def named_model(name: str, base_url: str, *, native_tools: bool = True) -> HttpM
 
 
 def settings_of(options: RunOptions) -> Settings:
-    """The bounds of the loop. The times that the environment gives are looked at as well, before anything is opened."""
+    """Return the loop's settings. Checks the time limits from the environment too, before anything is opened."""
     timeout_from_environment()
     silence_from_environment()
     settings = PRESETS[options.preset]

@@ -1,7 +1,7 @@
-"""A run on the terminal: the model's text on standard output as it comes, everything about it on standard error.
+"""Show a run: the model's text on standard output as it streams, everything else on standard error.
 
-At a terminal, what runs now is drawn below the last line and goes away; elsewhere each start and each end is one plain line. Draws what
-it is told and nothing else. All of it comes from models and tools, so all of it is made printable first.
+At a terminal, running calls are drawn below the last line and removed when they end; elsewhere each start and each end is one plain line.
+All text comes from models and tools, so control characters are escaped.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _SAID_ABOVE = "The record could not be written, as said above."
 
 
 class RunScreen:
-    """Shows one run.
+    """Prints the events of one run.
 
     Args:
-        result_command: Returns the command that prints the whole result of a call, or says that none is kept.
+        result_command: Returns the command that prints a call's whole result, or a text that it is not kept.
     """
 
     def __init__(self, result_command: Callable[[str], str]) -> None:
@@ -62,7 +62,7 @@ class RunScreen:
         self._lively = self._console.is_terminal and not self._console.is_dumb_terminal
         self._live: Live | None = None
         self._waiting = ""
-        """What is waited for where no call runs: the model."""
+        """What the model does, while no call runs."""
         self._since = 0.0
         self._calls: dict[str, str] = {}
         self._running: dict[str, float] = {}
@@ -70,13 +70,13 @@ class RunScreen:
         self._line_open = False
         self._held = ""
         self._piped_line_open = False
-        """Whether the text on a standard output that is no terminal ends without a line end."""
+        """Whether the last text on a standard output that is not a terminal had no line end."""
         self._separator_due = False
         self._record_failure_said = False
-        """Whether this turn has shown why the record could not be written."""
+        """Whether the reason why the journal could not be written was shown in this turn."""
 
     def show(self, told: Told) -> None:
-        """Take what happened next."""
+        """Show an event."""
         match told:
             case RunBegan():
                 tools = f"{len(told.tools)} tools" if len(told.tools) != 1 else "1 tool"
@@ -98,7 +98,7 @@ class RunScreen:
             case CallOutput():
                 self._progress(told.call, told.text)
             case CallRetried():
-                self._say(f"  attempt {told.attempt} failed: {one_line(told.reason)}; it is tried again", "yellow")
+                self._say(f"  attempt {told.attempt} failed: {one_line(told.reason)}; trying again", "yellow")
             case CallAnswered():
                 self._end(told)
             case PassEnded():
@@ -108,18 +108,18 @@ class RunScreen:
                 self._say(f"  {one_line(text)}", "yellow")
             case ApprovalAnswered(elsewhere=True):
                 runs = "runs" if told.allowed else "does not run"
-                self._say(f"  {one_line(told.approval, 120)} was answered elsewhere, by {one_line(told.by, 80)}: it {runs}.", "dim")
+                self._say(f"  {one_line(told.approval, 120)} was answered by {one_line(told.by, 80)}: the call {runs}.", "dim")
             case ApprovalAnswered(allowed=False):
-                self._say("  It does not run.", "dim")
+                self._say("  The call does not run.", "dim")
             case RunInterrupted(how="stop"):
-                self._say("Stopping: what runs now is the last. Ctrl-C again ends it at once.", "yellow")
+                self._say("Stopping: running calls finish, no others start. Ctrl-C again ends them at once.", "yellow")
             case RunInterrupted():
-                self._say("Killed: what runs is being ended.", "yellow")
+                self._say("Killed: running calls are being ended.", "yellow")
             case RunFinished():
                 self._sum_up(told)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove what is drawn below the last line, and end that line."""
         self._still()
         self._end_line()
 
@@ -133,7 +133,7 @@ class RunScreen:
             self._separator_due, self._piped_line_open = False, not text.endswith("\n")
             return
         text, self._held = self._held + text, ""
-        if text.endswith("\r"):  # perhaps half of a line's end
+        if text.endswith("\r"):  # possibly the first half of a line end
             text, self._held = text[:-1], "\r"
         if text:
             write_text(text)
@@ -179,7 +179,7 @@ class RunScreen:
         self._end_output(told.call)
         self._running.pop(told.call, None)
         line = self._calls.pop(told.call, one_line(told.tool))
-        if told.status == "asked":  # the question comes with the end of the message
+        if told.status == "asked":  # the question follows at the end of the message
             self._move()
             return
         took = f"  {told.ms:,.0f} ms" if told.attempts else ""
@@ -195,13 +195,13 @@ class RunScreen:
         self._move()
 
     def _say_reason(self, told: CallAnswered) -> None:
-        """Say why a call did not succeed."""
+        """Print why a call did not succeed."""
         if told.reason and told.status != "ok":
             reason = self._record_failure_once(told.reason) if told.code == "record_failed" else told.reason
             self._say(f"  {one_line(reason, _REASON)}", STYLES.get(told.status, ""))
 
     def _record_failure_once(self, reason: str) -> str:
-        """The reason in the words of the command line; why the record could not be written is said once in a turn."""
+        """Return the reason in the command line's words; the reason for a failed journal is given once in a turn."""
         said, self._record_failure_said = self._record_failure_said, self._record_failure_said or bool(RECORD_FAILURE.search(reason))
         return at_terminal(RECORD_FAILURE.sub(_SAID_ABOVE, reason) if said else reason)
 
@@ -223,7 +223,7 @@ class RunScreen:
             self._say(f"  {printable(self._record_failure_once(told.reason))}", _RUN_STYLES.get(told.status, ""))
         self._record_failure_said = False
 
-    # What runs now
+    # Running calls
 
     def _wait_for(self, what: str) -> None:
         if what != self._waiting:
@@ -231,7 +231,7 @@ class RunScreen:
         self._move()
 
     def _move(self) -> None:
-        """Draw what runs, where there is something and no line of text is open."""
+        """Draw the running calls, unless a line of text is open."""
         if not self._lively or self._line_open:
             return
         if not self._running and not self._waiting:
@@ -254,13 +254,13 @@ class RunScreen:
             self._live = None
 
     def rows(self) -> list[tuple[str, float]]:
-        """What runs now, and for how many seconds."""
+        """Return what runs now and for how many seconds."""
         now = time.monotonic()
         running = [(f"{self._calls.get(call, call)}{self._so_far(call)}", now - since) for call, since in [*self._running.items()]]
         return running or ([(self._waiting, now - self._since)] if self._waiting else [])
 
     def _so_far(self, call: str) -> str:
-        """How much output a call has and its latest line, once not every line is shown."""
+        """Return the number of output lines and the latest one, once lines are left out."""
         output = self._output.get(call)
         return f"  {output.lines:,} lines: {output.latest.strip()}" if output is not None and output.lines > HEAD_LINES else ""
 
@@ -277,7 +277,7 @@ class RunScreen:
 
 
 class _RunningCall:
-    """The rows of what runs, each cut to the width of the terminal; drawn anew several times a second."""
+    """Renders the running calls, one row each, cut to the terminal's width; redrawn several times a second."""
 
     def __init__(self, screen: RunScreen) -> None:
         self._screen = screen
@@ -297,7 +297,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _line(tool: str, arguments: str) -> str:
-    """A call in a few words."""
+    """Return a call as one short line."""
     try:
         value = json.loads(arguments) if arguments.strip() else {}
     except (ValueError, RecursionError):

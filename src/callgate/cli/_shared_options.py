@@ -1,4 +1,4 @@
-"""Words that several commands share, as cyclopts reads them: each option and its sentence of help, once."""
+"""Define the options that several commands share, with their help texts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = [
 
 
 def given_or(default: Callable[[], str]) -> Callable[[type, Sequence[Token]], str]:
-    """Read an empty word as none: `--journal "$JOURNAL"` in a shell where there is no such variable."""
+    """Return a converter that takes an empty word as the default, as from `--journal "$JOURNAL"` without that variable."""
     return lambda _, tokens: tokens[0].value or default()
 
 
 def own_memory() -> str:
-    """`CALLGATE_MEMORY`, or `.callgate/memory.db` under the current folder."""
+    """Return `CALLGATE_MEMORY`, or `.callgate/memory.db` in the current folder."""
     return default_memory() or os.path.join(".callgate", "memory.db")
 
 
@@ -46,7 +46,7 @@ Journal = Annotated[
     str,
     Parameter(
         converter=given_or(default_journal),
-        help="The journal's file; a `postgresql://` address names one on a server; `:memory:` keeps none."
+        help="The journal's file; a `postgresql://` address names one on a server; `:memory:` keeps no file."
         " Default: `CALLGATE_JOURNAL`, or `.callgate/journal.db` here.",
     ),
 ]
@@ -55,7 +55,7 @@ MemoryFile = Annotated[
     Parameter(
         name="--memory",
         converter=given_or(default_memory),
-        help="The memory's file: what calls come to is remembered there, and `builtin` has `remember`, `recall` and `forget`."
+        help="The memory's file: results of calls are stored in it, and `builtin` adds `remember`, `recall` and `forget`."
         " Default: `CALLGATE_MEMORY`, or none.",
     ),
 ]
@@ -67,13 +67,13 @@ OwnMemory = Annotated[
         help="The memory's file. Default: `CALLGATE_MEMORY`, or `.callgate/memory.db` here.",
     ),
 ]
-Tools = Annotated[tuple[str, ...], Parameter(help=f"Where tools come from: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
+Tools = Annotated[tuple[str, ...], Parameter(help=f"A source of tools: {FORMS}. May be repeated. Default: `builtin`.", negative="")]
 AsJson = Annotated[bool, Parameter(name="--json", help="Write strict JSON, for programs.", negative="")]
 Run = Annotated[str | None, Parameter(help="Only this run; `last` is the newest.")]
-Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls that have one, as `call.started`.")]
+Kind = Annotated[str | None, Parameter(help="Only events of this kind, or calls with one, such as `call.started`.")]
 Actor = Annotated[str | None, Parameter(help="Only calls that were made for this actor.")]
-Since = Annotated[str | None, Parameter(help="Only from this time on: `2026-11-20T14:30`, or `15m`, `2h`, `3d` for so long ago.")]
+Since = Annotated[str | None, Parameter(help="Only from this time on: `2026-11-20T14:30`, or a time ago: `15m`, `2h`, `3d`.")]
 Until = Annotated[str | None, Parameter(help="Only before this time.")]
 Field = Annotated[str | None, Parameter(help="Only events whose body has this value at this path: `status=error`, `metadata.attempts=2`.")]
-CausedBy = Annotated[int | None, Parameter(help="Only what followed from this event.")]
+CausedBy = Annotated[int | None, Parameter(help="Only events that this event caused.")]
 ToolName = Annotated[str | None, Parameter(help="Only calls of this tool.")]

@@ -1,7 +1,7 @@
-"""Standard input, output and error, whatever the shell made of them: closed, a full disk, a reader that went away.
+"""Guard standard input, output and error, which may be closed, on a full disk, or a pipe without a reader.
 
-Here because a call must not be cut short, nor its outcome be lost, because nobody can be told. Output that cannot be written is left
-out from there on, and the exit code says so. Must not know what is written.
+A call must not be cut short, nor its outcome lost, because output cannot be written. After the first write error, output is discarded and
+the exit code says so. Must not know what is written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["GuardedStream", "guarded", "reader_is_gone"]
 
 
 class GuardedStream:
-    """A stream to write to. The first error ends it: what comes later goes nowhere."""
+    """An output stream that discards everything after the first write error."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -41,7 +41,7 @@ class GuardedStream:
                 self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """What is still buffered must not fail once more when the interpreter ends."""
+        """Redirect the descriptor, so that flushing the buffer at interpreter exit does not fail again."""
         self.lost = error
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -54,7 +54,7 @@ class GuardedStream:
 
 @contextmanager
 def guarded() -> Iterator[tuple[GuardedStream | None, GuardedStream]]:
-    """Guard this process's streams; gives standard output, or None where it is closed, and standard error."""
+    """Guard the process's streams; yield standard output and standard error, None for one that is closed."""
     _occupy()
     before = sys.stdin, sys.stdout, sys.stderr
     closed = sys.stdout is None
@@ -71,7 +71,7 @@ def guarded() -> Iterator[tuple[GuardedStream | None, GuardedStream]]:
 
 
 def _occupy() -> None:
-    """Put nothing in the place of closed descriptors, or the next file opened, as the journal, would be written to in their name."""
+    """Open /dev/null on closed descriptors; otherwise the next opened file, such as the journal, would get their number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -80,5 +80,5 @@ def _occupy() -> None:
 
 
 def reader_is_gone() -> bool:
-    """Whether nobody reads standard output any more."""
+    """Whether the reader of standard output is gone."""
     return isinstance(sys.stdout, GuardedStream) and sys.stdout.lost is not None

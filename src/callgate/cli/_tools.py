@@ -1,4 +1,4 @@
-"""`callgate tools`: what a model could call, and what the engine knows of it."""
+"""`callgate tools`: show the tools that a model can call, and their declarations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show_tool(name: str, specs: Sequence[str], *, as_json: bool) -> int:
     registry = _registry(specs)
     tool = registry.get(name)
     if tool is None:
-        raise UsageError(f"No tool is named '{name[:80]}'. There are: {', '.join(registry.names())}. Others come with --tools.")
+        raise UsageError(f"No tool is named '{name[:80]}'. The tools are: {', '.join(registry.names())}. Give other sources with --tools.")
     if as_json:
         print_json(_facts(tool) | {"openai": tool.openai()})
         return _exits.OK
@@ -80,7 +80,7 @@ def _declared(keys: object) -> str | None:
     if keys is None:
         return None
     if callable(keys):
-        return "worked out from the arguments"
+        return "computed from the arguments"
     return keys if isinstance(keys, str) else ", ".join(str(key) for key in keys) if isinstance(keys, tuple) else str(keys)
 
 

@@ -1,7 +1,7 @@
-"""`callgate undo`, `redo`, `diff` and `checkpoint`: what calls changed in a folder, taken back by whoever stands in it.
+"""`callgate undo`, `redo`, `diff` and `checkpoint`: list, undo and redo what calls changed in a folder.
 
-The store is found by the folder alone, so it needs no journal; where there is one, what was done is written to it, and what it says could
-not be kept is not passed over. A refusal is one line per path, and exit code 1.
+The undo store is found by the folder, so no journal is needed. If there is one, the undo is recorded in it, and what it says could not be
+kept is reported. A refusal prints one line per path and returns exit code 1.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMED = 5
 
 
 def take_back(words: str, direction: str, options: UndoOptions) -> int:
-    """Undo or redo; the exit code."""
+    """Undo or redo; return the exit code."""
     refuse_odd_text(call=words)
     shadow = Shadow(options.workspace)
     try:
@@ -68,7 +68,7 @@ def take_back(words: str, direction: str, options: UndoOptions) -> int:
 
 
 def _refuse_unkept(words: str, shadow: Shadow, options: UndoOptions) -> None:
-    """A run in which a call's files could not be kept is not undone as if there were nothing more."""
+    """Refuse to undo a whole run if the files of one of its calls could not be kept."""
     if options.paths or options.exclude or not _is_there(options.journal):
         return
     name = words.rpartition("@")[0] or words
@@ -79,7 +79,7 @@ def _refuse_unkept(words: str, shadow: Shadow, options: UndoOptions) -> None:
     finally:
         reader.close()
     if unkept:
-        text = f"what {', '.join(dict.fromkeys(unkept))} changed was not kept. Say what you want back with --path, or undo single calls."
+        text = f"what {', '.join(dict.fromkeys(unkept))} changed was not kept. Choose paths with --path, or undo single calls."
         raise UndoRefused((Conflict(path="*", why="not_kept", text=text),))
 
 
@@ -91,12 +91,12 @@ def _refused(refused: UndoRefused, command: str, options: UndoOptions) -> int:
         paths = [one.path for one in refused.conflicts]
         if "*" not in paths and len(paths) <= _NAMED:
             excludes = " ".join(f"--exclude {shlex.quote(path)}" for path in paths)
-            say(f"`{one_line(f'{command} {excludes}', 400)}` leaves out what is named here.")
+            say(f"`{one_line(f'{command} {excludes}', 400)}` leaves out the paths above.")
     return _exits.FAILED
 
 
 def _record(done: Undone, options: UndoOptions) -> None:
-    """Write it to the journal, where there is one."""
+    """Record the undo in the journal, if there is one."""
     if not _is_there(options.journal):
         return
     details = {"commit": done.commit, "calls": [clean(uid) for uid in done.calls], "paths": [clean(path) for path in done.paths[:50]]}
@@ -107,7 +107,7 @@ def _record(done: Undone, options: UndoOptions) -> None:
             journal.append(Draft(kind=_KINDS[done.direction], run=run, body=body))
         asyncio.run(journal.close())
     except CallgateError as error:
-        say(f"It is done, and kept as commit {done.commit[:12]}, but the journal has no line about it: {error}", "yellow")
+        say(f"It is done, and kept as commit {done.commit[:12]}, but could not be recorded in the journal: {error}", "yellow")
 
 
 def _is_there(journal: str) -> bool:
@@ -123,7 +123,7 @@ def _show(done: Undone, options: UndoOptions) -> None:
         what = _DONE[done.direction, done.actions[path]]
         output().print(f"{f'would be {what}' if options.dry_run else what}  {field(path, 400)}")
     for path in done.already:
-        say(f"as it should be already  {one_line(path, 400)}", "dim")
+        say(f"already done  {one_line(path, 400)}", "dim")
     for path in done.left:
         say(f"left  {one_line(path, 400)}: not asked for", "yellow")
     for path in done.stay:
@@ -131,11 +131,11 @@ def _show(done: Undone, options: UndoOptions) -> None:
     for line in done.told:
         say(f"note   {field(line)}", "yellow")
     if not done.paths and done.not_kept:
-        say("Nothing was put back: what changed was not kept.", "red")
+        say("Nothing was undone: what changed was not kept.", "red")
     elif not done.paths:
         say("Nothing had to be changed.")
     elif not options.dry_run:
-        say(("Partly: not all that was changed is back. " if done.partial else "") + _NEXT[done.direction].format(_calls(done)))
+        say(("Partly: some changes remain. " if done.partial else "") + _NEXT[done.direction].format(_calls(done)))
 
 
 def _paths(paths: Sequence[str]) -> str:
@@ -148,20 +148,20 @@ def _calls(done: Undone) -> str:
 
 
 def list_changes(options: UndoOptions) -> int:
-    """What was kept, the newest last.
+    """Print the kept changes, the newest last.
 
     Raises:
-        UsageError: The options speak of an undo, and what is to be undone is not said.
+        UsageError: There are options of an undo, but nothing to undo is named.
     """
     if options.paths or options.exclude or options.dry_run or options.interrupted:
-        raise UsageError("It is not said what to undo. Name a call, a run or a checkpoint, or `last` for the newest call.")
+        raise UsageError("Nothing to undo is named. Name a call, a run or a checkpoint, or `last` for the newest call.")
     changes = Shadow(options.workspace).changes()
     if options.json:
         for change in changes:
             print_json(_change_json(change))
         return _exits.OK
     if not changes:
-        say("No call has changed anything here that was kept.")
+        say("No changes of calls are kept for this folder.")
         return _exits.OK
     table = grid("time", "call", "what", "paths", right=())
     for change in changes:
@@ -171,7 +171,7 @@ def list_changes(options: UndoOptions) -> int:
         paths += "".join(f" (not kept: {gap.count:,})" for gap in change.gaps if gap.why == "left_out")
         table.add_row(when, one_line(change.call.uid), what, paths)
     output().print(table, soft_wrap=False)
-    say("`callgate diff CALL` shows one, `callgate undo CALL` takes it back; `last` is the newest.")
+    say("`callgate diff CALL` shows a change, `callgate undo CALL` undoes it; `last` is the newest.")
     return _exits.OK
 
 
@@ -200,7 +200,7 @@ def show_diff(words: str, options: UndoOptions) -> int:
         else:
             write_text(one.text)
     if not found:
-        say("None of these changes stands: there is nothing to show.")
+        say("All of these changes are undone, so there is nothing to show.")
     return _exits.OK
 
 
@@ -210,7 +210,7 @@ def checkpoint(name: str, options: UndoOptions) -> int:
         print_json(one)
     else:
         output().print(field(one.name))
-        say(f"`callgate undo {one.name}` takes back every call since.")
+        say(f"`callgate undo {one.name}` undoes every call since.")
     return _exits.OK
 
 

@@ -1,4 +1,4 @@
-"""The words of `undo`, `redo`, `diff` and `checkpoint`, as cyclopts reads them; `_undo` does the work."""
+"""Define `undo`, `redo`, `diff` and `checkpoint` for cyclopts; `_undo` does the work."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from callgate.cli._shared_options import AsJson
 
 __all__ = ["add_undo"]
 
-checkpoint_app = App(name="checkpoint", help="Moments to go back to: `callgate undo NAME` takes back every call since.")
+checkpoint_app = App(name="checkpoint", help="Mark moments to go back to: `callgate undo NAME` undoes every call since.")
 
 
 def add_undo(app: App) -> None:
-    """Give the command line these commands."""
+    """Add these commands to the command line."""
     for command in (undo, redo, diff):
         app.command(command)
     app.command(checkpoint_app)
 
 
 def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
-    """Take back what calls changed in this folder: exactly, or not at all. Without words: list what was kept.
+    """Undo what calls changed in this folder, exactly or not at all. Without arguments: list the kept changes.
 
     ```
     callgate undo last
@@ -28,10 +28,10 @@ def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
     callgate undo last --exclude notes.md
     ```
 
-    Where not all that the calls changed is undone, it says so, and names what is left and why.
+    Changes that are not undone are listed with the reason.
 
-    Exit codes: 0 undone, or partly, as `--path` and `--exclude` ask for · 1 refused: nothing was changed · 2 nothing of this name, or no
-    path of it matches.
+    Exit codes: 0 undone, or partly because of `--path` and `--exclude` · 1 refused: nothing was changed · 2 no such call, run or
+    checkpoint, or no path matches.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def undo(what: str = "", /, *, options: UndoOptions | None = None) -> int:
 
 
 def redo(what: str = "last", /, *, options: RedoOptions | None = None) -> int:
-    """Make changes again that were undone; the same rules, the other way round.
+    """Redo changes that were undone, exactly or not at all.
 
     ```
     callgate redo
@@ -54,7 +54,7 @@ def redo(what: str = "last", /, *, options: RedoOptions | None = None) -> int:
     Parameters
     ----------
     what
-        As for `undo`. Default: what was undone last.
+        As for `undo`. Default: the last undo.
     """
     from callgate.cli._undo import take_back
 
@@ -64,8 +64,8 @@ def redo(what: str = "last", /, *, options: RedoOptions | None = None) -> int:
 def diff(what: str = "last", /, *, paths: Paths = (), exclude: Excluded = (), workspace: Workspace = ".", json: AsJson = False) -> int:
     """Print what calls changed, as a patch: lines that they wrote begin with `+`.
 
-    Written to a file it can be applied: `patch -p0` makes the changes, `patch -p0 -R` takes them back. What no patch can say, as a folder
-    or an extended attribute, stands in a line that begins with `#`.
+    `patch -p0` applies the patch, `patch -p0 -R` reverses it. Changes that a patch cannot express, such as folders and extended attributes,
+    are lines that begin with `#`.
 
     ```
     callgate diff last
@@ -75,7 +75,7 @@ def diff(what: str = "last", /, *, paths: Paths = (), exclude: Excluded = (), wo
     Parameters
     ----------
     what
-        As for `undo`. Default: the newest change that still stands.
+        As for `undo`. Default: the newest change that is not undone.
     """
     from callgate.cli._undo import show_diff
 
@@ -84,7 +84,7 @@ def diff(what: str = "last", /, *, paths: Paths = (), exclude: Excluded = (), wo
 
 @checkpoint_app.command(name="add")
 def checkpoint_add(name: str = "", /, *, workspace: Workspace = ".", json: AsJson = False) -> int:
-    """Remember this moment.
+    """Add a checkpoint.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def checkpoint_add(name: str = "", /, *, workspace: Workspace = ".", json: AsJso
 
 @checkpoint_app.command(name="list")
 def checkpoint_list(*, workspace: Workspace = ".", json: AsJson = False) -> int:
-    """List them, the oldest first."""
+    """List the checkpoints, the oldest first."""
     from callgate.cli._undo import list_checkpoints
 
     return list_checkpoints(UndoOptions(workspace=workspace, json=json))
@@ -106,7 +106,7 @@ def checkpoint_list(*, workspace: Workspace = ".", json: AsJson = False) -> int:
 
 @checkpoint_app.command(name="drop")
 def checkpoint_drop(name: str, /, *, workspace: Workspace = ".") -> int:
-    """Forget one. What was changed since stays kept as long as other changes of its age."""
+    """Remove a checkpoint. The changes since are kept as long as others of their age."""
     from callgate.cli._undo import drop_checkpoint
 
     return drop_checkpoint(name, UndoOptions(workspace=workspace))
@@ -114,12 +114,12 @@ def checkpoint_drop(name: str, /, *, workspace: Workspace = ".") -> int:
 
 @checkpoint_app.command(name="prune")
 def checkpoint_prune(*, keep_days: float = 30.0, workspace: Workspace = ".", json: AsJson = False) -> int:
-    """Drop changes that are old and that no checkpoint needs. They can no longer be undone.
+    """Remove old changes that no checkpoint needs. They can no longer be undone.
 
     Parameters
     ----------
     keep_days
-        How old a change may be. Default: 30.
+        The maximum age of a change, in days. Default: 30.
     """
     from callgate.cli._undo import prune
 

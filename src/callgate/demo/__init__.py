@@ -1,8 +1,8 @@
-"""Demonstrations that prove what they show, each with an honest outcome.
+"""Demonstrations that prove what they show.
 
-Beside the command line, above the engine: they use nothing that a user could not. A demonstration runs real tools against real files and
-processes, its screen is drawn from events alone, and its findings come from witnesses outside of the engine: a ledger that tools write
-themselves, the operating system's processes, the files. Must not be imported by the engine.
+They use only public interfaces. A demonstration runs real tools on real files and processes and draws its screen from events. Its findings
+come from outside the engine: a ledger that the tools write, the operating system's processes, and the files. The engine must not import
+this package.
 """
 
 from __future__ import annotations

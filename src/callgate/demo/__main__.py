@@ -1,4 +1,4 @@
-"""`python -m callgate.demo ORDER`: the engine of a demonstration in a process of its own, there to be killed. Nobody else starts it."""
+"""`python -m callgate.demo ORDER`: run a demonstration's engine in its own process, which the demonstration kills. For internal use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    logging.getLogger("callgate").addHandler(logging.NullHandler())  # what is worth telling is drawn
+    logging.getLogger("callgate").addHandler(logging.NullHandler())  # the screen shows what matters
     order = msgspec.json.decode(sys.argv[1], type=Order)
     try:
         asyncio.run(_WORK[order.demo](order))

@@ -1,4 +1,4 @@
-"""The demonstrations by name, and how one is run from its title to where its record is."""
+"""The list of demonstrations, and the function that runs one and shows its findings."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ __all__ = ["DEMOS", "Demo", "Outcome", "run_demo"]
 class Demo(Struct, frozen=True):
     title: str
     prove: Callable[[DemoRun], Awaitable[list[Finding]]] | None
-    """None: it needs the reader's folder."""
+    """None for the demonstration that needs a folder."""
     tables: bool = True
-    """Whether its calls are worth a table."""
+    """Whether to show a table of its calls."""
 
 
 DEMOS: dict[str, Demo] = {
-    "repair": Demo("An agent repairs a small repository, and everything that goes wrong on the way", repair),
-    "stop": Demo("A tool can really be stopped: exits, crashes and endless C loops hurt nobody else", stop),
-    "crash": Demo("Kill -9 anywhere: each effect happens once, or is said to be unknown; never twice", crash, tables=False),
-    "cut-off": Demo("Cut-off JSON never runs; what loses nothing is accepted and noted; true is no integer", cut_off),
+    "repair": Demo("An agent repairs a small repository, while calls fail, hang and are denied", repair),
+    "stop": Demo("A tool can be stopped: exits, crashes and endless C loops harm nothing else", stop),
+    "crash": Demo("Kill -9 at any moment: each effect happens once or is reported as unknown, never twice", crash, tables=False),
+    "cut-off": Demo("Cut-off JSON never runs; lossless conversions are accepted and noted; true is not an integer", cut_off),
     "early": Demo("A read starts while the model still streams the rest of its message", early),
-    "side-by-side": Demo("Calls of one message run beside each other where that is safe, and never where it is not", side_by_side),
+    "side-by-side": Demo("Calls of one message run in parallel where that is safe, and only there", side_by_side),
     "large": Demo("A result of a megabyte costs a small prompt and loses nothing", large),
     "undo": Demo("Every file write can be undone, exactly, or the undo refuses and says why", undo),
     "replay": Demo("Any log is a test: replay it, swap the policy or the model, and see what would have changed", replay),
@@ -51,7 +51,7 @@ DEMOS: dict[str, Demo] = {
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a demonstration came to."""
+    """The result of a demonstration."""
 
     name: str
     root: Path
@@ -59,7 +59,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     ledger: Path
     calls: list[CallSummary]
     problems: list[str]
-    """Claims that did not hold; empty is success."""
+    """The claims that did not hold; empty for a success."""
     proven: list[str]
 
 
@@ -68,15 +68,15 @@ def run_demo(name: str, *, folder: Path | None = None, screen: Console | None = 
 
     Args:
         name: A key of `DEMOS`.
-        folder: For the one that reads the reader's own folder.
-        screen: Where it is shown; None: nowhere.
+        folder: The folder for the demonstration `folder`.
+        screen: The console to show it on; None shows nothing.
 
     Raises:
-        UsageError: There is none of this name, or its folder is missing.
+        UsageError: There is no such demonstration, or its folder is missing.
     """
     demo = DEMOS.get(name)
     if demo is None:
-        raise UsageError(f"There is no demonstration '{name[:40]}'. There are: {', '.join(DEMOS)}.")
+        raise UsageError(f"There is no demonstration '{name[:40]}'. The demonstrations are: {', '.join(DEMOS)}.")
     prove = demo.prove or (partial(read_folder, folder=folder) if folder is not None else None)
     if prove is None:
         raise UsageError("The demonstration 'folder' needs one: callgate demo --dir PATH.")
@@ -122,6 +122,6 @@ def _show(stage: DemoRun, outcome: Outcome, findings: list[Finding]) -> None:
 
 
 def _odd(calls: list[CallSummary]) -> str:
-    """A call worth looking at, by a name that no other has."""
+    """Return the shortest unique id of a call worth looking at."""
     odd = next((call for call in calls if call.status != "ok"), calls[-1])
     return odd.short if sum(call.short == odd.short for call in calls) == 1 else odd.uid

@@ -1,4 +1,4 @@
-"""Demonstration 3: what was cut off never runs; what loses nothing is accepted and noted; what would lose something is refused."""
+"""Demonstration 3: a cut-off call never runs; lossless conversions are accepted and noted; lossy ones are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Case(Struct, frozen=True):
     expected: str
     """A status, or the failure class."""
     notes: int = 0
-    """How many arguments are put right."""
+    """How many arguments are converted."""
     closed: Closed = "finished"
 
 
@@ -48,7 +48,7 @@ _CASES = (
 
 
 async def cut_off(stage: DemoRun) -> list[Finding]:
-    """Book a room with arguments of every kind; only what is whole and loses nothing may reach the tool."""
+    """Book a room with arguments of every kind; only complete arguments without loss may reach the tool."""
     async with stage.engine([tools.book_room], repair=True) as engine:
         for iteration, case in enumerate(_CASES):
             raw = RawCall(name="book_room", arguments=case.arguments, origin="demonstration", closed=case.closed, reasoning=case.what)

@@ -1,4 +1,4 @@
-"""What every demonstration stands on: a fresh folder with journal and ledger, an engine over it, and a screen that watches the engine."""
+"""Set up a demonstration: a new folder with journal and ledger, an engine that uses them, and a screen that shows its events."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["DemoRun", "calls_in", "events_in", "killed_at", "overlap", "raw", "r
 
 
 class DemoRun:
-    """One demonstration's place. Everything is in `root`, which stays when it is over.
+    """The setting of one demonstration. Its files are in `root`, which is kept.
 
     Args:
-        name: The demonstration's, and its run's.
-        console: Where it is shown; None: nowhere.
-        root: An earlier process's folder; None: a new one.
+        name: The name of the demonstration and of its run.
+        console: The console to show it on; None shows nothing.
+        root: The folder of an earlier process; None makes a new one.
     """
 
     def __init__(self, name: str, console: Console | None, root: Path | None = None) -> None:
@@ -48,12 +48,12 @@ class DemoRun:
         self.screen = Screen(console, self.root)
 
     def engine(self, tools: Iterable[Tool], *, rules: str = "", repair: bool = False, undo: WriteLog | None = None) -> Engine:
-        """An engine that records here and is watched.
+        """Return an engine with this journal, whose events are shown.
 
         Args:
             rules: The name of a rule file among the scripts; empty for none.
-            repair: As of `Engine`.
-            undo: As of `Engine`.
+            repair: See `Engine`.
+            undo: See `Engine`.
         """
         policies = (self._rules(rules),) if rules else ()
         engine = Engine(
@@ -71,7 +71,7 @@ class DemoRun:
         return engine
 
     def order(self, url: str, *, goes_on: bool = False) -> Order:
-        """What an engine in a process of its own is told."""
+        """Return the order for an engine in its own process."""
         width = self.screen.width
         return Order(root=str(self.root), url=url, demo=self.name, run=self.name, goes_on=goes_on, shown=width is not None, width=width)
 
@@ -85,7 +85,7 @@ class DemoRun:
         )
 
     def _rules(self, name: str) -> Rules:
-        """The rule file, put into the folder so that what decisions name can be opened."""
+        """Load the rule file and copy it into the folder, so that the lines that decisions name can be opened."""
         text = files("callgate.demo").joinpath("_scripts", f"{name}.toml").read_text(encoding="utf-8")
         text = text.replace('"{{python}}"', json.dumps(sys.executable))
         (self.root / "policy.toml").write_text(text, encoding="utf-8")
@@ -94,7 +94,7 @@ class DemoRun:
 
 @contextmanager
 def killed_at(engine: Engine, conversation: str, words: str) -> Iterator[None]:
-    """Be the user who kills the conversation as soon as a tool says these words."""
+    """Kill the conversation, as a user would, when a tool's output starts with `words`."""
 
     def heard(topic: str, item: object) -> None:
         if isinstance(item, Progress) and item.text.startswith(words):
@@ -116,7 +116,7 @@ def result_of(outcome: CallOutcome) -> ToolResult | None:
 
 
 def events_in(journal: Path) -> list[Event]:
-    """Every event of a journal, read from its file."""
+    """Return every event of a journal file."""
     reader = open_reader(journal)
     try:
         return list(reader.find(EventQuery()))

@@ -1,4 +1,4 @@
-"""Demonstration 4: a read starts while the model still streams the rest of its message; what has an effect never does."""
+"""Demonstration 4: a read starts while the model still streams its message; a call with an effect never does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAY = Call("charge", {"account": "B", "cents": 5, "seconds": 0.0})
 
 
 async def early(stage: DemoRun) -> list[Finding]:
-    """Three tasks: one whose message is held until its read has ended, one without early start, one whose message breaks off."""
+    """Run three tasks: the message waits for its read to end; early start is off; the message breaks off."""
     async with stage.engine([tools.look_up, tools.charge]) as engine:
         held = until_called(engine.bus, "call.completed")
         turns: list[Script] = [
@@ -72,7 +72,7 @@ def _findings(stage: DemoRun, statuses: Sequence[str]) -> list[Finding]:
 
 
 def _at(events: list[Event], run: str, kind: str, index: int | None = None) -> int:
-    """Where in the record this happened first, to the run's call of this number or to a message as a whole; 0 for never."""
+    """Return the position of the first such event of the run's call, or of a message; 0 if there is none."""
     for event in events:
         if event.run == run and event.kind == kind and (index is None or event.call.rpartition("/")[2] == str(index)):
             return event.position

@@ -1,4 +1,4 @@
-"""Witnesses outside of the engine: a file that tools write themselves, and the operating system's own list of processes."""
+"""Evidence from outside the engine: a ledger that tools write, and the operating system's list of processes."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class EffectEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a ledger."""
 
     kind: str
-    """`effect`: a tool is about to change something. `process`: one that must be gone. `left`: one that was not."""
+    """`effect`: a tool is about to change something. `process`: a process that must end with its call. `left`: one that did not."""
     call: str
-    """The uid that the tool was given."""
+    """The uid of the tool's call."""
     tool: str
     pid: int
     created: float
-    """When that process began: a number is used again, number and time are not."""
+    """When the process started, because process numbers are reused."""
     what: str = ""
 
 
 class EffectLog:
-    """A file of lines, appended to by whoever does something."""
+    """A file that tools append lines to."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -55,7 +55,7 @@ class EffectLog:
         return [entry for entry in entries if entry.kind == kind]
 
     def running(self, call: str | None = None) -> list[EffectEntry]:
-        """The processes that were noted, of one call or of all, and still run."""
+        """Return the noted processes, of one call or of all, that still run."""
         noted = [entry for entry in self.entries("process") if call in (None, entry.call)]
         return [entry for entry in noted if _runs(entry)]
 
@@ -79,21 +79,21 @@ def _entry(context: ToolContext, kind: str, pid: int, what: str) -> None:
 
 
 def note_effect(context: ToolContext, what: str) -> None:
-    """Write down, from the process that runs the tool, that an effect is about to happen."""
+    """Note, from the process that runs the tool, that an effect is about to happen."""
     _entry(context, "effect", os.getpid(), what)
 
 
 def note_process(context: ToolContext, pid: int) -> None:
-    """Write down a process that must be gone when the call has ended."""
+    """Note a process that must be gone when the call has ended."""
     _entry(context, "process", pid, "")
 
 
 def witnessed(original: FunctionTool, module: str) -> FunctionTool:
-    """The same tool, writing a line into the ledger each time its code is entered.
+    """Return the same tool, which writes a line to the ledger each time its code starts.
 
     Args:
-        original: A tool whose function takes its context by the name `context`.
-        module: Where the witnessed tool is bound to a name, so that a worker process finds it.
+        original: A tool whose function takes its context as `context`.
+        module: The module in which the new tool has a name, so that a worker process finds it.
     """
     function: Callable[..., Any] = original.function
 
@@ -109,7 +109,7 @@ def witnessed(original: FunctionTool, module: str) -> FunctionTool:
 
 
 def watch_processes(bus: Bus, ledger: EffectLog) -> None:
-    """The moment a call has ended, write down which of its noted processes are still there."""
+    """When a call ends, note which of its processes still run."""
 
     def ended(topic: str, item: object) -> None:
         if isinstance(item, Event):

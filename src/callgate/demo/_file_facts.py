@@ -1,4 +1,4 @@
-"""What the operating system says of every path in a folder, to hold two moments against each other."""
+"""Record the state of every path in a folder, to compare two moments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["Facts", "differences", "facts"]
 
 Facts = dict[str, list[int | str]]
-"""By path: mode with the kind, time (0 for folders, which any name in them moves), and the content's hash or a link's target."""
+"""Return by path: mode and kind, time (0 for folders), and the content's hash or the link's target."""
 
 
 def facts(folder: Path) -> Facts:
@@ -23,7 +23,7 @@ def facts(folder: Path) -> Facts:
 
 
 def differences(one: Facts, other: Facts) -> list[str]:
-    """The paths that are not the same in both."""
+    """Return the paths that differ."""
     return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
 
 

@@ -1,4 +1,4 @@
-"""Demonstration 6: a result of a megabyte costs a small prompt, loses nothing, and the model can read and search the rest."""
+"""Demonstration 6: a result of a megabyte costs a small prompt, loses nothing, and can be read and searched."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def large(stage: DemoRun) -> list[Finding]:
 
 
 async def _read_all(engine: Engine, scope: Scope, digest: str) -> str:
-    """Every page, as a model with much patience would read them."""
+    """Read every page of the result and return the texts."""
     pages: list[str] = []
     offset: int | None = 0
     while offset is not None:

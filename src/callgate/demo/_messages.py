@@ -1,7 +1,7 @@
-"""The scripts of the demonstrations: a model's messages, each a choice of an OpenAI chat completion.
+"""Load the demonstrations' scripts: a model's messages, each a choice of an OpenAI chat completion.
 
-`{{name}}` in arguments stands for what only this run knows: the Python that runs it, the test command, the hash of an earlier result. A
-real model would have copied these from its prompt.
+`{{name}}` in arguments is replaced by a value of this run: the Python executable, the test command, the hash of an earlier result. A real
+model would copy these from its prompt.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Choice = Mapping[str, Any]
 
 
 def script(name: str) -> list[Choice]:
-    """The choices of one script."""
+    """Return the choices of one script."""
     choices: list[Choice] = json.loads(files("callgate.demo").joinpath("_scripts", f"{name}.json").read_text(encoding="utf-8"))
     return choices
 
 
 def calls_of(choice: Choice, known: Mapping[str, str]) -> list[RawCall]:
-    """The calls of one message; why they are made stands with the first of them."""
+    """Return the calls of one message; the first one has the reason."""
     message, calls = choice["message"], list[RawCall]()
     for item in message["tool_calls"]:
         function = item["function"]
@@ -41,7 +41,7 @@ def calls_of(choice: Choice, known: Mapping[str, str]) -> list[RawCall]:
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in."""
+    """Return the text with its placeholders replaced."""
     for name, value in {"python": sys.executable, **known}.items():
         text = text.replace("{{" + name + "}}", value)
     return text

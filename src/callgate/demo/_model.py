@@ -1,7 +1,7 @@
-"""The models of the demonstrations: a scripted one behind HTTP on this machine, or the reader's own.
+"""The models of the demonstrations: a scripted one behind HTTP on this machine, or the user's own.
 
-The scripted one is a server that speaks a real provider's format over a socket of the loopback interface; the client cannot tell. It writes
-down what it was asked, and so is one more witness. Knows no demonstration.
+The scripted model is a server with a real provider's format on the loopback interface. It logs the requests, which are evidence for the
+findings. Knows no demonstration.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["asked", "held_until", "own_model", "scripted_at", "scripted_model", 
 
 _LOOK_S = 0.02
 _PATIENCE_S = 20.0
-"""How long a held message waits at most; what should have happened by then has not, and the findings say so."""
+"""The maximum wait of a held message, in seconds. After it, the message is sent and a finding fails."""
 
 
 def own_model(environ: Mapping[str, str] = os.environ) -> HttpModel | None:
-    """The reader's model, where the environment names one: `CALLGATE_MODEL`, `OPENAI_BASE_URL` or `OPENAI_API_KEY`.
+    """Return the user's model if the environment names one: `CALLGATE_MODEL`, `OPENAI_BASE_URL` or `OPENAI_API_KEY`.
 
     Raises:
-        UsageError: What it names cannot be used.
+        UsageError: The named model cannot be used.
     """
     named, url = environ.get("CALLGATE_MODEL", ""), environ.get("OPENAI_BASE_URL", "")
     key, name = environ.get("OPENAI_API_KEY", ""), environ.get("OPENAI_MODEL", "")
@@ -46,12 +46,12 @@ def own_model(environ: Mapping[str, str] = os.environ) -> HttpModel | None:
 async def scripted_model(
     turns: Sequence[Script], log: Path, *, pace: Callable[[ReceivedRequest, int], Awaitable[None]] | None = None
 ) -> AsyncIterator[HttpModel]:
-    """A model that plays these turns over HTTP.
+    """Yield a model that plays these turns over HTTP.
 
     Args:
-        turns: In order.
-        log: Where every request is written down.
-        pace: As of `ScriptedServer`.
+        turns: The turns, in order.
+        log: The file to log every request to.
+        pace: See `ScriptedServer`.
     """
     async with scripted_server(turns, log, pace=pace) as url:
         over_http = scripted_at(url)
@@ -68,7 +68,7 @@ async def scripted_server(
     *,
     pace: Callable[[ReceivedRequest, int], Awaitable[None]] | None = None,
 ) -> AsyncIterator[str]:
-    """The same for a client in another process: yields the URL."""
+    """Serve a scripted model for a client in another process; yield its URL."""
     async with ScriptedServer(turns, pace=pace) as server:
         try:
             yield server.url
@@ -77,7 +77,7 @@ async def scripted_server(
 
 
 def scripted_at(url: str) -> HttpModel:
-    """The scripted model that is served at `url`."""
+    """Return a client for the scripted model at `url`."""
     return model("openai-compatible:scripted", base_url=url, api_key="")
 
 
@@ -86,14 +86,14 @@ def _write_down(requests: Sequence[ReceivedRequest], log: Path) -> None:
 
 
 def asked(log: Path) -> list[dict[str, Any]]:
-    """What a scripted model was asked, request by request."""
+    """Return the requests that a scripted model received."""
     if not log.exists():
         return []
     return [json.loads(line)["body"] for line in log.read_text(encoding="utf-8").splitlines()]
 
 
 def until_called(bus: Bus, topic: str, *, times: int = 1) -> Pause:
-    """A place where a message is held until this has happened to a call so many times."""
+    """Hold a message until a kind of event has happened to a call a number of times."""
     happened = asyncio.Event()
     left = [times]
 
@@ -109,7 +109,7 @@ def until_called(bus: Bus, topic: str, *, times: int = 1) -> Pause:
 
 
 def held_until(happened: Callable[[], bool]) -> Pause:
-    """A place where a message is held until something outside of this process has happened."""
+    """Hold a message until a condition outside of this process is true."""
     over = asyncio.Event()
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""The read-only part on the reader's own folder: nothing with an effect is among the tools, and a rule forbids it besides."""
+"""The read-only demonstration on a folder of the user: its tools only read, and a rule denies every effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["read_folder"]
 
 
 async def read_folder(stage: DemoRun, folder: Path) -> list[Finding]:
-    """Look into `folder` with tools that only read; returns what was proven."""
+    """Read `folder` with tools that only read; return the findings."""
     known: dict[str, str] = {}
     async with stage.engine([*tools.read_tools(), *result_tools(stage.blobs)], rules="read_only") as engine:
         for iteration, choice in enumerate(script("folder")):
@@ -33,7 +33,7 @@ async def read_folder(stage: DemoRun, folder: Path) -> list[Finding]:
 
 
 def _some_file(listed: ToolResult | None, folder: Path) -> str:
-    """A file worth reading: the first that is no folder and not large."""
+    """Return the first small file of a listing."""
     value: Any = listed.data if listed is not None else None
     paths = [str(path) for path in value.get("paths", ())] if isinstance(value, dict) else []
     small = (path for path in paths if (folder / path).is_file() and 0 < (folder / path).stat().st_size < 100_000)

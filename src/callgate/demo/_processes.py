@@ -1,7 +1,6 @@
-"""An engine in a process of its own, which can be killed as a machine kills: without a word.
+"""Start an engine in its own process, so that it can be killed with kill -9.
 
-The process is `python -m callgate.demo`, given one order. What it draws goes to the same screen, so that somebody who watches sees one
-story. Must not know what the process does.
+The process is `python -m callgate.demo` with one order. It draws on the same terminal. Must not know what the process does.
 """
 
 from __future__ import annotations
@@ -19,38 +18,38 @@ __all__ = ["Order", "killed", "started", "until"]
 
 _LOOK_S = 0.02
 _PATIENCE_S = 120.0
-"""However slow the machine is; what should have happened by then has not, and the findings say so."""
+"""The maximum wait in seconds, also on a slow machine. After it, a finding fails."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What a process is told."""
+    """The order for an engine process."""
 
     root: str
     """The demonstration's folder."""
     url: str
-    """Where the model is."""
+    """The model's URL."""
     demo: str
     run: str
     goes_on: bool = False
-    """Whether an earlier process has begun the run."""
+    """Whether to resume a run that an earlier process started."""
     at: str = ""
-    """Where to stop and say so, to be killed there."""
+    """The moment at which to stop and report, in order to be killed."""
     shown: bool = False
     width: int | None = None
-    """The screen's, where no terminal says it."""
+    """The screen's width, if standard output is not a terminal."""
 
     @property
     def console(self) -> Console | None:
-        """The screen that the whole demonstration draws on."""
+        """The console of the demonstration."""
         return Console(markup=False, highlight=False, emoji=False, soft_wrap=True, width=self.width) if self.shown else None
 
 
 @asynccontextmanager
 async def started(order: Order, *, told: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that carries out this order; it ends with the block at the latest.
+    """Start a process with this order; it is ended with the block at the latest.
 
     Args:
-        told: Whether its output is read here, and not shown.
+        told: Whether to read the process's output instead of showing it.
     """
     out = asyncio.subprocess.PIPE if told else None if order.shown else asyncio.subprocess.DEVNULL
     command = [sys.executable, "-m", "callgate.demo", msgspec.json.encode(order).decode()]
@@ -64,14 +63,14 @@ async def started(order: Order, *, told: bool = False) -> AsyncIterator[asyncio.
 
 
 async def killed(process: asyncio.subprocess.Process) -> int:
-    """Kill -9, if it still runs; how it ended: below 0, the signal."""
+    """Kill the process with kill -9 if it runs; return its exit code, below 0 for a signal."""
     if process.returncode is None:
         process.kill()
     return await process.wait()
 
 
 async def until(happened: Callable[[], bool], process: asyncio.subprocess.Process | None = None) -> bool:
-    """Wait until something has happened; False where the process has ended first, or it takes too long."""
+    """Wait until a condition is true; return False if the process ends first or the wait takes too long."""
     loop = asyncio.get_running_loop()
     end = loop.time() + _PATIENCE_S
     while not happened():

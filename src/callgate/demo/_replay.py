@@ -1,4 +1,4 @@
-"""Demonstration 9: any log is a test: replay it, swap the policy or the model, and see what would have changed."""
+"""Demonstration 9: replay a recorded run, judge it by other rules, ask another model, and run it as a test."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOOLS = (tools.look_up, tools.charge)
 
 
 async def replay(stage: DemoRun) -> list[Finding]:
-    """A run is recorded once; then it is made again, judged by other rules, asked of another model and played as a test."""
+    """Record a run, then replay it, judge it by other rules, ask another model, and run it as a test."""
     result = await _recorded(stage)
     effects, events = len(stage.ledger.entries("effect")), len(events_in(stage.journal))
     reader = open_reader(stage.journal)
@@ -46,12 +46,12 @@ async def replay(stage: DemoRun) -> list[Finding]:
     return [
         *_findings(made, result, judged, asked),
         finding(
-            "the recorded run is a test: it passes over the same rules, and fails over others",
+            "the recorded run is a test: it passes with the same rules and fails with others",
             not played[0] and len(played[1]) > 0,
             played[1][:1],
         ),
         finding(
-            "all that started no tool and wrote no event",
+            "none of that started a tool or wrote an event",
             (effects, events) == (len(stage.ledger.entries("effect")), len(events_in(stage.journal))) == (2, events),
             f"{effects} payments and {events} events, before and after",
         ),
@@ -90,7 +90,7 @@ def _findings(made: Replay, result: RunResult, judged: JudgedRun, asked: ModelCo
     now = [one.now.rule for one in judged.differences if one.now is not None]
     return [
         finding(
-            "the run is made again from its log alone, byte for byte",
+            "the run is rebuilt from its journal alone, byte for byte",
             same and not made.differences,
             f"{len(made.messages)} messages, {len(made.passes)} passes, {len(made.calls)} calls",
         ),
@@ -100,7 +100,7 @@ def _findings(made: Replay, result: RunResult, judged: JudgedRun, asked: ModelCo
             now,
         ),
         finding(
-            "another model is followed while it asks for the same, and no further",
+            "another model is compared as long as it makes the same calls",
             [one.same for one in asked.answers] == [True, False] and "would have ended here" in asked.ended,
             asked.ended,
         ),

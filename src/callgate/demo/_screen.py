@@ -1,4 +1,4 @@
-"""What happens, as it happens, and afterwards as a table and a timeline. Draws events: what is not in them is not shown."""
+"""Show a demonstration's events as they happen, and afterwards as a table and a timeline."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = ["Screen"]
 
 _STYLES = {"ok": "green", "error": "red", "unknown": "yellow", "aborted": "magenta", "asked": "cyan", "command": "yellow"}
 _SIGNS = {"ok": "✓", "error": "✗", "unknown": "?", "aborted": "■", "asked": "…", "command": "!"}
-"""By status; `command`: the call is `ok`, but its command did not end with exit code 0."""
+"""Sign by status; `command`: the call is `ok`, but its command did not end with exit code 0."""
 _BAR = 44
 _MANY = 8
 _PLACE = re.compile(r"\((?P<file>[^()]+):(?P<line>\d+)\)$")
 
 
 class Screen:
-    """One demonstration's screen; without a console it shows nothing.
+    """The screen of one demonstration. Without a console it shows nothing.
 
     Args:
-        console: Where to draw.
-        root: Where rule files are, whose lines are quoted.
+        console: The console to draw on.
+        root: The folder of the rule files that are quoted.
     """
 
     def __init__(self, console: Console | None, root: Path) -> None:
@@ -45,7 +45,7 @@ class Screen:
         self._root = root
         self._message = ""
         self._told = False
-        """Whether the messages themselves are shown, as they stream."""
+        """Whether the model's messages are shown as they stream."""
         self._streaming = False
         self._line_open = False
         self._tools: dict[str, str] = {}
@@ -57,16 +57,16 @@ class Screen:
 
     @property
     def lively(self) -> bool:
-        """Whether somebody watches it as it happens."""
+        """Whether the console is a terminal."""
         return self._console is not None and self._console.is_terminal
 
     @property
     def width(self) -> int | None:
-        """In characters; None where nothing is shown."""
+        """The console's width in characters; None without a console."""
         return None if self._console is None else self._console.width
 
     def after_kill(self, text: str) -> None:
-        """Say that whoever drew here is dead, and put right what it left of the terminal."""
+        """Print a text after a process that drew here was killed; restore the cursor and the line first."""
         if self._console is not None and self._console.is_terminal:
             self._console.show_cursor(True)
             self._console.control(Control((ControlType.CARRIAGE_RETURN,), (ControlType.ERASE_IN_LINE, 2)))
@@ -81,12 +81,12 @@ class Screen:
             self._end_watch = bus.subscribe(self._hear)
 
     def pause(self) -> None:
-        """Show no more of what happens: the rest is many calls of one kind, and stays in the table."""
+        """Stop showing events; the remaining calls appear in the table."""
         if self._console is not None:
             self._end_watch()
 
     def _print(self, part: Table | Text | None = None) -> None:
-        """One line, cut to the screen's width, or a table."""
+        """Print one line, cut to the console's width, or a table."""
         if self._console is None:
             return
         self._end_line()
@@ -94,10 +94,10 @@ class Screen:
             part.truncate(self._console.width, overflow="ellipsis")
         self._console.print("" if part is None else part, soft_wrap=not isinstance(part, Table))
 
-    # As it happens
+    # Events
 
     def tell(self, event: AgentEvent) -> None:
-        """Take what an agent tells: the model's text is shown piece by piece."""
+        """Show an event of an agent; the model's text is shown piece by piece."""
         if self._console is None:
             return
         match event:
@@ -157,7 +157,7 @@ class Screen:
                 self._print(Text(f"       {one_line(line, 110)}", style="dim"))
 
     def _quoted(self, rule: str) -> list[str]:
-        """The rule as it stands in its file."""
+        """Return the lines of the rule in its file."""
         place = _PLACE.search(rule)
         path = self._root / place["file"] if place else None
         if place is None or path is None or not path.is_file():
@@ -169,7 +169,7 @@ class Screen:
     def _on_started(self, event: Event, body: dict[str, Any]) -> None:
         if event.call not in self._tools:
             self._tools[event.call] = one_line(str(body.get("tool", "")), 40)
-            self._print(Text.assemble("   ↻ ", (self._tools[event.call], "cyan"), " is taken up again"))
+            self._print(Text.assemble("   ↻ ", (self._tools[event.call], "cyan"), " is resumed"))
         elif self._streaming:
             self._print(Text(f"     {self._tools.get(event.call, '')} starts while the message still streams", style="green"))
         self._running[event.call] = str(body.get("tool", ""))
@@ -204,7 +204,7 @@ class Screen:
         else:
             self._status.stop()
 
-    # Afterwards
+    # Results
 
     def table(self, calls: Sequence[CallSummary]) -> None:
         table = _grid("call", "tool", "status", "ms", "tries", "rule, notes", right=("ms", "tries"))
@@ -218,7 +218,7 @@ class Screen:
         self._print(table)
 
     def timeline(self, calls: Sequence[CallSummary]) -> None:
-        """Each call from its arrival (dots while it waited) to its end."""
+        """Print a bar per call, from its arrival (dots while it waited) to its end."""
         ended = [call.ended for call in calls if call.ended is not None]
         if not ended:
             return
@@ -252,7 +252,7 @@ def _grid(*titles: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def _folded(calls: Sequence[CallSummary]) -> list[tuple[CallSummary, str]]:
-    """The calls to show; of many alike in a row the first, with how many more there are."""
+    """Return the calls to show; of many similar calls in a row only the first, with their number."""
     shown: list[tuple[CallSummary, str]] = []
     for _, group in groupby(calls, key=lambda call: (call.short.split("/")[0], call.tool, call.status)):
         alike = list(group)
@@ -272,10 +272,10 @@ def _bar(call: CallSummary, first: float, total: float) -> Text:
 
 
 def _brief(body: dict[str, Any], meta: dict[str, Any]) -> str:
-    """A few words of a result; of a large one, its sizes."""
+    """Return a short description of a result; for a large one, its sizes."""
     shown = sum(len(part.get("text", "").encode()) for part in body.get("content") or [])
     if meta.get("truncated"):
-        return f"{meta.get('bytes', 0):,} bytes kept as {str(meta.get('blob'))[:12]}…, {shown:,} shown to the model"
+        return f"{meta.get('bytes', 0):,} bytes stored as {str(meta.get('blob'))[:12]}…, {shown:,} shown to the model"
     value = body.get("structured")
     if isinstance(value, dict) and "exit_code" in value:
         return f"exit code {value['exit_code']}"

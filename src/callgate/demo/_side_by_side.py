@@ -1,4 +1,4 @@
-"""Demonstration 5: calls of one message run beside each other where what they declare allows it, and never where it does not."""
+"""Demonstration 5: calls of one message run in parallel only if their declared effects and resources allow it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["side_by_side"]
 
 
 async def side_by_side(stage: DemoRun) -> list[Finding]:
-    """Three messages: reads; writes of declared accounts; a letter whose resources nobody declared."""
+    """Send three messages: reads; writes to declared accounts; a letter without declared resources."""
     messages = [
         [raw("look_up", account=name) for name in "ABCD"],
         [raw("charge", account="A", cents=1), raw("charge", account="B", cents=2), raw("charge", account="A", cents=3)],
@@ -49,6 +49,6 @@ def _wall(calls: list[CallSummary]) -> float:
 
 
 def _when(*calls: CallSummary) -> list[str]:
-    """When each ran, in milliseconds from the first one's arrival."""
+    """Return when each call ran, in milliseconds from the first arrival."""
     first = min(call.began for call in calls)
     return [f"{(call.starts[0] - first) * 1000:.0f} to {((call.ended or first) - first) * 1000:.0f} ms" for call in calls if call.starts]

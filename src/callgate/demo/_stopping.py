@@ -1,4 +1,4 @@
-"""Demonstration 1: a tool can really be stopped, and what happens inside one stays inside it."""
+"""Demonstration 1: a tool can be stopped, and its exits and crashes do not affect the engine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from callgate.demo._verification import Finding, finding
 __all__ = ["stop"]
 
 _WITHIN_S = 30.0
-"""However slow and busy the machine is. The tool itself would go on for hours."""
+"""The allowed delay in seconds, also on a slow machine. The tool itself would run for hours."""
 _HELD_S = 2.0
-"""A tool that held the event loop would hold it for the whole of its time limit, which is twice this."""
+"""The allowed gap in seconds. A tool that blocked the event loop would block it for its whole time limit, twice this."""
 _TICK_S = 0.02
 
 
 async def stop(stage: DemoRun) -> list[Finding]:
-    """Let four tools misbehave at once, kill a fifth, and use the same engine afterwards."""
+    """Let four tools fail at once, kill a fifth, and make another call on the same engine."""
     bad = [tools.call_exit, tools.legacy_export, tools.crash, tools.spin]
     async with stage.engine([*bad, tools.order_history]) as engine:
         pulse = asyncio.create_task(_longest_gap())
@@ -35,7 +35,7 @@ async def stop(stage: DemoRun) -> list[Finding]:
 
 
 async def _longest_gap() -> float:
-    """How long the event loop was ever held up, until cancelled."""
+    """Measure the longest gap of the event loop until cancelled."""
     longest, last = 0.0, time.monotonic()
     try:
         while True:
@@ -53,10 +53,10 @@ def _findings(stage: DemoRun, gap: float) -> list[Finding]:
     gone = not left and not running and len(noted) == 6
     return [
         finding("sys.exit in a tool is a result", exits.code == "tool_raised", exits.error),
-        finding("a hard exit in a tool is a result", "exit code 3" in hard.error, hard.error),
+        finding("an immediate exit in a tool is a result", "exit code 3" in hard.error, hard.error),
         finding("a segmentation fault in a tool is a result", "SIGSEGV" in crashed.error, crashed.error),
         finding(
-            "an endless C loop ends at its deadline",
+            "an endless C loop is ended at its deadline",
             spun.failure_class == "timeout" and spun.overdue_s < _WITHIN_S,
             f"{spun.overdue_s:.2f} s after it",
         ),
@@ -68,6 +68,6 @@ def _findings(stage: DemoRun, gap: float) -> list[Finding]:
         finding(
             "no process survived its call, not even in a session of its own", gone, f"{len(noted)} noted", [f"{e.pid} left" for e in left]
         ),
-        finding("the engine goes on", after.status == "ok", f"the next call answered in {after.duration_ms:,.0f} ms"),
-        finding("the event loop was never held up", gap < _HELD_S, f"longest gap {gap * 1000:,.0f} ms"),
+        finding("the engine works afterwards", after.status == "ok", f"the next call answered in {after.duration_ms:,.0f} ms"),
+        finding("the event loop was never blocked", gap < _HELD_S, f"longest gap {gap * 1000:,.0f} ms"),
     ]

@@ -1,4 +1,4 @@
-"""Demonstration 8: every file write can be undone, exactly, or the undo refuses and says why."""
+"""Demonstration 8: every file write can be undone exactly, or the undo is refused with the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMAND = (
 
 
 async def undo(stage: DemoRun) -> list[Finding]:
-    """A tool and a command change a folder; all of it is taken back, made again, and not taken back over somebody's own edit."""
+    """Let a tool and a command change a folder; undo it, redo it, and refuse to undo over a person's edit."""
     work, kept = stage.root / "work", stage.root / "kept"
     work.mkdir()
     _fill(work)
@@ -31,7 +31,9 @@ async def undo(stage: DemoRun) -> list[Finding]:
     shadow = Shadow(work, place=kept)
     return [
         finding(
-            "two calls changed the folder, one of them a command that says nothing", before != after, sorted(before.keys() ^ after.keys())
+            "two calls changed the folder, one a command without declared writes",
+            before != after,
+            sorted(before.keys() ^ after.keys()),
         ),
         *_back_and_forth(shadow, work, before, after),
         *_refused(shadow, work),
@@ -40,9 +42,9 @@ async def undo(stage: DemoRun) -> list[Finding]:
 
 def _back_and_forth(shadow: Shadow, work: Path, before: Facts, after: Facts) -> list[Finding]:
     done = shadow.undo("undo")
-    found = [finding("undo of the run gives back every byte, mode, link, time and absence", facts(work) == before, done.paths)]
+    found = [finding("undo of the run restores every byte, mode, link, time and absence", facts(work) == before, done.paths)]
     again = shadow.redo("undo")
-    return [*found, finding("redo makes it all again", facts(work) == after, again.paths)]
+    return [*found, finding("redo restores all changes", facts(work) == after, again.paths)]
 
 
 def _refused(shadow: Shadow, work: Path) -> list[Finding]:
@@ -53,9 +55,9 @@ def _refused(shadow: Shadow, work: Path) -> list[Finding]:
         why = "it was done"
     except UndoRefused as refused:
         why = "; ".join(f"{one.path}: {one.text}" for one in refused.conflicts)
-    kept = finding("over somebody's own edit it refuses, and changes nothing", facts(work) == mine and why.startswith("src.txt"), why)
+    kept = finding("over a person's edit it is refused and changes nothing", facts(work) == mine and why.startswith("src.txt"), why)
     rest = shadow.undo("undo", paths=["out/**", "out", "latest"])
-    return [kept, finding("what nobody else touched can still be taken back", not (work / "out").exists(), rest.paths)]
+    return [kept, finding("paths that nobody else edited can still be undone", not (work / "out").exists(), rest.paths)]
 
 
 def _fill(work: Path) -> None:

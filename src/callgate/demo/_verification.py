@@ -1,4 +1,4 @@
-"""What a demonstration claims, and whether what was observed bears it out."""
+"""A claim of a demonstration, and whether the observation supports it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MOST = 100
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One claim, held against evidence."""
+    """One claim, checked against evidence."""
 
     claim: str
     holds: bool
     observed: str
-    """What was seen: numbers and names, whether the claim holds or not."""
+    """The observed numbers and names, whether or not the claim holds."""
 
     def __str__(self) -> str:
         return f"{self.claim}: {self.observed}"

@@ -1,6 +1,6 @@
-"""The tools of the demonstrations: useful ones that keep a ledger, and ones that behave as badly as real tools do.
+"""The tools of the demonstrations: useful ones that write to the ledger, and ones that exit, crash or hang.
 
-At the top level of a module, because a worker process finds a tool by name.
+They are defined at module level, because a worker process finds a tool by its name.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def crash(context: ToolContext) -> None:
 
 
 def _start_orphan(context: ToolContext) -> None:
-    """A process in a session of its own, which killing the tool's process group would miss."""
+    """Start a process in its own session, which killing the tool's process group would miss."""
     command = [sys.executable, "-c", "import time; time.sleep(300)"]
     orphan = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     note_process(context, orphan.pid)

@@ -1,10 +1,10 @@
-"""Run tools on another machine: what a runner of your own sends, what it gets back, and both ends of it.
+"""Run tools on another machine: the messages of a runner of your own, and both ends that process them.
 
     engine  -> your runner: `Attempt`  -- messages, over whatever you have -->  your far side: `Workers`  -> a worker process
 
-The messages are values, and this package makes bytes of them; how the bytes travel is yours. `Attempt` decides on the near side what an
-attempt came to, whatever becomes of the connection; `Workers` runs it on the far side in a process that can be stopped. Progress is
-numbered, the deadline and the kill are kept by both sides, and only plain values cross.
+This package encodes the messages as bytes; you transport them. On the near side, `Attempt` returns the outcome of an attempt, also when
+the connection is lost. On the far side, `Workers` runs it in a process that can be stopped. Progress is numbered, both sides enforce the
+deadline and the kill, and only plain values are transported.
 """
 
 from __future__ import annotations

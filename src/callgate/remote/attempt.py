@@ -1,7 +1,7 @@
-"""The near side of one attempt: sent, followed, ended in time, and told for what it was, whatever becomes of the connection.
+"""The near side of one attempt: send it, receive its progress, end it in time, and return its outcome.
 
-What a lost connection means is decided here and nowhere else. Nothing sent: not started, so that it may be sent again. Anything sent and
-no answer: crashed, so that what may have happened is never taken for what did not. Must not know how messages travel.
+The only place that decides what a lost connection means. If nothing was sent, the attempt was not started and may be sent again. If
+anything was sent and no answer arrived, it crashed, because it may have taken effect. Must not know how messages are transported.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from callgate.tools import Tool
 __all__ = ["Attempt", "Reach", "Send", "target_of"]
 
 Send = Callable[[Order], None]
-"""Hands a message over without waiting. Raises OSError where nothing of it can have left."""
+"""Sends a message without waiting. Raises OSError only if no part of the message was sent."""
 Reach = Callable[[], Awaitable[Send]]
-"""Connects, or finds the connection there is. Raises OSError where there is none to be had; the attempt's deadline and kill cancel it."""
+"""Returns a connection, new or existing. Raises OSError if there is none; cancelled by the attempt's deadline and kill."""
 
 _ANSWER_S = 0.6
 
 
 def target_of(tool: Tool) -> str:
-    """Where the far side finds `tool`, as `module:qualname`.
+    """Return the name by which the far side finds `tool`, as `module:qualname`.
 
     Raises:
-        UsageError: It cannot be found by name: a lambda, a closure, a tool with state of its own. Says what to do about it.
+        UsageError: The tool cannot be found by name: a lambda, a closure, or a tool with state.
     """
     return process_target(tool)
 
 
 class Attempt:
-    """One attempt that runs elsewhere.
+    """One attempt that runs on another machine.
 
     Args:
-        request: What the engine handed to the runner.
-        id: Names it in all messages; unique on its connection.
-        max_bytes: The largest result that may come back.
-        answer_s: How long the far side may take, after the grace, to say that the tool is gone. Grace and this are one second at most.
-        on_late: Takes what the tool answered after the attempt had ended.
+        request: The request that the engine gave to the runner.
+        id: Its id in all messages; unique on its connection.
+        max_bytes: The maximum size of the result.
+        answer_s: How long the far side may take, after the grace period, to report that the tool has ended. Together at most one second.
+        on_late: Called with the tool's answer if it arrives after the end of the attempt.
     """
 
     def __init__(
@@ -61,27 +61,27 @@ class Attempt:
     ) -> None:
         self.id = id
         self.over = False
-        """Its outcome is settled; what comes now comes late."""
+        """Whether the outcome is decided; later messages are late."""
         self.abandoned = False
-        """The far side did not say that the tool is gone: it may still run there."""
+        """Whether the far side has not reported that the tool has ended, so that it may still run."""
         self._request = request
         self._max_bytes = max_bytes
         self._answer_s = answer_s
         self._on_late = on_late
         self._answer: asyncio.Future[Execution] = asyncio.get_running_loop().create_future()
         self._told = False
-        """The far side has had the last word."""
+        """Whether the far side has sent its last message."""
         self._heard_late = False
         self._seq = 0
         self._tail = OutputTail(PARTIAL_CHARS)
 
-    # What came in
+    # Incoming messages
 
     def heard(self, message: OutputPiece | Late | Ended) -> None:
-        """Take a message with this attempt's id.
+        """Process a message with this attempt's id.
 
         Raises:
-            Malformed: There is no execution in it. End the connection.
+            Malformed: The message has no valid execution. Close the connection.
         """
         match message:
             case OutputPiece():
@@ -96,12 +96,12 @@ class Attempt:
                 self._settle(execution)
 
     def lost(self, why: str) -> None:
-        """The connection is gone, and with it what the far side would have said."""
+        """Process the loss of the connection."""
         error = f"the connection was lost: {why.rstrip('.')}"
         self._settle(Execution(status="crashed", error_type="ConnectionLost", error=error, retryable=True, partial=self._tail.text()))
 
     def closed(self) -> None:
-        """The engine closes."""
+        """End the attempt because the engine is being closed."""
         self._settle(Execution(status="killed", error="the engine was closed", partial=self._tail.text()))
 
     def _settle(self, execution: Execution) -> None:
@@ -123,17 +123,17 @@ class Attempt:
             self._request.context.progress(text, stream=stream)
 
     def _late(self, execution: Execution) -> None:
-        """Hand on what came after the end, once: an attempt has one answer, and a far side that repeats it must not fill the record."""
+        """Pass on a late answer, once, so that a far side that repeats it cannot fill the journal."""
         if self._on_late is not None and not self._heard_late:
             self._heard_late = True
             self._on_late(execution)
 
-    # What goes out
+    # Running
 
     async def run(self, reach: Reach) -> Execution:
-        """Run the attempt to its end; what a runner's `run` returns.
+        """Run the attempt to its end and return the execution for the runner.
 
-        At the deadline, the kill or the cancel the far side is told to stop, and waited for until the tool is gone, less than a second.
+        At the deadline, a kill or a cancellation, tell the far side to stop and wait for at most a second until the tool has ended.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + self._request.timeout_s
@@ -190,7 +190,7 @@ class Attempt:
         return self._answer.result() if in_time else self._stopped(killed)
 
     async def _stop(self, send: Send) -> None:
-        """Have the tool stopped, and wait until the far side says that it is gone."""
+        """Stop the tool and wait until the far side reports that it has ended."""
         with suppress(OSError):
             send(Stop(id=self.id, reason=self._request.kill.reason or "its deadline has passed"))
         try:
@@ -201,7 +201,7 @@ class Attempt:
     def _stopped(self, killed: bool) -> Execution:
         ended = overdue(self._request, killed, partial=self._tail.text(), abandoned=self.abandoned)
         if self._told and self._answer.result().status == "not_started":
-            return not_started(f"the far side had not begun it: {ended.error}")
+            return not_started(f"the far side did not start it: {ended.error}")
         return ended
 
 
@@ -210,6 +210,6 @@ def _not_reached(error: OSError) -> Execution:
 
 
 def _seen(reaching: asyncio.Future[Send]) -> None:
-    """Nobody may wait for it any more; asyncio would complain that its error was never looked at."""
+    """Read the future's exception, so that asyncio does not report it as never retrieved."""
     if not reaching.cancelled():
         reaching.exception()

@@ -1,6 +1,6 @@
-"""Messages over a stream: four bytes of length (big-endian), then the message. A frame above the bound is neither sent nor read.
+"""Frame messages on a byte stream: a length of four bytes (big-endian), then the message. Larger frames are neither sent nor read.
 
-For transports that are a stream of bytes; a queue needs none of it. Must not know what is in a message.
+For transports that are byte streams; queues do not need it. Must not know the content of a message.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _HEAD = 4
 
 
 def frame(body: bytes, most_bytes: int) -> bytes:
-    """`body` as it travels.
+    """Return the frame of a message.
 
     Raises:
-        ValueError: It is above the bound.
+        ValueError: The message is larger than the limit.
     """
     if len(body) > most_bytes:
         raise ValueError(f"a message of {len(body):,} bytes is too large for this connection; {most_bytes:,} is the limit. Send less.")
@@ -26,10 +26,10 @@ def frame(body: bytes, most_bytes: int) -> bytes:
 
 
 async def read_frame(stream: asyncio.StreamReader, most_bytes: int) -> bytes:
-    """The next message; waits for it as long as it takes.
+    """Return the next message; wait for it without a time limit.
 
     Raises:
-        Malformed: A length above the bound was announced. What follows it is not read.
+        Malformed: The announced length is above the limit. The message is not read.
         EOFError: The stream ended, before or within a frame.
         OSError: The connection broke.
     """

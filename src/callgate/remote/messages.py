@@ -1,13 +1,13 @@
-"""What the two sides say to each other: six messages, as values and as bytes.
+"""The six messages between the two sides, as values and as bytes.
 
-    Start    near -> far  one attempt, to be begun at once
-    Stop     near -> far  its deadline has passed, or it was killed: end it
-    Piece    far -> near  a piece of progress, numbered
-    Late     far -> near  what the tool answered although it had been stopped; before `Ended`
-    Ended    far -> near  what the attempt came to; the last word about it
-    Refused  far -> near  nothing more is taken over this connection, and why
+    Start    near -> far  start an attempt now
+    Stop     near -> far  end the attempt: its deadline has passed, or it was killed
+    Piece    far -> near  a numbered piece of progress
+    Late     far -> near  the tool's answer after it was stopped; before `Ended`
+    Ended    far -> near  the outcome of the attempt; its last message
+    Refused  far -> near  no further message is accepted on this connection, with the reason
 
-A message is JSON, so that any queue and any language can carry it. Must not know how messages travel.
+A message is JSON, so that any queue and any language can transport it. Must not know how messages are transported.
 """
 
 from __future__ import annotations
@@ -41,43 +41,43 @@ M = TypeVar("M")
 
 
 class Malformed(CallgateError):
-    """The other side sent what is no message of these. Nothing that follows can be trusted: end the connection."""
+    """The other side sent something that is not one of these messages. Close the connection; what follows cannot be trusted."""
 
     code = "malformed_message"
 
 
 class Start(Struct, frozen=True, kw_only=True, tag="start"):
-    """One attempt, to be begun at once."""
+    """Starts an attempt now."""
 
     id: str
-    """The near side's own; names the attempt in all that follows."""
+    """Chosen by the near side; the attempt's id in all later messages."""
     call: CallMessage
-    """Its `key` is the idempotency key; the same on every attempt of the call."""
+    """Its `key` is the idempotency key, the same for every attempt of the call."""
     timeout_s: float
-    """Until the attempt must be over, from now: clocks of two machines are not compared."""
+    """The time left, in seconds; a duration, because the clocks of two machines differ."""
     grace_s: float
-    """Between telling the tool to stop and ending it."""
+    """Seconds between asking the tool to stop and ending it."""
 
 
 class Stop(Struct, frozen=True, kw_only=True, tag="stop"):
-    """End an attempt. One that has ended, or never began, is no error: the messages crossed."""
+    """Ends an attempt. Not an error for an attempt that has ended or never started: the messages may have crossed."""
 
     id: str
     reason: str
 
 
 class OutputPiece(Struct, frozen=True, kw_only=True, tag="piece"):
-    """Progress, or what the tool writes."""
+    """Progress or output of the tool."""
 
     id: str
     seq: int
-    """From 1 within the attempt. A gap: pieces were left out. A number that was there before: sent again, and ignored."""
+    """Counts from 1 within the attempt. A gap means that pieces were left out; a repeated number is ignored."""
     text: str
     stream: str
 
 
 class _ExecutionBody(Struct, frozen=True, kw_only=True):
-    """An `Execution` on its way. It stays JSON until it is asked for: one that cannot be read back harms no other call."""
+    """An encoded `Execution`. It is decoded on request, so that an invalid one affects only its call."""
 
     id: str
     body: Raw
@@ -89,21 +89,21 @@ class _ExecutionBody(Struct, frozen=True, kw_only=True):
     def execution(self) -> Execution:
         """
         Raises:
-            Malformed: It is none.
+            Malformed: It is not a valid execution.
         """
         return _read(read_execution, self.body)
 
 
 class Late(_ExecutionBody, frozen=True, kw_only=True, tag="late"):
-    """What the tool answered although it had been stopped. Recorded by the near side, never used."""
+    """The tool's answer after it was stopped. The near side records it and never uses it."""
 
 
 class Ended(_ExecutionBody, frozen=True, kw_only=True, tag="ended"):
-    """What an attempt came to."""
+    """The outcome of an attempt."""
 
 
 class Refused(Struct, frozen=True, kw_only=True, tag="refused"):
-    """Nothing more is taken over this connection."""
+    """No further message is accepted on this connection."""
 
     why: str
 
@@ -112,26 +112,26 @@ Order = Start | Stop
 Answer = OutputPiece | Late | Ended | Refused
 
 encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
-"""A message as bytes. Raises where its text is no Unicode or `extra` is nested too deep; then nothing was sent."""
+"""Return a message as bytes. Raises if its text is not valid Unicode or `extra` is nested too deeply; then nothing was sent."""
 
 _orders: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 _answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
 def decode_order(body: bytes) -> Order:
-    """Read what the near side sent.
+    """Decode a message of the near side.
 
     Raises:
-        Malformed: It is no message of the near side's.
+        Malformed: It is not a message of the near side.
     """
     return _read(_orders.decode, body)
 
 
 def decode_answer(body: bytes) -> Answer:
-    """Read what the far side sent.
+    """Decode a message of the far side.
 
     Raises:
-        Malformed: It is no message of the far side's.
+        Malformed: It is not a message of the far side.
     """
     return _read(_answers.decode, body)
 
@@ -140,4 +140,4 @@ def _read(decoder: Callable[[bytes | Raw], M], body: bytes | Raw) -> M:
     try:
         return decoder(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Malformed(f"What arrived is no message of the other side's: {error}. Do both sides run the same version?") from error
+        raise Malformed(f"The received data is not a message of the other side: {error}. Do both sides run the same version?") from error

@@ -1,7 +1,7 @@
-"""The far side of attempts: run in worker processes, each stopped for certain, and only tools that this side serves.
+"""The far side of attempts: run them in worker processes that can be stopped, and only the tools that this side serves.
 
-A call names its tool as `module:qualname`. Whoever could name anything could run anything, so what is served is a list, and this side never
-imports what a message names. Must not know how messages travel.
+A call names its tool as `module:qualname`. The served tools are a fixed list, and nothing that a message names is imported, because
+otherwise any code could be run. Must not know how messages are transported.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["Workers"]
 
 
 class Workers:
-    """Runs the calls of other machines in processes of this one. Belongs to one event loop.
+    """Runs the calls of other machines in worker processes. Belongs to one event loop.
 
     Args:
-        tools: What is served.
-        limits: `result_bytes` bounds what is sent back, also where the near side would take more.
-        process_limits: Bounds of the worker processes; None: the defaults.
+        tools: The tools to serve.
+        limits: `result_bytes` limits results, also if the near side accepts larger ones.
+        process_limits: Limits of the worker processes; None for the defaults.
 
     Raises:
         UsageError: A tool cannot be found by name, or process tools do not run on this system.
@@ -44,11 +44,11 @@ class Workers:
         self._runner = ProcessRunner(self._limits, SystemClock(), process_limits)
 
     async def run(self, start: Start, kill: AbortSignal, say: Callable[[OutputPiece | Late], None]) -> Ended:
-        """Run one attempt and always come back, at the latest a second after its deadline or the kill. Cancelling this is a kill.
+        """Run one attempt and return its end, at most a second after its deadline or kill. Cancelling kills the attempt.
 
         Args:
-            kill: Fires when the near side says `Stop`.
-            say: Takes progress and late answers, to be sent in this order; must not wait.
+            kill: Fires when the near side sends `Stop`.
+            say: Called with progress and late answers, to be sent in this order; must not wait.
         """
         if start.call.target not in self._served:
             return Ended.of(start.id, self._refusal(start))
@@ -73,7 +73,7 @@ class Workers:
         return not_started(f"the far side does not serve {start.call.target}; it serves {served}. Start it with this tool")
 
     async def close(self) -> None:
-        """End everything that runs, in bounded time. Idempotent."""
+        """End all attempts, in bounded time. Idempotent."""
         await self._runner.close()
 
 

@@ -1,7 +1,7 @@
-"""Replay: a run made again from its record, judged again by other rules, asked again of another model. Starts no tool.
+"""Replay a recorded run: rebuild it from its journal, judge it by other rules, or ask another model. Starts no tool.
 
-`Replay.of` reconstructs; what the rest of the room does with it can judge a call and hand out what is on record, and has no way to run
-anything: there is no engine and no runner in it.
+`Replay.of` rebuilds a run. The other modules judge calls and return recorded results. None of them can run a tool: the package imports no
+engine and no runner.
 """
 
 from __future__ import annotations

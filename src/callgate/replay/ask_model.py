@@ -1,8 +1,7 @@
-"""Another model in the place of the recorded one: asked at each pass with the conversation as it was then, and its calls compared.
+"""Ask another model what the recorded one was asked, pass by pass, and compare their calls.
 
-A recorded result stands for a call only if that is the same tool with the same arguments. So the comparison goes on while the other model
-asks for what the recorded one asked for, and ends where it does not, because what would have come then is on no record. Nothing of what it
-asks for is started.
+A recorded result can be used only for the same tool with the same arguments. The comparison continues while the other model makes the
+recorded calls, and ends at the first difference, because its result is not recorded. No call of the other model is started.
 """
 
 from __future__ import annotations
@@ -31,32 +30,32 @@ _LIMITS = Limits()
 
 
 class ModelAnswer(Struct, frozen=True, kw_only=True):
-    """One pass, answered by the other model."""
+    """One pass with the answers of both models."""
 
     iteration: int
     position: int
-    """Of the recorded pass."""
+    """The iteration of the recorded pass."""
     recorded: tuple[ToolCall, ...] = ()
-    """What the recorded model asked for."""
+    """The recorded model's calls."""
     calls: tuple[ToolCall, ...] = ()
-    """What the other one asks for."""
+    """The other model's calls."""
     text: str = ""
-    """What it says."""
+    """The other model's text."""
     recorded_text: str = ""
     same: bool = False
-    """Whether both ask for the same calls; words are not compared."""
+    """Whether both made the same calls; texts are not compared."""
 
 
 class ModelComparison(Struct, frozen=True, kw_only=True):
-    """A run's passes, asked again."""
+    """The comparison of a run's passes with another model's answers."""
 
     run: str
     model: str
-    """As `provider:model`."""
+    """The other model, as `provider:model`."""
     recorded_model: str
     answers: tuple[ModelAnswer, ...]
     ended: str = ""
-    """Why the comparison ended before the record did; empty where it did not."""
+    """Why the comparison ended before the last pass; empty if it did not."""
     failed: bool = False
     """Whether it ended because the model could not be asked."""
 
@@ -69,15 +68,15 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
     """Ask another model what the recorded one was asked. Starts no tool.
 
     Args:
-        model: Answers each pass; what it asks for is compared and dropped.
-        tools: What it is told that there is; those that the run did not have are left out.
-        limits: On the model's silence; None: the defaults.
+        model: Answers each pass. Its calls are compared and discarded.
+        tools: The tools to offer; those that the run did not have are left out.
+        limits: Limits on the model's silence; None for the defaults.
 
     Raises:
         UsageError: The run had no model, or a tool that it called is not among `tools`.
     """
     if replay.began is None:
-        raise UsageError(f"Run '{replay.run[:80]}' is no agent's: no model was asked in it. Compare rules or tools instead.")
+        raise UsageError(f"Run '{replay.run[:80]}' is not an agent's run: no model was asked in it. Compare rules or tools instead.")
     specs = _specs(replay, tools)
     asked = model if model.native_tools else TextCalls(model)
     answers: list[ModelAnswer] = []
@@ -108,7 +107,7 @@ async def ask_again(replay: Replay, model: Model, tools: Iterable[Tool], *, limi
 
 
 def _specs(replay: Replay, tools: Iterable[Tool]) -> tuple[ToolSpec, ...]:
-    """The tools that the run's turn offered, and its exit tools."""
+    """Return the tools that the run offered, and its exit tools."""
     began = replay.began
     assert began is not None
     offered = began.exposed.allowed if began.exposed is not None else None
@@ -139,7 +138,7 @@ def _compared(one: RecordedPass, given: StreamResult) -> ModelAnswer:
 
 
 def _asked_for(calls: Sequence[ToolCall]) -> list[tuple[str, bytes]]:
-    """What calls ask for, whatever their ids and however their JSON is written."""
+    """Return the calls in a comparable form, without ids and with canonical JSON."""
     return [(call.name, _arguments(call)) for call in calls]
 
 
@@ -155,10 +154,10 @@ def _why(one: ModelAnswer) -> str:
     if not one.calls:
         return f"{which} it answers instead of calling {_named(one.recorded)}, so the run would have ended here."
     if not one.recorded:
-        return f"{which} it calls {_named(one.calls)} where the recorded model answered. There is no result of that on record."
+        return f"{which} it calls {_named(one.calls)} where the recorded model answered. That call has no recorded result."
     return (
-        f"{which} it calls {_named(one.calls)} where the recorded model called {_named(one.recorded)}, or with other arguments. What these"
-        " would have given is on no record, so the comparison ends here."
+        f"{which} it calls {_named(one.calls)} where the recorded model called {_named(one.recorded)}, or with other arguments. These"
+        " calls have no recorded results, so the comparison ends here."
     )
 
 

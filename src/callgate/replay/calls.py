@@ -1,6 +1,6 @@
-"""The calls of a run as its record has them: what came, what was decided, how each ended.
+"""Read a run's calls from its events: as received, as decided, as ended.
 
-Pure reading. Where the record does not have a call as it came, the call says so instead of being guessed. Knows no tool and no policy.
+Pure. If a call's arguments are not fully recorded, `lost` says so; nothing is guessed. Knows no tool and no policy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Decision", "ReplayedCall", "Word", "calls_of"]
 Word = Literal["allow", "ask", "deny", "refused"]
 
 _NOT_THE_ROUTES: Final = REFUSED_BY_LOOP | {"human_denied"}
-"""Codes of calls that the loop around the engine, or a human, did not let run."""
+"""Codes of calls that the agent loop or a human refused."""
 _REFUSALS: Final = frozenset(
     {
         "malformed_arguments",
@@ -36,63 +36,63 @@ _REFUSALS: Final = frozenset(
         "dangerous_limit",
     }
 )
-"""Failure classes of calls that a stage refused before any policy could say no."""
+"""Failure classes of calls that a stage before the policies refused."""
 _ENDS: Final = {"call.restarted": "restarted", "call.aborted": "aborted", "call.suspended": "asked"}
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What was decided about one call."""
+    """The decision on one call."""
 
     word: Word
-    """`refused`: by a stage, for what the call is; the other words are a policy's."""
+    """`refused`: by a stage before the policies; the others are verdicts."""
     rule: str = ""
-    """Which rule, as `id (file:line)`."""
+    """The rule, as `id (file:line)`."""
     said: str = ""
-    """What the model or the human was told of it."""
+    """The text that the model or the human was shown."""
     code: str = ""
     arguments: bytes = b""
-    """The final arguments as canonical JSON; empty where none were approved."""
+    """The final arguments as canonical JSON; empty if none were approved."""
     notes: tuple[Note, ...] = ()
 
     @property
     def rule_id(self) -> str:
-        """The rule without its place."""
+        """The rule without file and line."""
         return self.rule.partition(" (")[0]
 
 
 class ReplayedCall(Struct, frozen=True, kw_only=True):
-    """One call, from its record alone."""
+    """One call, from its events alone."""
 
     uid: str
     position: int
-    """Of its first event."""
+    """The position of its first event."""
     raw: RawCall
-    """As the model emitted it, as far as it is on record."""
+    """The call as the model made it, as far as it is recorded."""
     scope: Scope
     parent: str = ""
     """The uid of the call whose tool made it."""
     lost: str = ""
-    """Why `raw` is not the call as it came; empty where it is."""
+    """Why `raw` is incomplete; empty if it is complete."""
     tool: str = ""
-    """The tool's name; as it came where none was found."""
+    """The tool's name; the name in the call if no tool was found."""
     identity: str = ""
-    """Of the tool, as it was then; empty where the call was not approved."""
+    """The recorded identity of the tool; empty if the call was not approved."""
     decision: Decision | None = None
-    """None where nothing was decided about the call itself: `undecided` says why."""
+    """None if nothing was decided on the call; then `undecided` says why."""
     undecided: str = ""
     ended: str = "open"
-    """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`; `open` where the record has no end."""
+    """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`; `open` without a recorded end."""
     reason: str = ""
     """Why it ended without a result."""
     result: ToolResult | None = None
     approval: str = ""
-    """The approval that it used up, or asked for."""
+    """The approval that it used or asked for."""
     binding: str = ""
-    """What an approval that it asked for is bound to."""
+    """The hash that its requested approval is bound to."""
 
     @property
     def repairs(self) -> bool:
-        """Whether what was decided shows that the engine repairs malformed JSON."""
+        """Whether the decision shows that the engine repaired malformed JSON."""
         if self.decision is None:
             return False
         cut_by_itself = self.decision.code == "truncated" and self.raw.closed != "cut"
@@ -100,7 +100,7 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> str:
-        """The end of its uid: iteration and number in its run."""
+        """The end of its uid: iteration and number within the run."""
         return "/".join(self.uid.rsplit("/", 2)[1:])
 
 
@@ -113,10 +113,10 @@ class _Verdict(Verdict, frozen=True, kw_only=True):
 
 
 def calls_of(events: Iterable[Event]) -> tuple[ReplayedCall, ...]:
-    """The calls of these events, in the order in which they came.
+    """Return the calls of these events, in the order of their arrival.
 
     Raises:
-        UsageError: An event's body is not of its kind's shape.
+        UsageError: An event's body does not have the fields of its kind.
     """
     calls: dict[str, ReplayedCall] = {}
     for event in events:
@@ -129,8 +129,8 @@ def calls_of(events: Iterable[Event]) -> tuple[ReplayedCall, ...]:
             calls[event.call] = _received(event) if call is None else _told(call, event)
         except msgspec.DecodeError as error:
             raise UsageError(
-                f"Event {event.position} ({event.kind}) is not of its kind's shape: {error}. It cannot be replayed;"
-                " `callgate log verify` says whether the record was changed."
+                f"Event {event.position} ({event.kind}) does not have the fields of its kind: {error}. It cannot be replayed;"
+                " `callgate log verify` says whether the journal was changed."
             ) from error
     return tuple(_closed(call) for call in calls.values())
 
@@ -156,8 +156,8 @@ def _lost(body: _Received) -> str:
     if body.redacted:
         return "a secret was taken out of it"
     if body.arguments_bytes:
-        return f"its arguments have {body.arguments_bytes} bytes, and the record keeps the first {len(body.arguments.encode())}"
-    return "its arguments were no JSON" if body.arguments == "<no JSON>" else ""
+        return f"its arguments have {body.arguments_bytes} bytes, and the journal has the first {len(body.arguments.encode())}"
+    return "its arguments were not JSON" if body.arguments == "<no JSON>" else ""
 
 
 def _beside(body: _Received) -> Mapping[str, object] | None:
@@ -180,7 +180,7 @@ def _told(call: ReplayedCall, event: Event) -> ReplayedCall:
             verdict = msgspec.json.decode(event.body, type=_Verdict)
             return call if verdict.verdict == "modify" else _decided(call, verdict)
         case "call.replayed":
-            return replace(call, undecided="it had been handed in before, and got the stored result")
+            return replace(call, undecided="it was a repeated call and got the stored result")
         case "call.completed":
             result = msgspec.json.decode(event.body, type=ToolResult)
             return replace(call, tool=result.name or call.tool, ended=result.status, result=result)
@@ -225,5 +225,5 @@ def _closed(call: ReplayedCall) -> ReplayedCall:
     result = call.result
     if result is not None and (result.failure_class in _REFUSALS or code == "validator_failed"):
         return replace(call, decision=Decision(word="refused", code=code, said=result.error or ""))
-    why = call.reason or (result.error if result is not None else "") or "the record ends before that"
+    why = call.reason or (result.error if result is not None else "") or "the journal ends before that"
     return replace(call, undecided=f"it ended before anything was decided: {why}")

@@ -1,6 +1,6 @@
-"""A recorded run as a pytest file: what is written down for whoever keeps it among their tests. Pure text.
+"""Write a recorded run as a pytest file. Pure text.
 
-The file is short and meant to be read and changed; what was recorded is in a file of lines beside it (`run_file`).
+The file is short and meant to be read and edited; the recorded data is in a file beside it (`run_file`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TASK = 60
 
 
 def as_test(replay: Replay, test: Path, data: Path, *, tools: Sequence[str], policy: str) -> str:
-    """The text of a test file.
+    """Return the text of a test file.
 
     Args:
         replay: The run.
-        test: Where the file will be.
-        data: Where the recorded run will be, in the same folder.
-        tools: Where tools come from, as on the command line.
-        policy: The file of rules; empty for none, or for those of a run at a terminal without any.
+        test: The path of the test file.
+        data: The path of the recorded data, in the same folder.
+        tools: The sources of tools, as on the command line.
+        policy: The rule file; empty for no rules, or for the default rules of `callgate run`.
     """
     folder = test.resolve().parent
     imported, rules = _rules(replay, policy, folder)
@@ -65,12 +65,12 @@ def test_{_name(replay.run)}_goes_as_it_went() -> None:
 
 
 def was_careful(replay: Replay) -> bool:
-    """Whether the run went by the rules of a run at a terminal that is given none."""
+    """Whether the run used the default rules of `callgate run`."""
     return any(call.decision is not None and call.decision.rule.partition(f"({CAREFULLY}")[1] != "" for call in replay.calls)
 
 
 def _rules(replay: Replay, policy: str, folder: Path) -> tuple[str, str]:
-    """What to import for the rules, and the rules."""
+    """Return the import for the rules, and the rules' expression."""
     if policy:
         return "from callgate import Rules\n", f"[Rules.load({_place(policy, folder)})]"
     return ("from callgate.policy import careful\n", "[careful()]") if was_careful(replay) else ("", "[]")
@@ -87,7 +87,7 @@ def _about(replay: Replay) -> str:
 
 
 def _shown(text: str, most: int) -> str:
-    """Text that can stand in a docstring."""
+    """Return text that is safe inside a docstring."""
     plain = _ODD.sub("?", " ".join(text.split())).replace("'", "`")
     return plain if len(plain) <= most else plain[: most - 1] + "…"
 
@@ -97,7 +97,7 @@ def _name(run: str) -> str:
 
 
 def _spec(spec: str, folder: Path) -> str:
-    """A source of tools, from the test's folder."""
+    """Return a source of tools relative to the test's folder."""
     place, colon, attribute = spec.rpartition(":") if ":" in spec else (spec, "", "")
     if not place.endswith(".py"):
         return _text(spec)

@@ -1,8 +1,8 @@
-"""The calls of a recorded run, judged again: by other rules, or against tools that have changed since.
+"""Judge the calls of a recorded run again, by other rules or with changed tools.
 
-Each recorded call goes through the engine's own parse, resolve, validate and gate, in that order and not a copy of them. There the route
-ends: what the gate approves is compared with what was decided then, and thrown away, because nothing in this room takes an approved call.
-A human's yes counts again for exactly the call that it was given for. What a limit or the loop decided then is not judged again.
+Each recorded call passes the engine's own parse, resolve, validate and gate stages. The new decision is compared with the recorded one and
+discarded; nothing in this package runs an approved call. A human's approval counts again for exactly the call that it was given for.
+Decisions of a limit or the agent loop are not judged again.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ _DIFFERS = frozenset({"verdict", "arguments"})
 
 
 class ComparedVerdict(Struct, frozen=True, kw_only=True):
-    """One call, then and now."""
+    """One call with its recorded and its new decision."""
 
     call: ReplayedCall
     now: Decision | None = None
-    """None where the call was not judged: `unjudged` says why."""
+    """The new decision; None if the call was not judged, and `unjudged` says why."""
     unjudged: str = ""
     change: Change = ""
-    """What is not as it was, the gravest: `verdict`, final `arguments`, `words` of a refusal or a question, or only which `rule`."""
+    """The most serious difference: `verdict`, final `arguments`, `words` of a refusal or question, or only the `rule`."""
     beyond: bool = False
-    """Whether a call of an earlier message differs, so that the model might never have made this one."""
+    """Whether a call of an earlier message differs, so that the model might not have made this one."""
 
     @property
     def differs(self) -> bool:
-        """Whether something else would have happened."""
+        """Whether the run would have gone differently."""
         return self.change in _DIFFERS
 
 
 class JudgedRun(Struct, frozen=True, kw_only=True):
-    """A run's calls, judged again."""
+    """The result of judging a run's calls again."""
 
     run: str
     calls: tuple[ComparedVerdict, ...]
     changed: tuple[str, ...] = ()
-    """Tools that are not what they were when the run was recorded."""
+    """The tools that have changed since the run was recorded."""
     has_model: bool = False
 
     @property
@@ -74,14 +74,14 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
 
     @property
     def follows(self) -> str:
-        """What follows from the first difference, as far as a record can tell; empty where there is none."""
+        """What follows from the first difference, as far as it is recorded; empty without a difference."""
         first = next(iter(self.differences), None)
         if first is None:
             return ""
         told = f"Call {first.call.short}: {_what_follows(first)}"
         if not self.has_model:
-            return f"{told} What the host's own loop would have done then is not on record."
-        return f"{told} From here on the run would have gone another way: what the model said after that was an answer to something else."
+            return f"{told} What the host's own loop would have done then is not recorded."
+        return f"{told} From here on the run would have gone differently: the model's later messages answered another result."
 
 
 async def judge_again(
@@ -96,14 +96,15 @@ async def judge_again(
     """Judge a recorded run's calls again. Starts no tool.
 
     Args:
-        tools: As they are now. Those that the run did not have are left out.
-        policies: In the place of the run's own; None: every verdict stays as it was recorded, and only the tools are new.
-        hooks: Those before calls count; the record does not have the run's own.
-        limits: Of arguments, rounds and waits; None: the defaults.
-        coerce: As of the engine that the run was made on.
+        tools: The tools as they are now. Those that the run did not have are left out.
+        policies: Replace the run's policies; None keeps every recorded verdict, so that only the tools are new.
+        hooks: Hooks before calls; the run's own are not recorded.
+        limits: Limits of arguments, rounds and waits; None for the defaults.
+        coerce: See `Engine`; the value that the run's engine had.
 
     Raises:
-        UsageError: A tool that the run called is not among `tools`, a rule names what none of them has, or `limits` are none.
+        UsageError: A tool that the run called is not among `tools`, a rule names something that no tool has, or `limits` has the wrong
+        type.
     """
     check("judge_again", "limits", limits, Limits | None)
     tools = tuple(tools)
@@ -121,11 +122,11 @@ async def judge_again(
 
 
 class _NoJudge(Exception):
-    """A rule wants a call judged, and there is no judge."""
+    """Raised when a rule has the verdict `judge` and no judge was given."""
 
 
 class _Judges(Judges):
-    """The judges that were given; without one, what a rule wants judged stays unjudged instead of being denied."""
+    """Return the given judges; without one, a call that a rule wants judged stays unjudged instead of being denied."""
 
     async def judgments(self, call: ValidatedCall, required_by: str | None) -> tuple[Judgment, ...]:
         found = await super().judgments(call, required_by)
@@ -135,7 +136,7 @@ class _Judges(Judges):
 
 
 class _JudgingContext:
-    """Judges the calls of one run; what the gate needs from an engine, without one."""
+    """Judges the calls of one run. Gives the gate what an engine would, without one."""
 
     def __init__(
         self,
@@ -166,26 +167,24 @@ class _JudgingContext:
 
     @property
     def redactor(self) -> None:
-        """None: what the record has was redacted when it was written."""
+        """Return None: recorded values were redacted when they were written."""
 
     def cut(self, text: object, chars: int = MOST_CHARS) -> str:
-        """The first characters of a text; what the record has was redacted when it was written."""
+        """Return the start of a text; recorded texts were redacted when they were written."""
         return clean(text, None, chars)
 
     async def compared(self, call: ReplayedCall) -> ComparedVerdict:
         if call.lost:
-            return ComparedVerdict(call=call, unjudged=f"the record does not have it as it came: {call.lost}")
+            return ComparedVerdict(call=call, unjudged=f"it is not fully recorded: {call.lost}")
         if call.decision is None:
             return ComparedVerdict(call=call, unjudged=call.undecided)
         if not self._hooks and not self._only_tools and _by_a_hook(call.decision):
-            return ComparedVerdict(
-                call=call, unjudged="code of the host's decided about it then, and the record has no code: give the hooks"
-            )
+            return ComparedVerdict(call=call, unjudged="the host's own code decided on it, and code is not recorded: give the hooks")
         self._call = call
         try:
             now = await self._decided(call, call.decision)
         except _NoJudge:
-            return ComparedVerdict(call=call, unjudged="a rule wants it judged, and no judge was given")
+            return ComparedVerdict(call=call, unjudged="a rule has the verdict judge, and no judge was given")
         return ComparedVerdict(call=call, now=now, change=change_between(call.decision, now))
 
     async def _decided(self, call: ReplayedCall, then: Decision) -> Decision:
@@ -207,29 +206,29 @@ class _JudgingContext:
         return Decision(word="allow", rule=approved.rule, arguments=approved.encoded, notes=approved.call.notes)
 
     def _as_then(self, valid: ValidatedCall, then: Decision) -> Decision:
-        """The recorded verdict, over what validation makes of the call now."""
+        """Return the recorded verdict on the call as it is validated now."""
         if then.word == "refused":
             return Decision(word="allow", said="its arguments are accepted now", arguments=canonical(valid.arguments), notes=valid.notes)
         if then.word != "allow" or any(note.kind == "modified" for note in then.notes):
             return then
         return Decision(word="allow", rule=then.rule, arguments=canonical(valid.arguments), notes=valid.notes)
 
-    # What the gate asks
+    # The gate's interface
 
     def hook_failed(self, hook: Hook, call: ValidatedCall, why: str) -> None:
-        """An observer's failure changes nothing."""
+        """Ignore the failure of an observer."""
 
     def modified(self, change: Modified) -> None:
-        """What counts is the verdict on what the arguments are in the end."""
+        """Ignore a verdict on arguments that are changed later; the final one counts."""
 
     def check_limits(self, call: ValidatedCall) -> None:
-        """A limit's refusal stays: how many calls a tick may have is no rule, and the limit is not on record."""
+        """Allow: limits on the calls of a tick are not rules and are not recorded."""
         then = self._call.decision if self._call is not None else None
         if then is not None and then.code == DangerousLimitReached.code:
             raise DangerousLimitReached(then.said)
 
     def spend_approval(self, binding: str) -> Question | None:
-        """The yes that this very call got, if it is the same call now."""
+        """Return the approval that this call got, if it is still the same call."""
         approval = self._call.approval if self._call is not None and self._call.ended != "asked" else ""
         if not approval or self._bindings.get(approval) != binding or approval not in self._by:
             return None
@@ -237,12 +236,12 @@ class _JudgingContext:
 
 
 def _by_a_hook(then: Decision) -> bool:
-    """Whether a hook refused the call, or a hook or a policy in code gave it other arguments."""
+    """Whether a hook refused the call, or a hook or a policy in code changed its arguments."""
     return then.code in ("hook_denied", "hook_failed") or any(note.kind == "modified" for note in then.notes)
 
 
 def change_between(then: Decision, now: Decision) -> Change:
-    """What is not the same about two decisions on one call, the gravest."""
+    """Return the most serious difference between two decisions on one call."""
     if then.word != now.word or (then.word == "refused" and then.code != now.code):
         return "verdict"
     if then.word == "allow" and then.arguments != now.arguments:
@@ -253,7 +252,7 @@ def change_between(then: Decision, now: Decision) -> Change:
 
 
 def _words(decision: Decision) -> str:
-    """What was said, without the place of the rule that said it: a rule that only moved says the same."""
+    """Return the text without the rule's file and line, so that a moved rule makes no difference."""
     return decision.said.replace(decision.rule, decision.rule_id) if decision.rule else decision.said
 
 
@@ -262,12 +261,12 @@ def _what_follows(one: ComparedVerdict) -> str:
     assert one.call.decision is not None
     match one.now.word:
         case "allow" if one.change == "arguments":
-            return "it would have run with other arguments, so its recorded result says nothing of what it would have given."
+            return "it would have run with other arguments, so its recorded result does not apply."
         case "allow":
-            return "it would have run; what it would have given nobody knows, since a replay starts no tool."
+            return "it would have run; its result is unknown, because a replay starts no tool."
         case "ask":
             return "the run would have waited for a human here."
         case _ if one.call.decision.word == "allow":
-            return "it would not have run, and the model would have read why instead of its result."
+            return "it would not have run, and the model would have read the reason instead of a result."
         case _:
-            return "it would have been refused in another way, and the model would have read that."
+            return "it would have been refused for another reason, which the model would have read."

@@ -1,4 +1,4 @@
-"""The tools of a recorded run, as they are now: the record has their names and identities, and no code."""
+"""Match today's tools with those of a recorded run. The journal has the names and identities of tools, not their code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["changed_tools", "tools_of"]
 
 
 def tools_of(replay: Replay, tools: Iterable[Tool]) -> ToolRegistry:
-    """Those of `tools` that the run had.
+    """Return the tools that the run had.
 
     Raises:
-        UsageError: A tool that the run called is not among them.
+        UsageError: A tool that the run called is missing.
     """
     had = set(replay.began.tools) if replay.began is not None else None
     registry = ToolRegistry(tool for tool in tools if had is None or tool.name in had)
@@ -24,20 +24,20 @@ def tools_of(replay: Replay, tools: Iterable[Tool]) -> ToolRegistry:
     if missing:
         there = ", ".join(registry.names()[:20]) or "none of the run's"
         raise UsageError(
-            f"The run called {', '.join(missing)}, and no such tool is given (there are: {there}). The record has no code: give the tools"
-            " that the run had (`--tools` at a terminal)."
+            f"The run called {', '.join(missing)}, which are not among the given tools ({there}). The journal has no code: give the tools"
+            " that the run had (`--tools` on the command line)."
         )
     return registry
 
 
 def _was_there(call: ReplayedCall) -> bool:
-    """Whether the run had the tool of this call: it was judged, or its arguments were."""
+    """Whether the run had the tool of this call: its arguments were validated or judged."""
     then = call.decision
     return bool(call.identity) or (then is not None and (then.word != "refused" or then.code == ArgumentsInvalid.code))
 
 
 def changed_tools(replay: Replay, registry: ToolRegistry) -> tuple[str, ...]:
-    """Tools that are not what they were when the run was recorded."""
+    """Return the tools that have changed since the run was recorded."""
     then: dict[str, str] = {call.tool: call.identity for call in replay.calls if call.identity}
     then |= dict(replay.began.tools) if replay.began is not None else {}
     now = {tool.name: tool.identity for tool in registry}

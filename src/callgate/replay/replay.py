@@ -1,8 +1,7 @@
-"""A run, made again from its record alone: what the model saw and said, each call with its verdict and result, and the end.
+"""Rebuild a run from its journal: what the model saw and said, each call with its verdict and result, and the end.
 
-`Replay.of` reads events and large bodies and has nothing else: no engine, no tool, no model, no place to write to. What it makes is held
-against the hashes that the record has of what the model was shown; the first difference is named, and so is everything that the record
-does not hold. Nothing is guessed.
+`Replay.of` only reads events and large bodies; it has no engine, tool or model. It compares the rebuilt conversation with the recorded
+hashes of what the model was shown. It reports the first difference and everything that is not recorded. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -31,104 +30,104 @@ __all__ = ["EventSource", "RecordedPass", "Replay", "ReplayDifference", "RunEnd"
 
 
 class EventSource(Protocol):
-    """Where a record is read from: a journal, or a reader beside one."""
+    """A source of events: a journal or a reader of one."""
 
     def find(self, query: EventQuery, /) -> Iterable[Event]: ...
 
 
 class ReplayDifference(Struct, frozen=True, kw_only=True):
-    """Where the record and what is made of it do not agree."""
+    """A difference between the journal and the rebuilt run."""
 
     position: int
-    """Of the event that says otherwise."""
+    """The position of the event that differs."""
     what: str
     recorded: str
     rebuilt: str
 
     def __str__(self) -> str:
-        return f"Event {self.position}: {self.what}: the record says {self.recorded}, and it makes {self.rebuilt}."
+        return f"Event {self.position}: {self.what}: recorded is {self.recorded}, rebuilt is {self.rebuilt}."
 
 
 class RecordedPass(Struct, frozen=True, kw_only=True):
     """One pass of the model."""
 
     position: int
-    """Of the event with which it began."""
+    """The position of its first event."""
     iteration: int
     messages: tuple[Message, ...]
-    """What the model was shown: the system text, if any, and the conversation."""
+    """The messages that the model was shown: the system text, if any, and the conversation."""
     status: str = ""
-    """How the pass ended; empty where the record has no end."""
+    """The status of the pass; empty without a recorded end."""
     answer: AssistantMessage | None = None
-    """What it said, as the conversation keeps it."""
+    """The model's message, as the conversation has it."""
     closed: tuple[str, ...] = ()
     executes: bool = False
-    """Whether its calls were handed to the engine."""
+    """Whether its calls were given to the engine."""
     finish: str = ""
     reason: str = ""
-    """Why it is not whole."""
+    """Why the pass is incomplete."""
     shown: str = ""
-    """The hash of the conversation, as the record has it."""
+    """The recorded hash of the conversation."""
 
 
 class RunEnd(Struct, frozen=True, kw_only=True):
     """How the run ended."""
 
     status: str = "open"
-    """`completed`, `waiting`, `stopped` or `failed`; `open` where the record has no end."""
+    """`completed`, `waiting`, `stopped` or `failed`; `open` without a recorded end."""
     turn_status: str = ""
     reason: str = ""
     text: str = ""
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """One run, made again."""
+    """One rebuilt run."""
 
     run: str
     began: Began | None
-    """How an agent's run began; None for the calls of an engine without an agent."""
+    """The first event of an agent's run; None for calls of an engine without an agent."""
     messages: tuple[Message, ...]
     """The conversation after the run."""
     passes: tuple[RecordedPass, ...]
     calls: tuple[ReplayedCall, ...]
-    """Every call of the run, in the order in which they came."""
+    """Every call of the run, in the order of arrival."""
     results: tuple[ToolResult, ...]
-    """As the loop, or the engine's caller, got them."""
+    """The results, as the agent loop or the engine's caller got them."""
     signals: tuple[Signal, ...]
     end: RunEnd
     differences: tuple[ReplayDifference, ...]
-    """Where the record does not make what it says was; empty where the run is as it was."""
+    """The differences from the recorded hashes; empty if the rebuilt run is exact."""
     gaps: tuple[str, ...]
-    """What the record does not hold, a sentence each."""
+    """What is not recorded, one sentence each."""
     answers: tuple[tuple[str, bool, str], ...] = ()
-    """What humans answered: the approval, whether it was allowed, and who."""
+    """The answers to approvals: the approval, whether it was allowed, and by whom."""
 
     @classmethod
     def of(cls, journal: EventSource, run: str, blobs: Blobs | None = None) -> Replay:
-        """Make a run again. Starts nothing and writes nothing.
+        """Rebuild a run. Starts nothing and writes nothing.
 
         Args:
-            journal: What has its events.
-            run: Its id: an agent's run, or an engine's.
-            blobs: Where large bodies and results are; None: where the journal keeps them, if it does.
+            journal: The journal with the run's events.
+            run: The id of an agent's or an engine's run.
+            blobs: The store of large bodies and results; None for the journal's own.
 
         Raises:
-            UsageError: The record has no such run, a part of it is gone, or it is not of the shape that it should have.
+            UsageError: The journal has no such run, a part of it is missing, or an event has the wrong fields.
         """
         source, kept = _ReadOnlyJournal(journal), blobs or blobs_with(journal) or _NoBlobs()
         events = list(source.read(run=run))
         if not events:
-            raise UsageError(f"No run '{run[:80]}' is on record here. `callgate log list` shows the runs; give the journal that has it.")
+            raise UsageError(f"No run '{run[:80]}' is on record here. `callgate log list` shows the runs. Give the journal of this run.")
         begins = [index for index, event in enumerate(events) if event.kind == "run.began"]
         return _agents(source, kept, run, events[begins[-1] :]) if begins else _bare(kept, run, events)
 
     def encode(self) -> bytes:
-        """Everything that was made again, as canonical JSON: two records of the same run give the same bytes."""
+        """Return the rebuilt run as canonical JSON: two journals of the same run give the same bytes."""
         return canonical(self)
 
 
 def blobs_with(journal: EventSource) -> Blobs | None:
-    """The large bodies and results that a journal keeps itself."""
+    """Return the journal's own blob store, if it has one."""
     return journal.blobs if isinstance(journal, HoldsBlobs) else None
 
 
@@ -138,7 +137,7 @@ class _NoBlobs:
 
 
 class _ReadOnlyJournal:
-    """A journal, with nothing but reading."""
+    """A journal without its methods for writing."""
 
     def __init__(self, journal: EventSource) -> None:
         self._find = journal.find
@@ -186,7 +185,7 @@ def _agents(source: _ReadOnlyJournal, blobs: Blobs, run: str, events: list[Event
 
 
 class _PassWatch:
-    """Takes down each pass while a run is recalled, and holds what it was shown against the record."""
+    """Collects each pass while a run is recalled, and compares what the model was shown with the recorded hash."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -197,13 +196,13 @@ class _PassWatch:
 
     def see(self, event: Event, run: Recalled) -> None:
         if event.kind == "run.resumed":
-            self._system = ""  # another process may go on, and writes its own
+            self._system = ""  # another process may resume the run and records its own
         elif event.kind == "phase.began":
             self._begins(event, run)
         elif event.kind == "phase.answered" and self.passes:
             body = msgspec.json.decode(read_body(event.body, self._blobs), type=Answered)
             if body.lost:
-                self._gap(f"Event {event.position}: a secret was taken out of {len(body.lost)} calls of this message.")
+                self._gap(f"Event {event.position}: secrets were removed from {len(body.lost)} calls of this message.")
             if body.status != "waiting":
                 last = {"status": body.status, "answer": body.message, "closed": body.closed, "executes": body.executes}
                 self.passes[-1] = msgspec.structs.replace(self.passes[-1], **last, finish=body.finish, reason=body.reason)
@@ -216,9 +215,9 @@ class _PassWatch:
         made = RecordedPass(position=event.position, iteration=body.iteration, messages=(*head, *shown), shown=body.shown)
         self.passes.append(made)
         if body.added:
-            self._gap(f"Event {event.position}: behind the conversation the model saw context that a tool brought, which is kept nowhere.")
+            self._gap(f"Event {event.position}: after the conversation, the model was shown context from a tool, which is not stored.")
         if not body.shown:
-            self._gap("The record has no hashes of what the model was shown: it is from before there were any, so nothing was compared.")
+            self._gap("The journal has no hashes of what the model was shown, because an older version wrote it; nothing was compared.")
         elif not self.differences and body.shown != run.history.shown().digest():
             self.differences.append(_other(event, body, len(shown), run))
 
@@ -237,7 +236,7 @@ def _other(event: Event, body: PhaseBegan, made: int, run: Recalled) -> ReplayDi
 
 
 def _unended(events: list[Event], blobs: Blobs) -> list[ReplayDifference]:
-    """Calls that a message was committed with, and that have no end on record."""
+    """Report calls of committed messages that have no recorded end."""
     ended = {event.call for event in events if event.kind in TERMINAL}
     found = []
     for event in events:
@@ -252,7 +251,7 @@ def _unended(events: list[Event], blobs: Blobs) -> list[ReplayDifference]:
 
 
 def _altered(events: list[Event]) -> tuple[ReplayDifference, ...]:
-    """The first event whose content is not what was written, for what no later event says otherwise."""
+    """Report the first event whose content does not match its hash."""
     for event in events:
         if not is_as_written(event):
             return (
@@ -279,13 +278,13 @@ def _other_text(events: list[Event], text: str, blobs: Blobs) -> list[ReplayDiff
 
 
 def _missing(calls: Iterable[ReplayedCall], blobs: Blobs) -> tuple[str, ...]:
-    """What is gone of the calls, or never was on record."""
-    found = [f"Call {call.uid} is not on record as it came: {call.lost}." for call in calls if call.lost]
+    """Return what is missing of the calls."""
+    found = [f"Call {call.uid} is not fully recorded: {call.lost}." for call in calls if call.lost]
     for call in calls:
         digest = call.result.metadata.blob if call.result is not None else None
         if call.result is not None and digest and blobs.get(digest) is None:
             size = call.result.metadata.bytes
-            found.append(f"The whole result of call {call.uid} ({size} bytes) is gone; what the model saw of it is on record.")
+            found.append(f"The whole result of call {call.uid} ({size} bytes) is no longer stored; what the model saw of it is recorded.")
     return tuple(found)
 
 

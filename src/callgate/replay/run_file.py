@@ -1,7 +1,7 @@
-"""A recorded run taken out of its journal: one file of lines that has all that a replay reads, and nothing else.
+"""Store a recorded run outside its journal: one file of lines with everything that a replay reads.
 
-The first line says what it is, each further one is an event with its body byte for byte, or a large body by its hash. What the journal did
-not have, because it was secret or too large, is not in it either.
+The first line names the format. Each further line is an event with its body byte for byte, or a large body with its hash. What the journal
+does not have, because it was secret or too large, is missing here too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _FileHead(Struct, frozen=True, kw_only=True):
 
 
 class _FileLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event, or a large body."""
+    """One line: an event or a large body."""
 
     position: int = 0
     run: str = ""
@@ -51,7 +51,7 @@ class _FileLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunFile:
-    """What a replay of one run reads: events by query, and large bodies by hash."""
+    """The events and large bodies that a replay of one run reads."""
 
     def __init__(self, run: str, events: Iterable[Event], blobs: Iterable[bytes]) -> None:
         self.run = run
@@ -60,10 +60,10 @@ class RunFile:
 
     @classmethod
     def of(cls, journal: EventSource, run: str, blobs: Blobs | None = None) -> RunFile:
-        """Take down what is read while a run is made again.
+        """Rebuild a run and keep everything that is read for it.
 
         Raises:
-            UsageError: It cannot be.
+            UsageError: The run cannot be rebuilt.
         """
         watched = _CopyingReader(journal, blobs or blobs_with(journal))
         Replay.of(watched, run, watched)
@@ -89,7 +89,7 @@ class RunFile:
         """Read a file of these lines.
 
         Raises:
-            UsageError: There is none, or it is of another form.
+            UsageError: The file does not exist or has another format.
         """
         try:
             head, *lines = Path(path).read_bytes().splitlines()
@@ -98,9 +98,9 @@ class RunFile:
         except OSError as error:
             raise UsageError(f"The recorded run {path} cannot be read: {error.strerror}. Export the run again.") from error
         except (ValueError, msgspec.DecodeError) as error:
-            raise UsageError(f"{path} is no recorded run: {error}. Export the run again.") from error
+            raise UsageError(f"{path} is not a recorded run: {error}. Export the run again.") from error
         if first.callgate_run != _FORMAT:
-            raise UsageError(f"{path} is a recorded run of form {first.callgate_run}; this version reads {_FORMAT}. Export the run again.")
+            raise UsageError(f"{path} has format {first.callgate_run}; this version reads {_FORMAT}. Export the run again.")
         return cls(first.run, [_event(line) for line in told if line.kind], [_body(line) for line in told if not line.kind])
 
 
@@ -121,7 +121,7 @@ def _body(line: _FileLine) -> bytes:
 
 
 class _CopyingReader:
-    """A journal and its large bodies, with everything taken down that is read from them."""
+    """Reads a journal and its large bodies, and keeps a copy of everything read."""
 
     def __init__(self, journal: EventSource, blobs: Blobs | None) -> None:
         self._journal = journal

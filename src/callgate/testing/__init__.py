@@ -1,4 +1,4 @@
-"""What tests of an agent need: a clock that stands still, models that play a script, a provider on the loopback interface.
+"""Fakes for tests of an agent: a manual clock, models that play a script, a provider on the loopback interface.
 
 model = ScriptedModel([["Let me look. ", Call("search", {"query": "books"})], "There are two."])
 """
@@ -47,7 +47,7 @@ _LATER = {
     "HashedEmbedder": "embedder",
     **dict.fromkeys(("PlayedAgain", "RecordedRun", "load_tools"), "recorded"),
 }
-"""What not every test needs, by the module that has it."""
+"""Names that are imported on first use, with their modules."""
 
 
 def __getattr__(name: str) -> Any:

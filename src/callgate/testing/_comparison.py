@@ -1,7 +1,6 @@
-"""Two records of one run, then and now, held against each other: what is not the same, a sentence each. Pure.
+"""Compare a recorded run with its repetition; return one sentence per difference. Pure.
 
-Calls that a tool's own code made are left out, because stand-ins have no code. Where a rule stands in its file is nobody's behaviour: one
-that only moved is the same rule.
+Calls made by a tool's own code are left out, because stand-ins have no code. A rule that only moved within its file is the same rule.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _NO_BEHAVIOUR = ("", "rule")
 
 
 def calls_between(then: Replay, now: Replay) -> Iterable[str]:
-    """What is not the same about the calls."""
+    """Return the differences between the calls."""
     before, after = _own(then), _own(now)
     for old, new in zip(before, after, strict=False):
         yield from _about(old, new)
@@ -63,7 +62,7 @@ def _decided(decision: Decision | None) -> str:
 
 
 def messages_between(then: Replay, now: Replay) -> Iterable[str]:
-    """The first message that is not as it was."""
+    """Return the first message that differs."""
     before, after = _plain(then), _plain(now)
     for number, (old, new) in enumerate(zip(before, after, strict=False), 1):
         if old != new:
@@ -74,7 +73,7 @@ def messages_between(then: Replay, now: Replay) -> Iterable[str]:
 
 
 def _plain(replay: Replay) -> list[str]:
-    """Each message as text, with rules by name, without their places."""
+    """Return each message as text, with rules by id, without file and line."""
     decided = (call.decision for call in replay.calls)
     rules = {(one.rule, one.rule_id) for one in decided if one is not None and one.rule}
     plain = []
@@ -87,7 +86,7 @@ def _plain(replay: Replay) -> list[str]:
 
 
 def ends_between(then: Replay, now: Replay) -> Iterable[str]:
-    """Whether the run ended in another way."""
+    """Return the difference between the ends of the runs."""
     old, new = (one.end.turn_status or one.end.status for one in (then, now))
     if old != new:
         why = f": {now.end.reason[:_TOLD]}" if now.end.reason else ""

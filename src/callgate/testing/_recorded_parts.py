@@ -1,7 +1,7 @@
-"""What stands in for the outside world when a recorded run is played again: a model's answers, tools' results, a clock that never waits.
+"""Stand-ins for the repetition of a recorded run: a model with recorded answers, tools without code, a clock without waits.
 
-Everything between them is real: the loop, the route, the rules. A tool's own code is never entered: its stand-in has everything of it but
-that, and runs on a runner that hands out what the record has for the same tool with the same arguments.
+Everything else is real: the loop, the route, the rules. A tool's code never runs: its stand-in has the same declaration, and its runner
+returns the recorded result of the same tool with the same arguments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from callgate.tools import BoundTool, Tool
 __all__ = ["RECORDED", "NoWaitClock", "RecordedModel", "RecordedResults", "restarts", "stand_in"]
 
 RECORDED: Final = "recorded"
-"""The name of the runner that hands out recorded results."""
+"""The name of the runner that returns recorded results."""
 _STATUS: Final = {
     "tool_raised": "raised",
     "not_done": "raised",
@@ -41,23 +41,23 @@ _STATUS: Final = {
     "tool_crashed": "crashed",
     "not_started": "not_started",
 }
-"""What the runner had said, by the code of the result."""
+"""The runner's end, by the code of the result."""
 _PLAYED = frozenset({"completed", "function_call", "empty_response", "error"})
 _HERE = "\x00"
 _RESTART = "context_restart_recorded"
 _FRAME = frozenset({"status", "error", "code"})
-"""What the route writes around the facts of a failure."""
+"""The text that the route adds to a failure."""
 
 
 class NoWaitClock(SystemClock):
-    """A clock on which every wait is over at once."""
+    """A clock on which every wait ends at once."""
 
     async def sleep(self, seconds: float) -> None:
         return
 
 
 def stand_in(tool: Tool) -> Tool:
-    """The tool without its code: same name, schema, checks and effects, so the same identity."""
+    """The tool without its code: the same name, schema, checks and effects, and so the same identity."""
     made: Any = copy.copy(tool)
     made.runner = RECORDED
     made.execute = _never
@@ -70,12 +70,12 @@ async def _never(*_: object, **__: object) -> dict[str, Any]:
 
 
 class RecordedModel:
-    """Says what the recorded model said, pass by pass.
+    """A model that gives the recorded answers, pass by pass.
 
     Args:
-        passes: Of the recorded run.
-        name: As the recorded model was called, `provider:model`.
-        on_end: Called with the reason where the record has something that nobody can play: a stop, a silence, its end.
+        passes: The passes of the recorded run.
+        name: The recorded model's name, `provider:model`.
+        on_end: Called with the reason when the recording cannot be continued: a stop, a silence, or its end.
     """
 
     native_tools = True
@@ -89,7 +89,7 @@ class RecordedModel:
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
         number, self.asked = self.asked, self.asked + 1
         if number >= len(self._passes):
-            raise UsageError(f"The record has {len(self._passes)} answers of the model, and it was asked for one more.")
+            raise UsageError(f"The recording has {len(self._passes)} answers of the model, and one more was requested.")
         one = self._passes[number]
         message = one.answer or AssistantMessage()
         if one.status not in _PLAYED:
@@ -111,12 +111,12 @@ def _finished(one: RecordedPass, message: AssistantMessage) -> Finished:
 
 
 class RecordedResults:
-    """A runner that hands out what the record has.
+    """A runner that returns recorded results.
 
     Args:
         replay: The recorded run.
-        blobs: Where whole results are.
-        control: Told to kill the conversation where a recorded call was ended by its user.
+        blobs: The store of whole results.
+        control: Used to kill the conversation where a recorded call was killed by the user.
     """
 
     def __init__(self, replay: Replay, blobs: Blobs, control: Callable[[], Control]) -> None:
@@ -125,13 +125,13 @@ class RecordedResults:
         self._waiting: dict[tuple[str, bytes], deque[ReplayedCall]] = defaultdict(deque)
         self._taken: dict[str, ReplayedCall] = {}
         self.missing: list[str] = []
-        """The uids of calls that the record has no result of."""
+        """The uids of calls without a recorded result."""
         for call in replay.calls:
             if call.decision is not None and call.decision.word == "allow" and not call.parent:
                 self._waiting[call.tool, call.decision.arguments].append(call)
 
     async def run(self, request: RunRequest) -> Execution:
-        """The recorded end of this call."""
+        """Return the recorded end of this call."""
         approved, uid = request.approved, request.context.uid
         waiting = self._waiting[approved.call.tool.name, approved.encoded]
         call = self._taken.get(uid) or (waiting.popleft() if waiting else None)
@@ -148,11 +148,11 @@ class RecordedResults:
         return _execution(approved.call.tool, call.result, request.attempt, self._blobs)
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: no tool runs."""
 
 
 def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: Blobs) -> Execution:
-    """What the tool's runner must have given back, for the route to make this result of it."""
+    """Return the execution from which the route makes this result."""
     if result.status == "ok":
         return Execution(status="returned", value=_value(result, blobs))
     told = _told(result)
@@ -174,7 +174,7 @@ def _execution(tool: BoundTool, result: ToolResult, attempt: int, blobs: Blobs) 
 
 
 def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, Any]) -> dict[str, Any]:
-    """What the tool's exception must have been, for the result to be in doubt, or not."""
+    """Return an exception that makes the result unknown, or not, as recorded."""
     if status != "raised" or tool.effect == "none":
         return {}
     if result.status == "error" and tool.effect == "once" and result.code != "not_done":
@@ -184,7 +184,7 @@ def _proof(tool: BoundTool, result: ToolResult, status: str, details: dict[str, 
 
 
 def _value(result: ToolResult, blobs: Blobs) -> object:
-    """The value that the tool returned, from the bytes that were made of it: there its keys are in the tool's own order."""
+    """Return the tool's value from its recorded bytes, with its keys in the tool's order."""
     if result.metadata.content_key:
         if result.structured is None:
             raise _as_recorded(result)
@@ -196,7 +196,7 @@ def _value(result: ToolResult, blobs: Blobs) -> object:
 
 
 def _told(result: ToolResult) -> dict[str, Any]:
-    """What the model was told of a failure, as data; empty where it saw a part of it only."""
+    """Return the failure that the model was shown, as data; empty if it was shown in part."""
     try:
         told = decode(_shown(result))
     except ValueError:
@@ -210,12 +210,12 @@ def _shown(result: ToolResult) -> str:
 
 
 async def restarts(data: object) -> bool:
-    """Takes the results that stand for those which enriched the context: what they brought is kept nowhere."""
+    """Accepts the results in place of those that enriched the context, which is not stored."""
     return isinstance(data, dict) and data.get("type") == _RESTART
 
 
 def _as_recorded(result: ToolResult) -> CallFailed:
-    """A result that only its own words can tell again, as the error that becomes it."""
+    """Return the error that becomes this result, with its recorded text."""
     kind: Any = type("RecordedFailure", (CallFailed,), {"failure_class": result.failure_class})
     failure: CallFailed = kind(result.error or "The whole of this result is gone from the record.", code=result.code)
     return failure

@@ -1,6 +1,6 @@
-"""Scripted turns as providers write them: one piece of the wire at a time, or one body.
+"""Write scripted turns in providers' formats, in pieces or as one body.
 
-The reverse of the decoders, written apart from them, so that one does not hide the other's mistakes. Knows no sockets.
+The reverse of the decoders, written independently, so that neither hides the other's mistakes. Knows no sockets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONTENT_TYPES: Mapping[str, str] = {
     "anthropic.messages": "text/event-stream",
     "ollama.chat": "application/x-ndjson",
 }
-"""The APIs that can be spoken, and what their streams are."""
+"""The supported APIs, with the content types of their streams."""
 
 _KEEP_ALIVE: Mapping[str, bytes] = {"openai.chat": b": keep-alive\n\n", "anthropic.messages": b'event: ping\ndata: {"type":"ping"}\n\n'}
 _CHAT_ENDS: Mapping[str, str] = {"stop": "stop", "tool_calls": "tool_calls", "length": "length", "content_filter": "content_filter"}
@@ -32,17 +32,17 @@ _ANTHROPIC_ENDS: Mapping[str, str] = {
 
 
 def streamed(api: str, items: Iterable[Item], model: str) -> Iterator[bytes | Item]:
-    """The pieces of a streamed answer, one write each; items that are no content come through as they are."""
+    """Yield the pieces of a streamed answer, one per write; items that are not content are passed through."""
     yield from _STREAMS[api](items, model)
 
 
 def whole(api: str, items: Iterable[Item], model: str) -> bytes:
-    """The answer as one body."""
+    """Return the answer as one body."""
     return json.dumps(_BODIES[api]([*items], model)).encode()
 
 
 def refused(api: str, fail: Fail) -> bytes:
-    """An error as the body of a refusal."""
+    """Return an error as the body of an error response."""
     if api == "ollama.chat":
         return json.dumps({"error": fail.message}).encode()
     error = {"type": fail.code, "code": fail.code, "message": fail.message}
@@ -50,7 +50,7 @@ def refused(api: str, fail: Fail) -> bytes:
 
 
 def _reason(items: Iterable[Item], ends: Mapping[str, str]) -> str | None:
-    """The provider's word for how these items end; None where they break off."""
+    """Return the provider's finish reason for these items; None if they break off."""
     given = [item.reason for item in items if isinstance(item, End)]
     reason = given[0] if given else "tool_calls" if any(isinstance(item, Call) for item in items) else "stop"
     return None if reason == "cut" else ends.get(reason, reason)
@@ -163,7 +163,7 @@ def _anthropic_block(index: int, item: str | Thought | Call) -> Iterator[bytes]:
 
 
 def _anthropic_parts(item: str | Thought | Call) -> tuple[dict[str, object], list[dict[str, object]]]:
-    """A block as it begins, and its deltas."""
+    """Return the start event of a block and its deltas."""
     if isinstance(item, str):
         return {"type": "text", "text": ""}, [{"type": "text_delta", "text": item}]
     if isinstance(item, Thought):

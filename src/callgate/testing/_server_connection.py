@@ -1,6 +1,6 @@
-"""One client's connection to the scripted server: requests in, bytes out, and word of when the client has gone.
+"""One client connection of the scripted server: read requests, write bytes, and notice when the client has gone.
 
-Reads HTTP/1.1 requests with a length or in chunks, one after the other, within bounds. Knows no script.
+Reads HTTP/1.1 requests with a length or in chunks, one after the other, within limits. Knows no script.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _BODY_BYTES = 67_108_864
 
 
 class ReceivedRequest(Struct, frozen=True, kw_only=True, eq=False):
-    """A request, as it came."""
+    """A received request."""
 
     number: int
-    """From 0, over all connections."""
+    """Counts from 0 over all connections."""
     method: str
     path: str
     headers: Mapping[str, str]
-    """By lower-case names."""
+    """Header values by lower-case name."""
     body: bytes
     gone: asyncio.Event
-    """Set once the client has closed the connection that the request came on."""
+    """Set when the client has closed the request's connection."""
 
     @property
     def body_json(self) -> Mapping[str, object]:
-        """The body as an object; empty where it is none."""
+        """The body as a JSON object; empty if it is not one."""
         try:
             value = json.loads(self.body)
         except ValueError:
@@ -42,7 +42,7 @@ class ReceivedRequest(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Connection(asyncio.Protocol):
-    """The server's end."""
+    """The server's end of the connection."""
 
     def __init__(self, connected: Callable[[Connection], None]) -> None:
         self.gone = asyncio.Event()
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._transport: asyncio.Transport | None = None
 
-    # What the event loop tells
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -83,10 +83,10 @@ class Connection(asyncio.Protocol):
         for event in (self.gone, self._more, self._writable):
             event.set()
 
-    # What the server does
+    # The server's interface
 
     async def request(self, number: Callable[[], int]) -> ReceivedRequest | None:
-        """The next request, with the number it is given once it is whole; None where no more come, or what came is no request."""
+        """Return the next request, numbered when it is complete; None at the end of the connection or for an invalid request."""
         head = await self._until(b"\r\n\r\n", _HEAD_BYTES)
         if head is None:
             return None
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._write("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
     async def send(self, data: bytes, *, chunked: bool = False) -> None:
-        """Write, and wait until there is room for more. Silent where the client has gone."""
+        """Write and wait until the buffer has room. Does nothing if the client has gone."""
         if data:
             self._write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
             await self._writable.wait()
@@ -115,14 +115,14 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # Inside
+    # Internal
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self.gone.is_set():
             self._transport.write(data)
 
     async def _grow(self) -> bool:
-        """Wait for more data; tells whether there is any."""
+        """Wait for more data; return whether there is any."""
         before = len(self._data)
         while len(self._data) == before and not self.gone.is_set():
             self._more.clear()

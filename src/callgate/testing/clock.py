@@ -1,4 +1,4 @@
-"""A clock for tests: time moves when the test says so, chance and identifiers repeat."""
+"""A clock for tests: the test advances time; random numbers and ids are repeatable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """A `Clock` that only `advance` moves. Whoever sleeps wakes when their time has come."""
+    """A `Clock` that only `advance` moves. A sleep ends when its time is reached."""
 
     def __init__(self, start_ns: int = 1_700_000_000_000_000_000, jitter: float = 0.5) -> None:
         self._now_ns = start_ns
@@ -38,11 +38,11 @@ class ManualClock:
 
     @property
     def sleeping(self) -> int:
-        """How many wait for time to pass."""
+        """The number of sleeps that have not ended."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and wake whoever waited for it."""
+        """Advance the time and end the sleeps whose time is reached."""
         self._now_ns += int(seconds * 1e9)
         while self._sleepers and self._sleepers[0][0] <= self._now_ns:
             _, _, woken = heapq.heappop(self._sleepers)

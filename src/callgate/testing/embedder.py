@@ -1,7 +1,6 @@
-"""An embedder without a model: texts that share pieces of words are near each other.
+"""An embedder without a model: texts that share parts of words are near each other.
 
-Deterministic on every machine. It knows nothing of meaning, but finds `reimbursed` where somebody asks for `reimbursement`, which words
-alone do not.
+Deterministic on every machine. It does not know meanings, but finds `reimbursed` for `reimbursement`, which a search for words does not.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ _PIECE = 4
 
 
 class HashedEmbedder:
-    """Counts the runs of four characters in each word of a text, in so many counters.
+    """Counts the sequences of four characters in each word of a text.
 
     Args:
         name: See `callgate.memory.Embedder`.
-        dimension: How many counters; more keep more runs apart.
+        dimension: The number of counters; more of them separate more sequences.
     """
 
     def __init__(self, name: str = "hashed", dimension: int = 512) -> None:
         self.name = name
         self.dimension = dimension
         self.asked: list[str] = []
-        """Every text that it was given, in order."""
+        """Every text that it embedded, in order."""
 
     def __call__(self, texts: Sequence[str], /) -> list[list[float]]:
         self.asked += texts

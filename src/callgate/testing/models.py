@@ -1,6 +1,6 @@
-"""Models for tests: one that plays a script, one that reads recorded answers again.
+"""Models for tests: one that plays a script, one that decodes recorded answers.
 
-Both keep every request they got, and neither waits for anything but what the script says, so that a turn costs next to nothing.
+Both keep every request. They wait only where the script says so.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NO_EVENT = (Pause, Beat, Raise)
 
 
 class ScriptedModel:
-    """Answers with the script's turns, one per pass.
+    """A model that answers with a script's turns, one per pass.
 
     Args:
-        turns: In order; see `Turn`. One more pass than there are turns is a `UsageError`.
-        name: What it says it is.
+        turns: The turns, in order; see `Turn`. A pass after the last turn raises `UsageError`.
+        name: The model's name.
         native_tools: Whether it takes tools in the API's own form.
-        clock: What pauses of so many seconds are waited on.
+        clock: The clock for pauses in seconds.
     """
 
     provider = "scripted"
@@ -48,7 +48,7 @@ class ScriptedModel:
         self.name = name
         self.native_tools = native_tools
         self.requests: list[ModelRequest] = []
-        """What it was asked, pass by pass: each with the messages that it had then, whatever the conversation became."""
+        """The requests, one per pass, each with a copy of its messages."""
         self._turns = tuple(turns)
         self._clock = clock or SystemClock()
         self._ids = 0
@@ -56,10 +56,12 @@ class ScriptedModel:
         self._ready = {number: self._played(turn) for number, turn in enumerate(turns) if not callable(turn)}
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
-        """Play the next turn. A pass that is aborted in a pause ends with `Finished` of reason `cut`."""
+        """Play the next turn. A pass that is aborted during a pause ends with `Finished` and the reason `cut`."""
         number = len(self.requests)
         if number >= len(self._turns):
-            raise UsageError(f"The script has {len(self._turns)} turns, and this is pass {number + 1}. Add a turn, or look why it went on.")
+            raise UsageError(
+                f"The script has {len(self._turns)} turns, and this is pass {number + 1}. Add a turn, or see why the loop continued."
+            )
         request = _as_asked(request)
         self.requests.append(request)
         items, steps = self._ready.get(number) or self._played(self._turns[number], request)
@@ -82,7 +84,7 @@ class ScriptedModel:
         return items, played(items)
 
     async def _aborted(self, pause: Pause, signal: AbortSignal | None) -> bool:
-        """Wait; tells whether the pass is over before the pause is."""
+        """Wait; return whether the pass ended before the pause."""
         waits = pause.until.wait() if isinstance(pause.until, asyncio.Event) else self._clock.sleep(pause.until)
         pending = asyncio.ensure_future(waits)
         try:
@@ -96,12 +98,12 @@ class ScriptedModel:
 
 
 def _as_asked(request: ModelRequest) -> ModelRequest:
-    """The request with the messages of this moment: an agent hands in a view of its history, which goes on growing."""
+    """Return the request with a copy of its messages, because an agent passes a view of its growing history."""
     return replace(request, messages=list(request.messages))
 
 
 class Recording(Struct, frozen=True, kw_only=True):
-    """A provider's answer, as it was recorded."""
+    """A recorded answer of a provider."""
 
     body: bytes
     api: str
@@ -110,12 +112,12 @@ class Recording(Struct, frozen=True, kw_only=True):
 
 
 class ReplayModel:
-    """Reads recorded answers again, one per pass, as their API's codec reads them.
+    """A model that decodes recorded answers with their API's codec, one per pass.
 
     Args:
-        recordings: In order.
-        cut_bytes: How many bytes arrive at a time; 0 for the whole body at once.
-        name: What it says it is.
+        recordings: The answers, in order.
+        cut_bytes: The number of bytes that arrive at a time; 0 for the whole body at once.
+        name: The model's name.
     """
 
     provider = "replay"
@@ -128,7 +130,7 @@ class ReplayModel:
         self._cut = cut_bytes
 
     async def stream(self, request: ModelRequest, context: StreamingContext) -> AsyncIterator[ModelEvent]:
-        """Read the next recording."""
+        """Decode the next recording."""
         number = len(self.requests)
         if number >= len(self._recordings):
             raise UsageError(f"There are {len(self._recordings)} recordings, and this is pass {number + 1}.")

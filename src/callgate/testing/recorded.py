@@ -1,7 +1,7 @@
-"""A recorded run as a test: played again over the tools and rules of today, and compared.
+"""Repeat a recorded run with today's tools and rules, as a test, and compare.
 
-What the model said and what tools gave comes from the record; the loop, the route, the tools' schemas and checks and the rules are real. A
-difference is told as a sentence, with the call that it is about.
+The model's answers and the tools' results are recorded; the loop, the route, the tools' schemas and checks and the rules are real. Each
+difference is a sentence that names its call.
 """
 
 from __future__ import annotations
@@ -34,67 +34,67 @@ __all__ = ["PlayedAgain", "RecordedRun", "load_tools"]
 
 
 def load_tools(*specs: str | Path) -> list[Tool]:
-    """The tools that these name: `builtin`, `module:attribute`, `path/to/file.py` or `path/to/file.py:attribute`.
+    """Load the tools of these sources: `builtin`, `module:attribute`, `path/to/file.py` or `path/to/file.py:attribute`.
 
     Raises:
-        UsageError: One cannot be loaded, or names no tool.
+        UsageError: A source cannot be loaded or has no tool.
     """
     return _load([str(spec) for spec in specs], MemoryBlobs())
 
 
 class PlayedAgain(Struct, frozen=True, kw_only=True):
-    """A recorded run, played again."""
+    """The result of repeating a recorded run."""
 
     differences: tuple[str, ...]
-    """A sentence each, the first first; empty where everything went as it had."""
+    """The differences in order, one sentence each; empty if there is none."""
     replay: Replay
-    """What happened now."""
+    """The run as it went this time."""
 
 
 class RecordedRun:
-    """A run out of a file that `callgate replay RUN --export` wrote.
+    """A run from a file that `callgate replay RUN --export` wrote.
 
     Args:
-        kept: What the file has.
+        kept: The content of the file.
 
     Raises:
-        UsageError: It does not make the run that there was.
+        UsageError: The run cannot be rebuilt from it.
     """
 
     def __init__(self, kept: RunFile) -> None:
         self.replay = Replay.of(kept, kept.run, kept)
         if self.replay.differences:
-            raise UsageError(f"This recorded run cannot be played: {self.replay.differences[0]} Export it again.")
+            raise UsageError(f"This recorded run cannot be repeated: {self.replay.differences[0]} Export it again.")
         self._kept = kept
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a file.
+        """Load a file.
 
         Raises:
-            UsageError: There is none, it is no recorded run, or it does not make the run that there was.
+            UsageError: The file does not exist, is not a recorded run, or the run cannot be rebuilt from it.
         """
         return cls(RunFile.load(path))
 
     def again(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
-        """Play the run over these tools, whose code is never entered, and these policies.
+        """Repeat the run with these tools, whose code never runs, and these policies.
 
         Args:
-            tools: As they are now; those that the run did not have are left out.
-            policies: As they are now.
-            agent: More of what the run's `Agent` was made with: `output`, `compact`, `stuck`.
+            tools: The tools as they are now; those that the run did not have are left out.
+            policies: The policies as they are now.
+            agent: Further arguments of the run's `Agent`: `output`, `compact`, `stuck`.
         """
         return asyncio.run(self.played(tools, policies, **agent))
 
     async def played(self, tools: Iterable[Tool], policies: Sequence[Policy] = (), **agent: Any) -> PlayedAgain:
-        """`again`, inside an event loop."""
+        """Like `again`, for use in an event loop."""
         had = self.replay.began.tools if self.replay.began is not None else None
         stood = [stand_in(tool) for tool in tools if had is None or tool.name in had]
         return await _Player(self.replay, self._kept, stood, policies).played(agent)
 
 
 class _Player:
-    """One playing of one recorded run."""
+    """One repetition of a recorded run."""
 
     def __init__(self, then: Replay, kept: RunFile, tools: list[Tool], policies: Sequence[Policy]) -> None:
         self._then = then
@@ -121,7 +121,7 @@ class _Player:
         return PlayedAgain(differences=tuple(self._differences(now)), replay=now)
 
     async def _calls(self) -> None:
-        """The calls of an engine without an agent, one after the other."""
+        """Repeat the calls of an engine without an agent, one after the other."""
         for call in self._then.calls:
             if call.parent:
                 continue
@@ -147,9 +147,9 @@ class _Player:
                 result = await agent.resume(result)
 
     def _before(self) -> list[Message]:
-        """The conversation before the run."""
+        """Return the conversation before the run."""
         if not self._then.passes:
-            raise UsageError("This recorded run has no answer of a model: there is nothing to play.")
+            raise UsageError("This recorded run has no answer of a model, so there is nothing to repeat.")
         shown: list[Message] = [message for message in self._then.passes[0].messages if not isinstance(message, SystemMessage)]
         return shown[:-1] if self._then.began is not None and self._then.began.task is not None else shown
 
@@ -162,7 +162,7 @@ class _Player:
         return self._then.began.scope.conversation or self._then.run
 
     async def _answered(self, result: RunResult) -> bool:
-        """Whether the record has an answer to what is asked; it is given."""
+        """Answer a question as recorded; return whether there is a recorded answer."""
         assert result.pending is not None
         waiting = {approval.approval_id for approval in result.pending.approvals}
         known = [approval for approval in waiting if approval in self._answers]
@@ -173,12 +173,12 @@ class _Player:
     async def _answer(self, approval: str, allowed: bool, by: str) -> None:
         await self._engine.answer(approval, allow=allowed, by=by)
 
-    # Then and now
+    # Comparison
 
     def _differences(self, now: Replay) -> Iterable[str]:
         yield from calls_between(self._then, now)
         for uid in self._results.missing:
-            yield f"Call {uid} has no result on record: it ran with other arguments, or did not run then."
+            yield f"Call {uid} has no recorded result: it ran with other arguments, or did not run."
         if self._broken_off:
             return
         yield from messages_between(self._then, now)

@@ -1,8 +1,8 @@
-"""Turns of a model, written as plain values: what it says, thinks, calls, and where it fails or waits.
+"""Write a model's turns as plain values: text, reasoning, calls, failures and pauses.
 
     ["Let me look. ", Call("search", {"query": "books"})]
 
-One script is played by a `ScriptedModel` inside the program and by a `ScriptedServer` over a socket. Knows no provider.
+A `ScriptedModel` plays a script inside the program, a `ScriptedServer` over a socket. Knows no provider.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Call(Struct, frozen=True):
 
     name: str
     arguments: Mapping[str, object] | str = "{}"
-    """As an object, or as the model's own text, however broken."""
+    """The arguments as an object, or as text, which may be malformed."""
     id: str = ""
-    """Where it is empty, `call_1` and so on."""
+    """If empty, `call_1`, `call_2` and so on."""
     delta_chars: int = 0
-    """How many characters of the arguments come at a time; 0 for all at once."""
+    """The number of characters of the arguments per delta; 0 for all at once."""
 
     @property
     def text(self) -> str:
@@ -47,19 +47,19 @@ class Call(Struct, frozen=True):
 
 
 class Thought(Struct, frozen=True):
-    """The model thinks aloud."""
+    """The model's reasoning."""
 
     text: str
 
 
 class Pause(Struct, frozen=True):
-    """Nothing happens until an event is set, or for so many seconds of the player's clock. A kill ends it."""
+    """A pause until an event is set, or of a number of seconds on the player's clock. A kill ends it."""
 
     until: asyncio.Event | float
 
 
 class Beat(Struct, frozen=True):
-    """A sign of life without content."""
+    """A keep-alive without content."""
 
 
 class Fail(Struct, frozen=True):
@@ -71,40 +71,40 @@ class Fail(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """How the turn ends, where it is not `stop`, or `tool_calls` after calls."""
+    """The turn's finish reason, if not `stop`, or `tool_calls` after calls."""
 
     reason: FinishReason
 
 
 class Raise(Struct, frozen=True):
-    """The model's code raises. Only a `ScriptedModel` can."""
+    """The model's code raises an exception. Only for a `ScriptedModel`."""
 
     error: BaseException
 
 
 Item = str | Call | Thought | Pause | Beat | Fail | End | Raise | Usage
-"""A piece of a turn; a string is a piece of text."""
+"""An item of a turn; a string is text."""
 
 Turn = Item | Iterable[Item] | Callable[[_Given], Item | Iterable[Item]]
-"""One answer: an item, several, or a function that makes them of the request it answers."""
+"""One answer: an item, several, or a function from the request to them."""
 
 Step = ModelEvent | Pause | Beat | Raise
-"""What playing a turn consists of."""
+"""The steps of playing a turn."""
 
 
 def items_of(turn: Turn[_Given], given: _Given, new_id: Callable[[], str]) -> tuple[Item, ...]:
-    """The pieces of a turn, each call with an id."""
+    """Return the items of a turn, each call with an id."""
     made = turn(given) if callable(turn) else turn
     items = (made,) if isinstance(made, (str, Struct)) else made
     return tuple(replace(item, id=new_id()) if isinstance(item, Call) and not item.id else item for item in items)
 
 
 def played(items: Iterable[Item], *, whole: bool = True) -> list[Step]:
-    """The steps that a turn is played in, `Finished` last; nothing follows an error.
+    """Yield the steps of a turn, `Finished` last; nothing follows an error.
 
     Args:
         items: The turn.
-        whole: False where it breaks off after these items.
+        whole: False if the turn breaks off after these items.
     """
     message = MessageAssembly("scripted", WireNames(), str, calls_per_message=sys.maxsize)
     steps: list[Step] = []

@@ -1,7 +1,7 @@
-"""A provider on the loopback interface: answers real requests with scripted turns, in a real API's own form.
+"""A provider on the loopback interface that answers HTTP requests with scripted turns, in a real API's format.
 
-HTTP/1.1 as far as model clients speak it, bounded, with what goes wrong in the world on demand: refusals, pauses at any place, dropped
-connections, garbage. Keeps every request, and knows when a client has gone.
+Speaks HTTP/1.1 as model clients use it, within limits. A script can refuse requests, pause, drop connections and send garbage. Keeps every
+request, and notices when a client has gone.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ __all__ = ["Drop", "Piece", "Raw", "ReceivedRequest", "Reply", "Script", "Script
 
 
 class Drop(Struct, frozen=True):
-    """The connection breaks here, in the middle of the body."""
+    """Drops the connection here, in the middle of the body."""
 
 
 class Raw(Struct, frozen=True):
-    """These bytes, whatever they are, as a piece of the body."""
+    """Sends these bytes as a piece of the body."""
 
     data: bytes
 
 
 Piece = Item | Drop | Raw
-"""A piece of what a server sends."""
+"""A piece of a server's answer."""
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """A turn with what HTTP has around it."""
+    """A turn with its HTTP response."""
 
     turn: Turn[ReceivedRequest] | Iterable[Piece] = ()
-    """What the answer says; of a refusal, a `Fail` or raw pieces."""
+    """The content of the answer; for an error status, a `Fail` or raw pieces."""
     status: int = 200
     headers: Mapping[str, str] = {}
     before: Pause | Drop | None = None
-    """What happens before a byte of the answer is sent."""
+    """A pause before the first byte of the answer."""
     framing: Literal["chunked", "length", "close"] = "chunked"
-    """How the body's end is told. `close`: by the connection's; `length` sends nothing before all is known."""
+    """How the body's end is marked. `close` closes the connection; `length` sends nothing before the body is complete."""
     compressed: bool = False
-    """As gzip, each piece flushed."""
+    """Whether to compress with gzip, flushing each piece."""
 
 
 Script = Turn[ReceivedRequest] | Reply | Iterable[Piece]
-"""What answers one request."""
+"""The answer to one request."""
 
 
 class ScriptedServer:
-    """Serve a script; `async with` it, and point a client at `url`.
+    """Serve a script; use it with `async with`, and give `url` to a client.
 
     Args:
-        turns: Answered in the order in which requests come, or one function of the request for all of them. One more request than there
-            are turns is refused with 500.
-        api: What it speaks: `openai.chat`, `anthropic.messages` or `ollama.chat`.
+        turns: The answers in the order of the requests, or one function of the request for all. A request after the last turn is refused
+            with 500.
+        api: The API: `openai.chat`, `anthropic.messages` or `ollama.chat`.
         pace: Awaited before each piece of a body, with the request and the piece's number.
-        clock: What pauses of so many seconds are waited on.
+        clock: The clock for pauses in seconds.
     """
 
     @by_name
@@ -79,9 +79,9 @@ class ScriptedServer:
         if api not in CONTENT_TYPES:
             raise UsageError(f"The scripted server does not speak '{api[:80]}'. It speaks: {', '.join(CONTENT_TYPES)}.")
         self.requests: list[ReceivedRequest] = []
-        """What it was asked, in order."""
+        """The requests, in order."""
         self.connections = 0
-        """How many have been opened."""
+        """The number of opened connections."""
         self._turns = turns
         self._api = api
         self._pace = pace
@@ -92,7 +92,7 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """The base URL of the API; for `openai.chat` it ends in `/v1`."""
+        """The base URL of the API; it ends in `/v1` for `openai.chat`."""
         return f"http://127.0.0.1:{self._port}" + ("" if self._api == "ollama.chat" else "/v1")
 
     async def __aenter__(self) -> ScriptedServer:
@@ -108,7 +108,7 @@ class ScriptedServer:
         if self._serving:
             await asyncio.wait(self._serving)
 
-    # Inside
+    # Internal
 
     def _connected(self, connection: Connection) -> None:
         self.connections += 1
@@ -137,7 +137,7 @@ class ScriptedServer:
         return script if isinstance(script, Reply) else Reply(turn=script)
 
     async def _answer(self, connection: Connection, received: ReceivedRequest, reply: Reply) -> bool:
-        """Answer; tells whether the connection can be used again."""
+        """Answer; return whether the connection can be used again."""
         if reply.before is not None and not await self._waited(reply.before, received):
             return False
         streams = reply.status == 200 and received.body_json.get("stream", self._api == "ollama.chat") is True
@@ -180,7 +180,7 @@ class ScriptedServer:
         return [*others, *([whole(self._api, said, model)] if said else [])]
 
     async def _waited(self, wait: Pause | Drop, received: ReceivedRequest) -> bool:
-        """Wait as the script says; tells whether the client is still there and is to be answered."""
+        """Wait as the script says; return whether the client is still connected."""
         if isinstance(wait, Drop):
             return False
         until = wait.until.wait() if isinstance(wait.until, asyncio.Event) else self._clock.sleep(wait.until)
@@ -206,7 +206,7 @@ def _wire(item: object) -> bytes | Pause | Drop:
 
 
 class _Packer:
-    """Compresses piece by piece, or not at all."""
+    """Compresses the body piece by piece, or passes it through."""
 
     def __init__(self, *, gzip_it: bool) -> None:
         self._zip = zlib.compressobj(wbits=31) if gzip_it else None

@@ -1,4 +1,4 @@
-"""Demonstration 2: kill -9 anywhere; after a resume each effect happened once, or is said to be unknown with what to check. Never twice."""
+"""Demonstration 2: after kill -9 and a resume, each effect happened once or is reported as unknown, never twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that is killed: an agent with the shop's tools, which stops where it was told to and says that it is there."""
+"""The process that is killed: an agent with the shop's tools, which reports when it reaches the given moment and waits."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["HERE", "work"]
 HERE = "here"
 _FOR_EVER_S = 600.0
 _SETTINGS = replace(PRESETS["agent"], early_start=False)
-"""Each run is killed behind its whole message: what a broken-off message had started early is another demonstration."""
+"""Each run is killed after its complete message; early starts of broken messages are another demonstration."""
 
 
 async def work(order: Order) -> None:
-    """Begin a run, or go on with it."""
+    """Start or resume a run."""
     stage = DemoRun(order.demo, None, Path(order.root))
 
     def reach(place: str, position: int = 0) -> None:
-        """Stop where it was said, with the record up to there on disk, and never go on."""
+        """Stop at the given moment, with all events until then on disk, and never continue."""
         if place == order.at:
             on_disk = Thread(target=asyncio.run, args=(engine.journal.durable(position),))
             on_disk.start()

@@ -1,4 +1,4 @@
-"""The moments at which a process is killed, and what must be true of the call in question after another one has gone on.
+"""The moments at which a process is killed, and the expected outcome of the call after another process has resumed the run.
 
 A call that never started runs. A read and an idempotent call run again, the latter with the same key. A `once` call is not started again:
 it is `unknown`, unless its tool's `verify` can find out.
@@ -17,18 +17,18 @@ ORDER: Final = ("stock", "set_price", "charge", "ship")
 
 
 class KillPoint(Struct, frozen=True, kw_only=True):
-    """Where a run is killed."""
+    """A moment at which a run is killed."""
 
     name: str
-    """The run's, too."""
+    """Also the run's name."""
     at: str
     """`before`, `inside` or `after` a tool's effect, or a kind of event, and the tool."""
     says: str
     status: str
-    """How the call ends when all is over."""
+    """The final status of the call."""
     effects: int
     again: tuple[str, ...] = ()
-    """Where the processes that go on are killed, one after the other."""
+    """The moments at which the resuming processes are killed, in order."""
 
     @property
     def tool(self) -> str:
@@ -36,45 +36,45 @@ class KillPoint(Struct, frozen=True, kw_only=True):
 
 
 MOMENTS: Final = (
-    KillPoint(name="approved", at="call.verdict charge", says="a charge was approved and had not begun: it runs", status="ok", effects=1),
+    KillPoint(name="approved", at="call.verdict charge", says="a charge was approved but not started: it runs", status="ok", effects=1),
     KillPoint(
         name="begun",
         at="call.started charge",
-        says="a charge was on record as begun, and the money was not moved: nobody claims to know",
+        says="a charge was recorded as started, and no money was moved: its outcome is unknown",
         status="unknown",
         effects=0,
     ),
     KillPoint(
         name="happened",
         at="after charge",
-        says="a charge had moved the money, and its result was not kept: it is not repeated",
+        says="a charge had moved the money, but its result was not recorded: it is not repeated",
         status="unknown",
         effects=1,
     ),
-    KillPoint(name="result", at="call.completed charge", says="a charge's result was kept: it is the result", status="ok", effects=1),
+    KillPoint(name="result", at="call.completed charge", says="a charge's result was recorded: it is used", status="ok", effects=1),
     KillPoint(
-        name="verified", at="after ship", says="a parcel had left, and the tool can look that up: it is found", status="ok", effects=1
+        name="verified", at="after ship", says="a parcel had been sent, which the tool can check: it is found", status="ok", effects=1
     ),
     KillPoint(
         name="verified-not",
         at="before ship",
-        says="a parcel had not left, and the tool can look that up: it leaves",
+        says="a parcel had not been sent, which the tool can check: it is sent",
         status="ok",
         effects=1,
     ),
     KillPoint(
         name="same-key",
         at="after set_price",
-        says="a price was set, and its result was not kept: it is set again under its key",
+        says="a price was set, but its result was not recorded: it is set again with the same key",
         status="ok",
         effects=1,
     ),
-    KillPoint(name="read", at="inside stock", says="a read was under way: it is read again", status="ok", effects=0),
+    KillPoint(name="read", at="inside stock", says="a read was running: it runs again", status="ok", effects=0),
     KillPoint(
         name="recovery",
         at="after charge",
         again=("run.resumed -", "call.completed charge", "phase.began -"),
-        says="killed again while it went on, three times: still not repeated",
+        says="killed three more times during recovery: still not repeated",
         status="unknown",
         effects=1,
     ),

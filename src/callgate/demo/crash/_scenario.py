@@ -1,4 +1,4 @@
-"""Begin a run, kill its process where it says it is, let others go on; for each moment of `MOMENTS`."""
+"""For each moment of `MOMENTS`: start a run, kill its process at that moment, and let other processes resume it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ARGUMENTS: dict[str, dict[str, object]] = {
 
 
 async def crash(stage: DemoRun) -> list[Finding]:
-    """Kill at every moment, and let the ledger say what happened."""
+    """Kill at every moment and compare with the ledger."""
     kills: dict[str, list[int]] = {}
     async with scripted_server(_answer, stage.root / "requests.jsonl") as url:
         for moment in MOMENTS:
@@ -42,7 +42,7 @@ async def crash(stage: DemoRun) -> list[Finding]:
 
 
 def _answer(received: ReceivedRequest) -> Script:
-    """A model that asks for everything in one message, and is done when it has the results."""
+    """Return a model that makes all calls in one message and ends when it has the results."""
     messages: Any = received.body_json.get("messages", [])
     if any(message.get("role") == "tool" for message in messages):
         return ["Sold."]
@@ -50,7 +50,7 @@ def _answer(received: ReceivedRequest) -> Script:
 
 
 async def _killed_and_resumed(stage: DemoRun, url: str, moment: KillPoint) -> list[int]:
-    """How each process of the run ended: below 0, by that signal."""
+    """Run the processes of one moment; return their exit codes, below 0 for a signal."""
     ends = []
     for number, at in enumerate((moment.at, *moment.again, "")):
         order = replace(stage.order(url, goes_on=number > 0), run=moment.name, at=at)
@@ -61,13 +61,13 @@ async def _killed_and_resumed(stage: DemoRun, url: str, moment: KillPoint) -> li
         assert process.returncode is not None
         ends.append(process.returncode)
         stage.screen.note(
-            f"{moment.name:<13} {'goes on, ' if number else 'begun,   '} process {process.pid:<8} {_how(process.returncode, at)}"
+            f"{moment.name:<13} {'resumed, ' if number else 'started, '} process {process.pid:<8} {_how(process.returncode, at)}"
         )
     return ends
 
 
 def _show_unknown(stage: DemoRun) -> None:
-    """What the model is told of a call whose outcome nobody knows."""
+    """Show what the model is told about a call with an unknown outcome."""
     unknown = next((call for call in calls_in(stage.journal) if call.status == "unknown"), None)
     if unknown is not None:
         stage.screen.note("")

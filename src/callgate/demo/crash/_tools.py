@@ -1,7 +1,7 @@
-"""A shop, from outside: four tools that write what they do into a ledger that the engine knows nothing of.
+"""A shop outside the engine: four tools that write their effects to a ledger.
 
-The shop behaves as others' systems do: asked twice under one key, it sets a price once; asked twice for a charge, it would take the money
-twice. Each tool says where it is, so that its process can be killed there. None declares what it writes, so they run one after the other.
+The shop behaves like an external system: two requests with one key set a price once, two charges take the money twice. Each tool reports
+its position, so that its process can be killed there. None declares what it writes, so they run one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from callgate.tools import FunctionTool, ToolContext, Verified
 __all__ = ["shop_tools"]
 
 Reach = Callable[[str], None]
-"""Told where a tool is; may not come back."""
+"""Called with a tool's position; may never return."""
 
 
 def shop_tools(ledger: EffectLog, reach: Reach) -> list[FunctionTool]:

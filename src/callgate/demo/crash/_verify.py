@@ -1,6 +1,6 @@
-"""Prove it from the demonstration's folder: the tools' own ledger, the journal, and what the model was told.
+"""Check the demonstration's claims against its folder: the tools' ledger, the journal, and the model's requests.
 
-The ledger was written by the tools and not by the engine, so that the two can contradict each other.
+The tools wrote the ledger, not the engine, so that the ledger and the journal can contradict each other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WHAT_TO_DO = ("was not run again", "Check the real state")
 
 
 def verify_crash(root: Path) -> list[Finding]:
-    """Every claim, held against what is in the folder."""
+    """Check every claim against the folder."""
     events = events_in(root / "journal.db")
     calls, effects = summarise(events), Counter(entry.call for entry in EffectLog(root / "ledger.jsonl").entries("effect"))
     kills: dict[str, list[int]] = json.loads((root / "kills.json").read_text(encoding="utf-8"))
@@ -39,16 +39,16 @@ def verify_crash(root: Path) -> list[Finding]:
         _nothing_lost(calls, effects),
         _ended(events),
         _told_once(root),
-        finding("the record holds", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
+        finding("the journal verifies", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
     ]
 
 
 def _moment(moment: KillPoint, calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
-    """The call in question, and no other, may be unknown."""
+    """Check that the call of the moment has the expected status, and that no other call is unknown."""
     mine = [call for call in calls if call.run == moment.name]
     call = next((call for call in mine if call.tool == moment.tool), None)
     if call is None:
-        return finding(moment.says, False, "the call is not on record")
+        return finding(moment.says, False, "the call is not recorded")
     others = all(other.status == "ok" for other in mine if other is not call)
     holds = call.status == moment.status and effects[call.uid] == moment.effects and len(mine) == len(ORDER) and others
     said = f"{call.status}{': ' + call.error if call.error else ''}"
@@ -56,7 +56,7 @@ def _moment(moment: KillPoint, calls: Sequence[CallSummary], effects: Counter[st
 
 
 def _deaths(kills: dict[str, list[int]]) -> Finding:
-    """Each process but the last of a run died of the signal, and the last came to its end."""
+    """Check that each process but the last of a run was killed, and the last finished."""
     wanted = {moment.name: [-signal.SIGKILL] * (1 + len(moment.again)) + [0] for moment in MOMENTS}
     wrong = [name for name in wanted if kills.get(name) != wanted[name]]
     count = sum(code == -signal.SIGKILL for codes in kills.values() for code in codes)
@@ -70,25 +70,23 @@ def _never_twice(calls: Sequence[CallSummary], effects: Counter[str]) -> Finding
 
 
 def _nothing_lost(calls: Sequence[CallSummary], effects: Counter[str]) -> Finding:
-    """Who is told `ok` can rely on it; who is told `unknown` is told what to look at."""
+    """Check that an `ok` call has its effect in the ledger and an `unknown` one says what to check."""
     wrong = [call.uid for call in calls if call.status == "ok" and effects[call.uid] != (call.effect != "none")]
     vague = [call.uid for call in calls if call.status == "unknown" and not all(word in call.error for word in _WHAT_TO_DO)]
     ends = Counter(call.status for call in calls)
     told = [*wrong, *vague] or (f"{count} {status}" for status, count in ends.items())
-    return finding(
-        "what is said of each call is true, or says what to check", not wrong and not vague and ends.keys() <= {"ok", "unknown"}, told
-    )
+    return finding("each result is true, or says what to check", not wrong and not vague and ends.keys() <= {"ok", "unknown"}, told)
 
 
 def _ended(events: Sequence[Event]) -> Finding:
-    """Whatever was killed came to its end, once."""
+    """Check that every killed run ended once."""
     ends = Counter(event.run for event in events if event.kind == "run.ended" and json.loads(event.body)["status"] == "completed")
     holds = ends == Counter(moment.name for moment in MOMENTS)
-    return finding("every run came to its end once", holds, f"{ends.total()} of {len(MOMENTS)}")
+    return finding("every run ended once", holds, f"{ends.total()} of {len(MOMENTS)}")
 
 
 def _told_once(root: Path) -> Finding:
-    """The provider's word: in the last prompt of each run each call has one result, in its place."""
+    """Check in the model's requests that the last prompt of each run has one result per call, in its place."""
     last: dict[str, list[dict[str, Any]]] = {}
     for request in asked(root / "requests.jsonl"):
         task = next(message["content"] for message in request["messages"] if message["role"] == "user")

@@ -1,4 +1,4 @@
-"""The main demonstration: a repository with a failing test is repaired by tool calls; on the way happens what happens to agents."""
+"""The main demonstration: an agent repairs a repository with a failing test, while calls fail, hang, crash and are denied."""
 
 from __future__ import annotations
 

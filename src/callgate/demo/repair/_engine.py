@@ -1,4 +1,4 @@
-"""The process with the engine of the main demonstration: one begins the run, and after a kill -9 another one goes on."""
+"""The engine process of the main demonstration: one starts the run, and another resumes it after a kill -9."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def begun(stage: DemoRun, agent: Agent) -> RunResult:
 
 
 async def work(order: Order) -> None:
-    """Begin the run, or go on with it."""
+    """Start or resume the run."""
     stage = DemoRun(order.run, order.console, Path(order.root))
     model = scripted_at(order.url)
     running = engine(stage)

@@ -1,4 +1,4 @@
-"""The script of the main demonstration as a model's turns: what each message says, calls, and where it is held or cut."""
+"""The main demonstration's script as a model's turns: text, calls, and where a message is held or cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def turns(choices: list[Choice], held: Pause) -> Callable[[ReceivedRequest], Script]:
-    """Each message by how many came before it in its prompt, whoever asks; the first is held after its first call."""
+    """Return the function that picks a message by the number of earlier ones; the first message is held after its first call."""
     return lambda received: _turn(choices[_number(received)], held if _number(received) == 0 else None, received)
 
 
@@ -30,7 +30,7 @@ def _number(received: ReceivedRequest) -> int:
 
 
 def _turn(choice: Choice, held: Pause | None, received: ReceivedRequest) -> list[Item]:
-    """What the model sends. Like any model it copies from its prompt: the hash of an earlier result stands there and nowhere else."""
+    """Return the items of a message. The hash of an earlier result is copied from the prompt."""
     known = {"test_command": json.dumps(test_command()), **_hashes(received)}
     items: list[Item] = [*_words(choice)]
     for item in choice["message"]["tool_calls"]:
@@ -46,7 +46,7 @@ def _words(choice: Choice) -> list[str]:
 
 
 def _hashes(received: ReceivedRequest) -> dict[str, str]:
-    """By call, the hash that its result names in the prompt."""
+    """Return by call the hash that its result in the prompt names."""
     messages: Any = received.body_json.get("messages", [])
     results = [message for message in messages if message.get("role") == "tool"]
     found = ((message["tool_call_id"], _DIGEST.search(str(message["content"]))) for message in results)
@@ -54,7 +54,7 @@ def _hashes(received: ReceivedRequest) -> dict[str, str]:
 
 
 def reading_pace(choices: list[Choice]) -> Callable[[ReceivedRequest, int], Awaitable[None]]:
-    """As fast as one reads, for the words of each message; the calls come at once."""
+    """Stream each message's words at reading speed and its calls at once."""
 
     async def pace(received: ReceivedRequest, piece: int) -> None:
         if piece <= len(_words(choices[_number(received)])):

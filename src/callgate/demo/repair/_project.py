@@ -1,4 +1,4 @@
-"""The repository that is repaired: what it holds before, and what it must hold afterwards."""
+"""The repository to repair: its files before, and its files afterwards."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ REPAIRED: Final[dict[str, str]] = FILES | {
         "int(price_cents * quantity * (1 - discount_percent / 100))", "price_cents * quantity * (100 - discount_percent) // 100"
     )
 }
-"""Every file as it must be in the end; the tests are as they were."""
+"""Return the expected files after the repair; the tests are unchanged."""
 
 
 _QUIET = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:randomly")
-"""What other plugins of this Python would add to the screen."""
+"""Disables pytest plugins that would add output."""
 
 
 def write_project(root: Path) -> None:
@@ -66,8 +66,8 @@ def write_project(root: Path) -> None:
 
 
 def test_command() -> list[str]:
-    """How the project's tests are run here: with pytest where this Python has it, else with unittest."""
-    # -B: no byte code, which Python would take for the repaired file's where both were written within the same second.
+    """Return the test command: pytest if it is installed, else unittest."""
+    # -B: Python would use stale byte code if the file is repaired within the second in which it was written.
     if find_spec("pytest") is not None:
         return [sys.executable, "-B", "-m", "pytest", "-q", "--tb=line", "--no-header", *_QUIET]
     return [sys.executable, "-B", "-m", "unittest", "-v", "tests.test_prices"]

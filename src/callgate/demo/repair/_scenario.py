@@ -1,7 +1,7 @@
-"""Let an agent repair the repository, kill its engine on the way, and in the end take everything back.
+"""Let an agent repair the repository, kill its engine during a call, resume, and finally undo everything.
 
-With a scripted model behind HTTP, an engine in a process of its own that is killed in the middle of a call, and another one that goes on;
-or with the reader's own model, where the environment names one, in this process and unharmed.
+With the scripted model, the engine runs in its own process, which is killed and resumed by another. With the user's model, if the
+environment names one, the engine runs in this process and is not killed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from callgate.undo import Shadow
 __all__ = ["repair"]
 
 _STUCK = "check_format"
-"""The call that the engine is killed in: its tool hangs in C, and has started a process."""
+"""The call during which the engine is killed: its tool hangs in C and has started a process."""
 
 
 async def repair(stage: DemoRun) -> list[Finding]:
-    """Repair the repository and take it back; returns what was proven, and what was not."""
+    """Repair the repository and undo it; return the findings."""
     theirs = own_model()
     write_project(stage.root / "repository")
     before = facts(stage.root / "repository")
@@ -59,7 +59,7 @@ async def _scripted(stage: DemoRun) -> None:
 
 
 async def _until_killed(stage: DemoRun, url: str) -> None:
-    """One engine, killed as soon as the tool hangs; what was true at that moment is written down."""
+    """Run one engine and kill it when the tool hangs; note the state at that moment."""
     async with started(stage.order(url)) as process:
         await until(lambda: _hangs(stage), process)
         code = await killed(process)
@@ -67,13 +67,13 @@ async def _until_killed(stage: DemoRun, url: str) -> None:
         at = max((event.position for event in events_in(stage.journal)), default=0)
         died = {"pid": process.pid, "code": code, "position": at, "effects": effects}
         (stage.root / "killed.json").write_text(json.dumps(died), encoding="utf-8")
-    stage.screen.after_kill(f"kill -9 {process.pid}: the engine is gone. Another one goes on from the journal.")
+    stage.screen.after_kill(f"kill -9 {process.pid}: the engine is gone. Another one resumes from the journal.")
 
 
 def _hangs(stage: DemoRun) -> bool:
-    """Whether the tool and what it has started run, and the record has its start and the end of its message.
+    """Whether the tool and its child process run, and the journal has its start and the end of its message.
 
-    All three, because the start of a call without an effect is on disk only some time after the tool has begun.
+    All three are needed, because the start of a call without an effect reaches the disk some time after the tool has started.
     """
     noted = [entry.call for entry in stage.ledger.entries("process") if entry.tool == _STUCK]
     if len(noted) < 2:
@@ -87,11 +87,11 @@ def _recorded(stage: DemoRun, kind: str) -> bool:
     try:
         return any(event.kind == kind for event in events_in(stage.journal))
     except UsageError:
-        return False  # nobody has made the journal yet
+        return False  # the journal does not exist yet
 
 
 async def _own(stage: DemoRun, model: HttpModel) -> RunResult:
-    stage.screen.note(f"The model is {model.provider}:{model.name}, as the environment says. CALLGATE_MODEL=scripted plays the script.")
+    stage.screen.note(f"The model is {model.provider}:{model.name}, from the environment. CALLGATE_MODEL=scripted uses the script.")
     async with _engine.engine(stage) as engine:
         try:
             async with Agent(model, engine, settings=_engine.SETTINGS) as agent:
@@ -101,7 +101,7 @@ async def _own(stage: DemoRun, model: HttpModel) -> RunResult:
 
 
 def _take_back(stage: DemoRun) -> None:
-    """Keep what the agent made, to look at, and undo its whole run."""
+    """Copy the agent's result for inspection, and undo its whole run."""
     repository = stage.root / "repository"
     shutil.copytree(repository, stage.root / "repaired", symlinks=True)
     shadow = Shadow(repository, place=stage.root / "kept")
@@ -110,4 +110,4 @@ def _take_back(stage: DemoRun) -> None:
     stage.screen.note("")
     stage.screen.note(f"callgate undo {stage.name}")
     for path in shadow.undo(stage.name).paths:
-        stage.screen.note(f"   {path} is as it was")
+        stage.screen.note(f"   {path} is restored")

@@ -1,6 +1,6 @@
-"""Prove what the main demonstration claims, from its folder alone: the files, the tools' own ledger, the journal, the processes.
+"""Check the main demonstration's claims against its folder: files, the tools' ledger, the journal, the processes.
 
-The ledger was not written by the engine, so that the two can contradict each other; either being wrong is a failure.
+The tools wrote the ledger, not the engine, so that the ledger and the journal can contradict each other; then a claim fails.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from callgate.events import Event
 __all__ = ["nothing_left", "verify_repair"]
 
 _EFFECTS = {"run_command": 3, "edit_file": 1}
-"""Two runs of the tests, one that was killed, one edit. Nothing else may have had an effect."""
+"""The expected effects: two test runs, one killed command, one edit. Nothing else."""
 _WITHIN_S = 30.0
-"""However slow and busy the machine is. The tool itself would go on for hours."""
+"""The allowed delay in seconds, also on a slow machine. The tool itself would run for hours."""
 
 
 def verify_repair(root: Path) -> list[Finding]:
-    """Every claim of the main demonstration, held against what is in its folder."""
+    """Check every claim of the main demonstration against its folder."""
     events = events_in(root / "journal.db")
     calls, ledger = summarise(events), EffectLog(root / "ledger.jsonl")
     broken = verify(events)
@@ -53,7 +53,7 @@ def verify_repair(root: Path) -> list[Finding]:
         _went_on(root, events, ledger),
         nothing_left(root, ledger),
         _asked(root, calls),
-        finding("the record holds", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
+        finding("the journal verifies", broken is None, f"{len(events)} events, chained by hashes" if broken is None else broken.why),
         verify_undo(root),
     ]
 
@@ -80,12 +80,12 @@ def _files(repository: Path) -> Finding:
     there = {str(path.relative_to(repository)): path for path in repository.rglob("*") if path.is_file()}
     wrong = [name for name, text in REPAIRED.items() if name not in there or there[name].read_text(encoding="utf-8") != text]
     extra = sorted(there.keys() - REPAIRED.keys())
-    told = [*(f"{name} is not as it must be" for name in wrong), *(f"{name} is new" for name in extra)]
+    told = [*(f"{name} is wrong" for name in wrong), *(f"{name} is new" for name in extra)]
     return finding("one file was repaired, the tests are untouched", not told, told or f"{len(there)} files compared")
 
 
 def _effects(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
-    """The engine's word against the tools' own, call by call."""
+    """Compare the journal with the tools' ledger, call by call."""
     started = Counter(call.uid for call in calls if call.effect not in ("", "none") for _ in call.starts)
     written = Counter(entry.call for entry in ledger.entries("effect"))
     by_tool = Counter(entry.tool for entry in ledger.entries("effect"))
@@ -107,7 +107,7 @@ def _side_by_side(calls: Sequence[CallSummary]) -> Finding:
 
 
 def _early(events: Sequence[Event]) -> Finding:
-    """By the order of the record: the message's end is on it, and so is each start."""
+    """Compare the positions of the call's start and the message's end in the journal."""
     whole = next((event for event in events if event.kind == "emission.sealed" and f"{event.run}/0/0" in event.body.decode()), None)
     early = [event for event in events if whole is not None and event.kind == "call.started" and event.position < whole.position]
     holds = whole is not None and bool(early)
@@ -116,7 +116,7 @@ def _early(events: Sequence[Event]) -> Finding:
 
 
 def _asked(root: Path, calls: Sequence[CallSummary]) -> Finding:
-    """The provider's word: in the last prompt each call that ended has its one result, right behind its message."""
+    """Check in the model's requests that each ended call has one result, right after its message."""
     requests = asked(root / "requests.jsonl")
     messages = requests[-1]["messages"] if requests else []
     wanted: list[str] = [call["id"] for message in messages for call in message.get("tool_calls") or ()]
@@ -150,7 +150,7 @@ def _hung(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
     noted = [entry for entry in ledger.entries("process") if entry.call == hung.uid]
     left = [entry for entry in ledger.entries("left") if entry.call == hung.uid]
     begun = len(hung.starts)  # once in the engine that was killed, once in the next
-    # A tool notes two processes; on a slow machine the second engine's time may be up before it has come so far.
+    # A tool notes two processes; on a slow machine the second engine's deadline may pass before that.
     holds = begun == 2 and 2 <= len(noted) <= 2 * begun and not left and hung.overdue_s < _WITHIN_S
     return finding(
         "the tool that hung in C was ended with all it had started",
@@ -163,7 +163,7 @@ def _exited(calls: Sequence[CallSummary], ledger: EffectLog) -> Finding:
     exited = [call for call in calls if call.tool == "legacy_export" and call.starts]
     noted = [entry for entry in ledger.entries("process") if exited and entry.call == exited[0].uid]
     holds = len(exited) == 1 and exited[0].status == "error" and 0 < len(noted) <= len(exited[0].starts)
-    return finding("the tool that exited its process hurt only itself", holds, (call.error for call in exited))
+    return finding("the tool that exited its process harmed nothing else", holds, (call.error for call in exited))
 
 
 def _large(calls: Sequence[CallSummary]) -> Finding:
@@ -183,26 +183,26 @@ def _killed(calls: Sequence[CallSummary]) -> Finding:
 
 
 def _went_on(root: Path, events: Sequence[Event], ledger: EffectLog) -> Finding:
-    """Another process took the run up, and none of the effects before the kill happened again."""
+    """Check that another process resumed the run and repeated no effect from before the kill."""
     died: dict[str, Any] = json.loads((root / "killed.json").read_text(encoding="utf-8"))
     later = [event for event in events if event.position > died["position"]]
     on = next((event for event in later if event.kind == "run.resumed"), None)
     again = [entry.call for entry in ledger.entries("effect")[len(died["effects"]) :] if entry.call in died["effects"]]
     holds = died["code"] == -signal.SIGKILL and bool(died["effects"]) and on is not None and on.epoch > 1 and not again
     return finding(
-        "its engine was killed with kill -9, and another one finished",
+        "its engine was killed with kill -9, and another one finished the run",
         holds,
         f"process {died['pid']} died at event {died['position']}",
-        f"{len(later)} events by the next",
+        f"{len(later)} events by the next process",
         again or "no effect repeated",
     )
 
 
 def nothing_left(root: Path, ledger: EffectLog) -> Finding:
-    """No process that was noted, and none that works in the repository."""
+    """Check that no noted process runs, and none works in the repository."""
     left = [f"{entry.tool} {entry.pid}" for entry in ledger.running()]
     for process in psutil.process_iter(["cwd"]):
         cwd = process.info["cwd"]
         if cwd and Path(cwd).is_relative_to(root.resolve()):
             left.append(f"process {process.pid}")
-    return finding("no process was left behind", not left, left or "looked at every process of this machine")
+    return finding("no process was left behind", not left, left or "checked every process of this machine")

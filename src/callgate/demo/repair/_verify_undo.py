@@ -1,4 +1,4 @@
-"""Hold the repository after the undo against what it was before the agent came: every byte, mode, time and absence."""
+"""Compare the repository after the undo with its state before the run: every byte, mode, time and absence."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def verify_undo(root: Path) -> Finding:
     now, repaired = facts(root / "repository"), facts(root / "repaired")
     left = differences(before, now)
     changed = [path for path in differences(before, repaired) if path not in left]
-    told = [f"{path} is not as it was" for path in left] or [f"{len(now)} paths compared", f"{', '.join(changed) or 'nothing'} put back"]
+    told = [f"{path} differs" for path in left] or [f"{len(now)} paths compared", f"{', '.join(changed) or 'nothing'} put back"]
     return finding("undo put everything back: bytes, modes, times, absence", not left, told)
