@@ -107,7 +107,7 @@ def test_what_an_engine_cannot_work_with_is_refused_when_it_is_made(options: dic
         (plain, {"priority": "first"}, "has priority='first'; it must be a whole number"),
         (plain, {"timeout_s": 0}, "has timeout_s=0; it must be a finite number of seconds above 0"),
         (plain, {"timeout_s": math.nan}, "has timeout_s=nan"),
-        (5, {}, "was given 5, which is no function"),
+        (5, {}, "was given 5, which is not a function"),
     ],
 )
 def test_a_hook_that_cannot_work_is_refused_when_it_is_made(function: Any, settings: dict[str, Any], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Every bound of the engine in one place."""
+"""All limits of the engine."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ __all__ = [
 ]
 
 ACTIVE_CONVERSATIONS: Final = 10_000
-"""Of how many conversations an engine counts the activity; of one more, the one that was active longest ago is forgotten."""
+"""The number of conversations whose activity an engine counts; beyond it, the least recently active one is forgotten."""
 LEASE_S: Final = 15.0
-"""How long an engine that shows no sign of life keeps its runs; it shows one every third of that."""
+"""Seconds after which the lease of a silent engine expires; an engine renews its leases every third of that."""
 JOURNAL_CHECK_BYTES: Final = 67_108_864
 JOURNAL_WAIT_S: Final = 30.0
-"""How long opening, reading or writing a journal waits for other processes that have it locked."""
+"""Seconds to wait for a journal that another process has locked."""
 LOOK_S: Final = 0.25
-"""How often an engine that holds a run looks whether another process wants something of it."""
+"""Seconds between two looks into the inbox of a run that an engine holds."""
 RECORD_S: Final = 2.0
-"""How long the end of a call whose time is over may still wait for the record."""
+"""Seconds that the end of a call may wait for the journal after its deadline."""
 SERVER_CONNECT_S: Final = 10
-"""How long a database server may take to answer a new connection."""
+"""Seconds that a database server may take to answer a new connection."""
 SERVER_STATEMENT_S: Final = 30
-"""How long a database server lets one statement take, waits for locks included."""
+"""Seconds that one statement may take on a database server, with waits for locks."""
 SERVER_ANSWER_S: Final = 40
-"""How long a database server may say nothing: longer than it lets a statement take."""
+"""Seconds that a database server may be silent; longer than a statement may take."""
 SERVER_STILL_S: Final = 10
-"""How long an engine that was stopped in the middle of a commit holds up all others."""
+"""Seconds for which an engine that was suspended during a commit blocks all others."""
 RULE_PATH_BYTES: Final = 4_096
-"""A longer path is denied where a rule asks for a fact about it; no file system takes one."""
+"""Bytes. A longer path is denied if a rule needs a fact about it; no file system accepts one."""
 RULE_COMMAND_CHARS: Final = 131_072
-"""All words of a command together; the longest word that Linux takes."""
+"""Bytes of all words of a command; the longest single word on Linux."""
 RULE_URL_CHARS: Final = 8_192
 RULE_IGNORE_FOLDERS: Final = 64
-"""Of a path in more folders, one in another, nobody looks whether the project ignores it."""
+"""The maximum depth of a path for which ignore files are read."""
 RULE_TEXT_CHARS: Final = 1_048_576
-"""The text of an argument that a rule asks for, or all texts of a list."""
+"""Bytes of an argument's text, or of all texts of a list, that a rule may examine."""
 RULE_LIST_ITEMS: Final = 10_000
 
 
 class Limits(Options, frozen=True, kw_only=True):
-    """How much of everything one engine takes. All sizes in bytes of UTF-8, all times in seconds."""
+    """The limits of one engine. Sizes are in bytes of UTF-8, times in seconds."""
 
     arguments_bytes: Count = 1_048_576
     arguments_depth: Count = 64
@@ -71,31 +71,31 @@ class Limits(Options, frozen=True, kw_only=True):
     calls_per_message: Count = 10_000
     """Calls of one assistant message; those above it are refused."""
     result_inline_bytes: Whole = 1_048_576
-    """A result up to this size is stored in the record itself; above, by reference to the blob store."""
+    """A result up to this size is stored in the journal itself, a larger one in the blob store."""
     result_bytes: Count = 67_108_864
     """A result above this size is refused."""
     content_bytes: Annotated[int, Meta(ge=512)] = 16_384
-    """What the model sees of one result; the rest is in the blob store."""
+    """The part of one result that the model is shown; the rest is in the blob store."""
     error_bytes: Annotated[int, Meta(ge=1_024)] = 4_096
     policy_rounds: Count = 3
-    """How often one call may be modified and judged again."""
+    """How many times one call may be modified and judged again."""
     policy_timeout_s: Seconds = 30.0
-    """How long one policy may take to judge one call; after that the call is denied."""
+    """Seconds for one policy to judge one call; then the call is denied."""
     hook_timeout_s: Seconds = 5.0
     parallel_calls: Count = 1_000
-    """Calls that run at once in one engine."""
+    """Calls that run at the same time in one engine."""
     parallel_threads: Count = 128
     waiting_threads: Count = 4_096
-    """Threads that may wait for calls that their tools made, which `parallel_threads` does not count; above, thread tools are refused."""
+    """Threads that may wait for calls that their tools made, in addition to `parallel_threads`; above, thread tools are refused."""
     abandoned_threads: Count = 64
     """Threads that may be lost to tools that never return, before thread tools are refused."""
     grace_s: Pause = 0.3
-    """What a tool gets between being told to stop and being ended."""
+    """Seconds between asking a tool to stop and ending it."""
     dangerous_per_tick: Whole | None = None
     """How many `dangerous` calls may start in one tick; None for no limit."""
     soft_warn_iteration: Whole | None = 20
-    """From this iteration on, tools are told to show their user how to kill the turn, and an agent gives one notice; None: never."""
+    """The iteration from which tools are told to show how to kill the turn, and an agent gives one notice; None for never."""
     remembered_calls: Whole = 10_000
-    """Finished calls per engine whose results are kept for a caller that hands the same call in again."""
+    """Finished calls per engine whose results are kept in memory for identical later calls."""
     approval_s: Seconds = 86_400.0
-    """How long a question to a human stays open."""
+    """Seconds until a question to a human expires."""

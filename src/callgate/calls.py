@@ -1,4 +1,4 @@
-"""The values that cross callgate's border: a call in, an outcome out, and the scope both live in.
+"""The values of callgate's interface: a call, its scope, and its outcome.
 
 Frozen, keyword-only, made of plain data. Knows nothing of tools, policies or runners.
 """
@@ -35,40 +35,40 @@ __all__ = [
 ]
 
 Effect = Literal["none", "idempotent", "once"]
-"""What is safe to repeat: `none` reads, `idempotent` has one effect per key, `once` is everything else."""
+"""What is safe to repeat: `none` only reads, `idempotent` has one effect per key, `once` must not be repeated."""
 
 Category = Literal["safe_chain", "terminal", "dangerous", "async_required"]
-"""What a call means for the loop: chain on, end the turn, count against the tick, or take long."""
+"""What a call means for the loop: continue, end the turn, count against the tick's limit, or take long."""
 
 
 class RawCall(Struct, frozen=True, kw_only=True):
-    """A call exactly as the model emitted it."""
+    """A call exactly as the model made it."""
 
     name: str
     arguments: str | bytes | Mapping[str, object] = ""
     """Untrusted; may be malformed. At most `Limits.arguments_bytes` of UTF-8."""
     id: str = ""
-    """The model's own id: echoed, never trusted to be unique. Empty: the engine makes one."""
+    """The model's id of the call: returned with the result, not assumed to be unique. If empty, the engine makes one."""
     origin: str = ""
-    """Where the call comes from, for the record: a provider's API, `cli`, the host's own word."""
+    """Where the call comes from, for the journal: a provider's API, `cli`, or the host's own name."""
     closed: Literal["sealed", "finished", "cut"] = "sealed"
-    """What proved the arguments complete: their own end (`sealed`), the message's (`finished`), or nothing (`cut`, never runs)."""
+    """What proves the arguments complete: their own end (`sealed`), the message's end (`finished`), or nothing (`cut`; never runs)."""
     idempotency_key: str | None = None
-    """The caller's own key for "this very call"; scoped to principal and tool."""
+    """The caller's idempotency key for this call; scoped to principal and tool."""
     reasoning: str = ""
-    """Why the model calls, if it said so. Recorded, never interpreted."""
+    """The model's reason for the call, if it gave one. Recorded, never interpreted."""
     beside: Mapping[str, object] | None = None
-    """Keys that the model wrote next to `arguments` instead of inside; taken for the arguments where those are empty."""
+    """Keys that the model wrote beside `arguments` instead of inside; used as the arguments if those are empty."""
     lifted: bool = False
-    """Whether whoever read the call has done that already: then it is noted and warned of in the same way."""
+    """Whether the reader of the call has already used keys from beside the arguments. The result has the same note then."""
 
     @classmethod
     def from_openai(cls, item: object, *, finish_reason: str | None = "tool_calls") -> RawCall:
-        """Read one item of an OpenAI chat message's `tool_calls`. What is no item at all is a call without a name, which ends its message.
+        """Read one item of an OpenAI chat message's `tool_calls`. An invalid item becomes a call without a name, which ends its message.
 
         Args:
             item: `{"id", "type": "function", "function": {"name", "arguments"}}`; a `reasoning` in either is kept.
-            finish_reason: The choice's. Anything but `stop`, `tool_calls` or `function_call` means the message was cut.
+            finish_reason: The finish reason of the choice. Anything but `stop`, `tool_calls` or `function_call` means the message was cut.
         """
         if not isinstance(item, Mapping):
             return cls(name="", arguments=_arguments(item), origin="openai.chat")
@@ -89,8 +89,8 @@ class RawCall(Struct, frozen=True, kw_only=True):
     def from_dict(cls, item: object) -> RawCall:
         """Read a call written as `{"tool" | "name", "parameters" | "arguments", "reasoning"}`, or as `{"name", "args"}`, Gemini's form.
 
-        Where the parameters are missing or empty, keys that stand beside `tool` are taken for them when the call is parsed.
-        What is no mapping is a call without a name, which ends its message.
+        If the parameters are missing or empty, keys beside `tool` are used as parameters when the call is parsed.
+        An item that is not a mapping becomes a call without a name, which ends its message.
         """
         if not isinstance(item, Mapping):
             return cls(name="", arguments=_arguments(item), origin="dict")
@@ -127,52 +127,52 @@ def _arguments(value: object) -> str | bytes | Mapping[str, object]:
         return value
     try:
         return json_text(value)
-    except (TypeError, ValueError, RecursionError):  # no JSON data, so no model's words; parsing says so
+    except (TypeError, ValueError, RecursionError):  # not JSON data, so not from a model; parsing reports it
         return str(value)
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """Where and for whom calls run: one value per turn, the same for every call of it."""
+    """Where and for whom calls run. All calls of a turn have the same scope."""
 
     run: str = ""
-    """The unit of order and recovery. Empty: the engine's own run, which lives as long as the engine."""
+    """The run: the unit of order and recovery. If empty, the engine's own run."""
     conversation: str = ""
     turn: int = 0
     tick: str = ""
-    """What the `dangerous` limit and the `tick` cache count by. Empty: one tick per turn."""
+    """The unit of the `dangerous` limit and the `tick` cache. If empty, one tick per turn."""
     iteration: int = 0
-    """The emission's number within the turn, from 0."""
+    """The number of the message within the turn, from 0."""
     phase: str = ""
-    """The phase of the run that the calls belong to, for the record. An agent names each pass of the model `run/iteration`."""
+    """The phase of the run, for the journal. An agent names each pass of the model `run/iteration`."""
     principal: str = ""
-    """Who is asking; part of every cache key and idempotency key."""
+    """On whose behalf the call is made; part of every cache key and idempotency key."""
     actor: str = ""
-    """Whom a tool acts as, where it needs somebody. Empty: nobody."""
+    """The identity that tools act as, for tools that need one."""
     workspace: str = ""
-    """The root folder that file tools are confined to. Empty: none."""
+    """The root folder that file tools are confined to. If empty, there is none."""
     locale: str = ""
     provider: str = ""
     """The model provider's name."""
     deliberate: bool = False
-    """Whether deliberate mode is on: only tools that this turn asks for are exposed."""
+    """Whether deliberate mode is on: only tools that match the turn's message are exposed."""
     allowed_tools: frozenset[str] | None = None
-    """Deliberate mode's allowlist. None: no gate. Empty: every tool is blocked."""
+    """Deliberate mode's allowlist. None allows all tools; an empty one blocks every tool."""
     surface_errors: bool = True
     """Whether the host shows notices and errors to its user."""
     extra: object = None
-    """The host's own live context, handed to tools untouched (the same object, never a copy)."""
+    """The host's own context, passed to tools as the same object."""
     streaming: object = None
-    """What the turn's model streams in, a `StreamingContext`, handed to tools as the same object; an agent fills it in. Never recorded."""
+    """The `StreamingContext` of the turn's model, passed to tools as the same object; set by an agent. Never recorded."""
 
 
 class Note(Struct, frozen=True, kw_only=True, gc=False):
-    """One thing that was changed on the way, so that nothing changes silently."""
+    """A change that the engine made to a call or result, so that nothing changes silently."""
 
     kind: Literal["json_repaired", "lifted", "name", "coerced", "dropped", "modified", "normalised", "warning", "empty"]
     text: str
     """One sentence for people and models."""
     path: str = ""
-    """Where in the arguments, as a JSON pointer. Empty: the call as a whole."""
+    """The place in the arguments, as a JSON pointer. If empty, the whole call."""
 
 
 class Text(Struct, frozen=True, kw_only=True, gc=False, tag_field="type", tag="text"):
@@ -209,32 +209,32 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Facts about a result that are not its content."""
 
     bytes: int = 0
-    """Size of the whole content, before anything was left out: in UTF-8, or as the tool says, as of a file."""
+    """Size of the whole content, before anything was left out: in UTF-8, or as the tool reports, such as the size of a file."""
     truncated: bool = False
-    """Whether the model sees less than the whole; then `blob` names it, or the content says how to go on."""
+    """Whether the model sees only a part; `blob` then names the whole, or the content says how to read on."""
     mime: str = "text/plain"
     content_key: str = ""
-    """The key of `structured` whose text the content is; empty: the content is the whole value."""
+    """The key of `structured` whose text is the content; if empty, the content is the whole value."""
     blob: str | None = None
     """SHA-256 of the whole content in the blob store; `read_result` and `search_result` take it."""
     duration_ms: float = 0.0
     attempts: int = 0
-    """How often the tool was started for this call; 0 for refused, cached and replayed calls."""
+    """How often the tool was started; 0 for refused, cached and replayed calls."""
     rule: str = ""
     """The rule that decided, as `id (file:line)`."""
     cached: str | None = None
     """The cache scope that answered, if one did."""
     replayed: bool = False
-    """The stored result of this very call was given again."""
+    """Whether this is the stored result of an earlier identical call."""
     joined: bool = False
-    """The result of an identical call that was already running."""
+    """Whether this is the result of an identical call that was already running."""
     notes: tuple[Note, ...] = ()
     recorded: bool = True
-    """False where the record does not have this end of the call, and the text says why: whoever reads it later does not find it."""
+    """False if this end of the call could not be recorded; the text says why."""
     command_end: str = ""
     """How the command of an `ok` call ended, if not with exit code 0: `exit code 3`, `killed by SIGKILL`, `timed out after 2 s`."""
     untrusted: bool = True
-    """Tool output is data from outside: a rule may say where it must not flow."""
+    """Whether the content comes from outside, so that rules can restrict its use."""
 
     @property
     def retry_count(self) -> int:
@@ -242,26 +242,26 @@ class Metadata(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What a call came to, in one shape for every family of tools and every failure."""
+    """The result of a call: the same type for every tool and every failure."""
 
     id: str
-    """The model's call id, as it came; one that the engine made where there was none."""
+    """The model's call id, or one that the engine made if there was none."""
     uid: str
-    """Ours: run/iteration/index, unique."""
+    """The engine's unique id of the call: run/iteration/index."""
     name: str
     status: Literal["ok", "error", "unknown"]
     content: tuple[Part, ...] = ()
-    """For the model, within the output budget; says what to do next where the call did not succeed."""
+    """For the model, within the output limit; says what to do next if the call did not succeed."""
     structured: object = None
-    """The checked value as JSON data; None where it is large (`metadata.blob`)."""
+    """The checked value as JSON data; None if it is large (`metadata.blob`)."""
     error: str | None = None
-    """Why, where the call did not succeed."""
+    """Why the call did not succeed."""
     failure_class: str | None = None
     """One of `callgate.errors.FAILURE_CLASSES`; None on success."""
     code: str | None = None
-    """The fine reason; stable."""
+    """The exact reason; stable across versions."""
     message: str | None = None
-    """What the tool itself said beside its data."""
+    """The tool's own message beside its data."""
     end_turn: bool = False
     image_metadata: object = None
     metadata: Metadata = Metadata()
@@ -276,54 +276,54 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> object:
-        """The tool's own output: the `data` of a result that has one, else the whole value."""
+        """The tool's output: the `data` of a result that has it, else the whole value."""
         value = self.structured
         return value["data"] if isinstance(value, dict) and "data" in value and "success" in value else value
 
     @property
     def text(self) -> str:
-        """The content's text parts as one string: what a provider's tool message takes."""
+        """The content's text parts as one string, for a provider's tool message."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
 
 class CurrentToolCall(ToolResult, frozen=True, kw_only=True):
-    """A conversation's latest successful call: its result, and what was asked for."""
+    """A conversation's latest successful call: its result and parameters."""
 
     parameters: dict[str, object] = {}
-    """The arguments that the tool ran with, as the record has them."""
+    """The arguments that the tool ran with, as recorded."""
     reasoning: str = ""
-    """Why the model called, if it said so."""
+    """The model's reason for the call, if it gave one."""
 
 
 class Answered(Struct, frozen=True):
-    """The call has a result; put it in its place in the history."""
+    """The call has a result; add it to the history in the call's place."""
 
     result: ToolResult
 
 
 class Restarted(Struct, frozen=True):
-    """The result enriched the context instead: no history entry, generate again."""
+    """The result enriched the context: add no history entry, and ask the model again."""
 
     uid: str
     recorded: bool = True
-    """False where the record does not have this."""
+    """False if this could not be recorded."""
 
 
 class Aborted(Struct, frozen=True):
-    """The message ends here with this turn status; no history entry."""
+    """The message ends with this turn status; add no history entry."""
 
     status: Literal["error", "stopped_by_user"]
     reason: str = ""
     recorded: bool = True
-    """False where the record does not have this; then `reason` says why."""
+    """False if this could not be recorded; `reason` says why."""
 
 
 class Suspended(Struct, frozen=True):
-    """A human has to decide. Nothing ran; nothing waits."""
+    """A human has to decide. Nothing ran, and nothing waits."""
 
     approval_id: str
     expires_at: int
-    """UTC nanoseconds; after it the question must be asked again."""
+    """UTC nanoseconds. After it, the question must be asked again."""
     question: str = ""
     uid: str = ""
 

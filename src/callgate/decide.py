@@ -1,6 +1,6 @@
-"""What a loop does next: pure decisions on what a message's calls came to.
+"""Decide whether a loop continues after the calls of a message.
 
-`check_loop_continuation` stands here, beside the registry's words (categories), so that any loop can ask it. Knows no model and no history.
+Pure functions on results, for any loop. Knows no model and no history.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ TurnStatus = Literal[
     "tool_parse_error",
     "tool_execution_error",
 ]
-"""How a turn ends, finely."""
+"""The exact status of a turn."""
 
 RunStatus = Literal["completed", "waiting", "stopped", "failed"]
-"""The same for whoever only wants to know whether the work is done."""
+"""The coarse status of a turn: whether the work is done."""
 
 RUN_STATUS: dict[TurnStatus, RunStatus] = {
     "completed": "completed",
@@ -59,33 +59,33 @@ RUN_STATUS: dict[TurnStatus, RunStatus] = {
 }
 
 Failures = Literal["recover", "strict"]
-"""What a failed call means for the run. `recover`: the model is told and goes on. `strict`: failures of form or execution end the run."""
+"""What a failed call means for the run. `recover`: the model is told and continues. `strict`: failures of form or execution end the run."""
 
 SPENT: Final = "budget_exhausted"
 REPEATED: Final = CallRepeated.code
 REFUSED_BY_LOOP: Final = frozenset({SPENT, REPEATED})
-"""Codes of calls that a loop did not let run: they cost nothing, and no rule, tool or person was asked about them."""
+"""Codes of calls that a loop refused before any rule, tool or person was asked. They do not count as calls."""
 
 _PARSE: frozenset[str] = frozenset({"malformed_arguments", "truncated_arguments", "invalid_parameters", "unknown_tool"})
 _EXECUTION: frozenset[str] = frozenset({"timeout", "exception", "non_serializable", "invalid_result", "outcome_unknown"})
 
 
 class CallEnd(Struct, frozen=True, gc=False):
-    """One call of the message, as the decision sees it."""
+    """One call of the message, with the facts that the decision needs."""
 
     result: ToolResult
     category: Category | None
-    """None where no tool has the call's name."""
+    """The tool's category; None if no tool has the call's name."""
 
 
 class LoopRules(Options, frozen=True, kw_only=True):
-    """What ends a loop after a message's calls have ended."""
+    """The rules that end a loop after a message's calls."""
 
     failures: Failures = "recover"
     errors_in_a_row: Count | None = 5
-    """So many failed calls without a success between them end the turn as `error`; denied and blocked ones count."""
+    """The number of failed calls in a row that ends the turn as `error`; denied and blocked calls count."""
     end_after_text: frozenset[str] = frozenset()
-    """Tools after whose success the turn ends where the model had already written its answer before the calls."""
+    """Tools after whose success the turn ends if the model wrote its answer before the calls."""
 
 
 class Ending(Struct, frozen=True):
@@ -96,11 +96,11 @@ class Ending(Struct, frozen=True):
 
 
 def check_loop_continuation(ends: Sequence[CallEnd], rules: LoopRules, *, errors_in_a_row: int = 0, text_before: str = "") -> Ending | None:
-    """Whether the turn ends after these calls; None: the model goes on with their results.
+    """Return how the turn ends after these calls; None if the model continues with their results.
 
     Args:
-        ends: The calls of one message, in its order.
-        rules: Of the loop.
+        ends: The calls of one message, in order.
+        rules: The rules of the loop.
         errors_in_a_row: Failed calls since the last success, these included.
         text_before: The visible text of the message that asked for the calls.
     """

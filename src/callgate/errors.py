@@ -74,7 +74,7 @@ class CallgateError(Exception):
 
 
 class MemoryFailed(CallgateError):
-    """The operator must act: the file of a memory cannot be read or written. Calls go on; what is remembered can be made again."""
+    """The operator must act: a memory's file cannot be read or written. Calls continue; the memory can be rebuilt from the journal."""
 
     code = "memory_failed"
 
@@ -102,25 +102,25 @@ class JournalFailed(CallgateError):
 
 
 class RunHeld(UsageError):
-    """Whoever wants the run must wait: another engine works on it, and the message says which."""
+    """The caller must wait: another engine works on the run; the message says which."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="run_held")
 
 
 class LeaseLost(JournalFailed):
-    """The run is somebody else's now: this engine records nothing more of it and starts nothing in it. Other runs go on."""
+    """Another engine has taken over the run: this engine records and starts nothing more in it. Other runs continue."""
 
     code = "lease_lost"
 
 
 class Retryable(CallgateError):
-    """Raised by a tool: the same call may succeed shortly. Retried where the tool's effect allows it.
+    """Raised by a tool: the same call may succeed shortly. Retried if the tool's effect allows it.
 
     Args:
         message: What happened, for the model.
         not_started: True if nothing can have happened yet (the request never left). Then every effect class is retried. Otherwise the
-            call may have taken effect: it ends `unknown` where it is not retried, or not any more.
+            call may have taken effect, and ends `unknown` if it is not retried or all attempts fail.
         retry_after_s: Wait at least this long before the next attempt; seconds.
     """
 
@@ -145,10 +145,10 @@ class NotDone(CallgateError):
 
 
 class ModelUnreachable(CallgateError):
-    """The operator must look: a model's provider gave no answer. The network, an address, a proxy, or the provider itself.
+    """The operator must check the network, address, proxy or provider: a model's provider did not answer.
 
     Args:
-        message: Who was asked, what happened, what to look at.
+        message: Which provider, what happened, what to check.
         provider: The provider's name.
         retryable: Whether the same request may succeed later.
     """
@@ -162,12 +162,12 @@ class ModelUnreachable(CallgateError):
 
 
 class ModelTimeout(ModelUnreachable):
-    """The operator must look: a deadline of a request to a model's provider has passed.
+    """The operator must check the provider: a deadline of a request to a model's provider has passed.
 
     Args:
-        message: Who was asked, which deadline, how long it was, how to move it.
+        message: Which provider, which deadline, its length, how to change it.
         provider: The provider's name.
-        deadline: Which one it was.
+        deadline: The deadline's name.
     """
 
     code = "model_timeout"
@@ -178,7 +178,7 @@ class ModelTimeout(ModelUnreachable):
 
 
 class CallAborted(CallgateError):
-    """The call and its message end here: no result, no place in the history."""
+    """The call and its message end without a result and without an entry in the history."""
 
     code = "call_aborted"
 
@@ -186,22 +186,22 @@ class CallAborted(CallgateError):
         super().__init__(message)
         self.status = status
         self.details = details
-        """What the call had come to, where its tool had run."""
+        """The call's result, if its tool had run."""
 
 
 class ApprovalNeeded(CallgateError):
-    """A human has to decide before the call may run; nothing waits for them inside the engine."""
+    """A human has to decide before the call may run. The engine does not wait for the decision."""
 
     code = "approval_needed"
 
     def __init__(self, question: str, *, rule: str, binding: str, judgments: tuple[object, ...] = ()) -> None:
         super().__init__(question)
         self.judgments = judgments
-        """What judges said, for the record."""
+        """The judgments, for the journal."""
         self.question = question
         self.rule = rule
         self.binding = binding
-        """Hash of everything the approval is for: tool, final arguments, run, principal."""
+        """Hash of what the approval is valid for: tool, final arguments, run, principal."""
 
 
 class CallFailed(CallgateError):
@@ -210,7 +210,7 @@ class CallFailed(CallgateError):
     Args:
         message: For the model, at most a few hundred characters: fact, cause or limit, next step.
         code: Overrides the class's code with a finer one.
-        details: JSON-able facts that stand beside the message in the result's data.
+        details: JSON values to add to the result's data.
     """
 
     code = "call_failed"
@@ -225,7 +225,7 @@ class CallFailed(CallgateError):
 
 
 class ArgumentsMalformed(CallFailed):
-    """The model must send the arguments again: they are no JSON object."""
+    """The model must send the arguments again: they are not a JSON object."""
 
     code = "invalid_json"
     failure_class = "malformed_arguments"
@@ -253,7 +253,7 @@ class UnknownTool(CallFailed):
 
 
 class ToolBlocked(CallFailed):
-    """The model must do without: deliberate mode does not offer this tool in this turn."""
+    """The model must continue without this tool: deliberate mode does not offer it in this turn."""
 
     code = "blocked_by_deliberate_tool_mode"
     failure_class = "blocked_deliberate"
@@ -270,15 +270,15 @@ class CallDenied(CallFailed):
     ) -> None:
         super().__init__(message, code=code, details=details)
         self.judgments = judgments
-        """What judges said, for the record; nothing of it is told to the model but the message."""
+        """The judgments, for the journal. The model is shown only the message."""
 
 
 class CallRepeated(CallDenied):
-    """The model must use the result it has: the same call came to the same too often.
+    """The model must use the result it has: the same call had the same result too often.
 
     Args:
-        message: As for every failed call.
-        of_data: Whether that result is data. Such a refusal is not one more failure in a row.
+        message: See `CallFailure`.
+        of_data: Whether that result is data. Then the refusal does not count as a failure in a row.
     """
 
     code = "stuck_loop"
@@ -289,7 +289,7 @@ class CallRepeated(CallDenied):
 
 
 class ActorRequired(CallFailed):
-    """The developer must name an actor in the scope: this tool acts for somebody."""
+    """The developer must set `Scope.actor`: the tool acts on behalf of an actor."""
 
     code = "requires_actor"
     failure_class = "requires_actor"
@@ -303,35 +303,35 @@ class DangerousLimitReached(CallFailed):
 
 
 class IdempotencyConflict(CallFailed):
-    """The caller must use a new key: this one stands for another call."""
+    """The caller must use a new idempotency key: this one belongs to another call."""
 
     code = "idempotency_conflict"
     failure_class = "idempotency_conflict"
 
 
 class ToolRaised(CallFailed):
-    """The tool's author must look: its code raised, exited or crashed."""
+    """The tool's author must act: the tool's code raised, exited or crashed."""
 
     code = "tool_raised"
     failure_class = "exception"
 
 
 class ResultInvalid(CallFailed):
-    """The tool's author must look: what the tool returned is not what it declares."""
+    """The tool's author must act: the result does not match the tool's output schema."""
 
     code = "invalid_result"
     failure_class = "invalid_result"
 
 
 class ResultNotSerializable(CallFailed):
-    """The tool's author must look: what the tool returned is not JSON."""
+    """The tool's author must act: the result is not JSON."""
 
     code = "non_serializable"
     failure_class = "non_serializable"
 
 
 class ResultRejected(CallFailed):
-    """A hook kept the result from the model; the call itself ran."""
+    """A hook withheld the result from the model; the call itself ran."""
 
     code = "rejected_by_hook"
     failure_class = "rejected_by_hook"
@@ -353,7 +353,7 @@ class OutcomeUnknown(CallFailed):
 
 
 class RecordFailed(CallFailed):
-    """The operator must look: the call could not be recorded, so it was not run."""
+    """The operator must act: the call could not be recorded, so it was not run."""
 
     code = "record_failed"
     failure_class = "record_failed"

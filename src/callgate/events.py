@@ -1,7 +1,7 @@
-"""What the record is made of: one `Event` per thing that happened, and the table of kinds.
+"""Events, the table of their kinds, and the bus.
 
-A `Draft` is what a writer hands in; the journal gives it its place (`seq`, `position`) and seals it. Bodies are canonical JSON bytes,
-so that what is read back is what was written. Knows nothing of stores, calls or tools.
+A writer appends a `Draft`; the journal assigns its numbers (`seq`, `position`) and its hash, which makes it an `Event`. Bodies are
+canonical JSON bytes, so that they are read back as they were written. Knows nothing of stores, calls or tools.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ KINDS: Final[dict[str, str]] = {
     "phase.answered": "the pass has ended; the model's whole message, whose calls are executed next",
     "phase.executed": "each call of the message has ended",
 }
-"""Every kind of event that callgate writes. Readers keep kinds they do not know."""
+"""Every kind of event that callgate writes. Readers must accept kinds that they do not know."""
 
 TERMINAL: Final = frozenset({"call.completed", "call.restarted", "call.aborted", "call.suspended"})
-"""Exactly one of these ends each call."""
+"""The kinds that end a call; each call has exactly one."""
 
 
 _LEASED: Final = ("call.", "run.", "phase.", "emission.", "approval.", "fact.", "inbox.")
 
 
 def is_leased(kind: str) -> bool:
-    """Whether only the holder of a run may write events of this kind; the rest are notes that anybody may leave."""
+    """Whether only the holder of a run may write events of this kind. Any process may write the others."""
     return kind.startswith(_LEASED)
 
 
 class Encodable(Protocol):
-    """A frozen body that becomes bytes when somebody needs them."""
+    """A frozen body that is encoded when its bytes are needed."""
 
     def encode(self) -> bytes: ...
 
@@ -79,22 +79,22 @@ def encoded(body: Body) -> bytes:
 
 
 class Draft(Struct, frozen=True, kw_only=True, gc=False):
-    """An event before the journal has given it a place."""
+    """An event before the journal has assigned its numbers."""
 
     kind: str
     run: str
     body: Body
-    """Canonical JSON, redacted; or what it is made from."""
+    """Canonical JSON, redacted; or the value to encode."""
     call: str = ""
     """The call's uid; empty for events of the run."""
     attempt: int = 0
     parents: tuple[int, ...] = ()
-    """Positions of the events that caused this one; all smaller than its own."""
+    """Positions of the events that caused this one; all are smaller than its own."""
     inbox: int = 0
-    """The row of the inbox that this event folds in; 0: none."""
+    """The id of the inbox message that this event answers; 0 for none."""
 
     def sealed(self, *, position: int, seq: int, at_ns: int, mono: float) -> Event:
-        """The event in its place."""
+        """Return the event with these numbers."""
         return Event(
             position=position,
             run=self.run,
@@ -110,13 +110,13 @@ class Draft(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):
-    """One row of the record."""
+    """One recorded event."""
 
     position: int
-    """Its place in the whole journal, from 1."""
+    """Its number in the journal, from 1."""
     run: str
     seq: int
-    """Its place in its run, from 1, without gaps."""
+    """Its number in its run, from 1, without gaps."""
     kind: str
     call: str
     attempt: int
@@ -127,21 +127,21 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     """Monotonic seconds of the writing process."""
     body: bytes
     epoch: int = 0
-    """Rises with each new holder of the run."""
+    """The lease's epoch; it rises with each new holder of the run."""
     version: int = 1
-    """Of the body's shape."""
+    """The version of the body's fields."""
     previous: str = ""
     hash: str = ""
-    """SHA-256 over `previous` and this row; empty where the store does not chain."""
+    """SHA-256 over `previous` and this event; empty if the journal does not compute hashes."""
 
     @property
     def leased(self) -> bool:
-        """Whether only the holder of its run may write it."""
+        """Whether only the holder of the run may write this event."""
         return is_leased(self.kind)
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """A piece of a running call's output. Live only: never stored as an event."""
+    """A piece of a running call's output. Delivered live, never recorded."""
 
     call: str
     seq: int
@@ -154,7 +154,7 @@ Listener = Callable[[str, object], None]
 
 
 class Bus:
-    """Hands what happens to whoever listens, at once and in order; a listener that raises is dropped from that one delivery.
+    """Delivers events to listeners, at once and in order. An exception of a listener affects only that delivery.
 
     Topics: each kind of `KINDS` with its `Event`, `tool.completed` with a `ToolResult`, `call.progress` with a `Progress`.
     """
@@ -164,9 +164,9 @@ class Bus:
     def __init__(self) -> None:
         self._listeners: list[tuple[Listener, frozenset[str] | None]] = []
         self.busy = False
-        """Whether anybody listens."""
+        """Whether there is a listener."""
         self.failures = 0
-        """How often a listener has raised."""
+        """How many times a listener has raised."""
 
     def subscribe(self, listener: Listener, *topics: str) -> Callable[[], None]:
         """Call `listener(topic, item)` for these topics, or for all. Returns a function that ends the subscription."""

@@ -1,8 +1,8 @@
-"""Hooks: the user's own code around a call, in a fixed place and with bounded power.
+"""Hooks: the user's own code before and after calls.
 
-A hook observes, transforms or rejects, before or after the call. Observers are isolated: one that breaks is recorded and changes
-nothing. Transformers and rejecters fail closed: one that breaks refuses the call, or keeps its result from the model. They run in
-order of priority, the smallest first, then in the order they were given. Knows nothing of policies or runners.
+A hook observes, transforms or rejects, before or after the call. An observer that fails is recorded and changes nothing. A transformer or
+rejecter that fails refuses the call or withholds its result. Hooks run in order of priority, the smallest first, then in the given order.
+Knows nothing of policies or runners.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class Hook(Struct, frozen=True, kw_only=True):
     categories: tuple[Category, ...] = ("safe_chain", "terminal", "dangerous", "async_required")
     priority: int = 100
     timeout_s: float | None = None
-    """None: the engine's limit. A plain function cannot be interrupted; keep it short."""
+    """Seconds; None for the engine's limit. A plain function cannot be interrupted; keep it short."""
     name: str = ""
 
     def __post_init__(self) -> None:
         if not callable(self.run):
-            raise UsageError(f"A hook was given {self.run!r:.80}, which is no function. Decorate one with @before_call() or @after_call().")
+            raise UsageError(
+                f"A hook was given {self.run!r:.80}, which is not a function. Decorate one with @before_call() or @after_call()."
+            )
         for name, value, allowed in (("phase", self.phase, ("before", "after")), ("kind", self.kind, ("observe", "transform", "reject"))):
             if value not in allowed:
                 raise self._refused(name, value, f"one of {', '.join(map(repr, allowed))}")
@@ -60,7 +62,7 @@ class Hook(Struct, frozen=True, kw_only=True):
             raise self._refused("timeout_s", seconds, "a finite number of seconds above 0, or None")
 
     def _check_matches(self) -> None:
-        """Refuse what would match nothing: a guard would let everything pass, and nobody would see it."""
+        """Refuse patterns that match nothing, because such a guard would silently let every call pass."""
         if not _is_several(self.tools) or not all(isinstance(pattern, str) for pattern in self.tools):
             raise self._refused("tools", self.tools, "a tuple of shell patterns, like ('pay',) or ('read_*', 'grep')")
         for name, value, allowed in (("effects", self.effects, get_args(Effect)), ("categories", self.categories, get_args(Category))):
@@ -91,10 +93,10 @@ Decorator = Callable[[Callable[..., Any]], Hook]
 
 @by_name
 def before_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeout_s: float | None = None) -> Decorator:
-    """Make the decorated function a hook before the calls of these tools (patterns; none given: all).
+    """Make the decorated function a hook before the calls of these tools (patterns; all tools if none is given).
 
     Raises:
-        UsageError: A pattern is no text, which it is not where the brackets were forgotten.
+        UsageError: A pattern is not text, for example because the parentheses after the decorator are missing.
     """
     _check_patterns("before_call", tools)
     return lambda run: Hook(run=run, phase="before", kind=kind, tools=tools or ("*",), priority=priority, timeout_s=timeout_s)
@@ -102,10 +104,10 @@ def before_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeou
 
 @by_name
 def after_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeout_s: float | None = None) -> Decorator:
-    """Make the decorated function a hook after the calls of these tools (patterns; none given: all).
+    """Make the decorated function a hook after the calls of these tools (patterns; all tools if none is given).
 
     Raises:
-        UsageError: As `before_call`.
+        UsageError: See `before_call`.
     """
     _check_patterns("after_call", tools)
     return lambda run: Hook(run=run, phase="after", kind=kind, tools=tools or ("*",), priority=priority, timeout_s=timeout_s)
@@ -114,4 +116,4 @@ def after_call(*tools: str, kind: Kind = "observe", priority: int = 100, timeout
 def _check_patterns(decorator: str, tools: tuple[object, ...]) -> None:
     for one in tools:
         if not isinstance(one, str):
-            raise UsageError(f"@{decorator} was given {one!r:.80} for a tool's name. Write @{decorator}() for all tools, or their names.")
+            raise UsageError(f"@{decorator} was given {one!r:.80} as a tool's name. Write @{decorator}() for all tools, or their names.")

@@ -1,6 +1,6 @@
-"""The messages of a conversation, in no provider's form, and a result as a host's own history takes it.
+"""Provider-neutral messages of a conversation, and functions that format results for a host's own history.
 
-Pure data; the route knows nothing of this, and this knows no provider.
+Pure data. The route does not know this module, and this module knows no provider.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class HistoryEntry(Struct, frozen=True, kw_only=True):
-    """One call and its result, as they stand together in a history of function calls."""
+    """One call and its result, as a pair for a history of function calls."""
 
     function_call: dict[str, object]
     """`{"name", "args"}`."""
@@ -47,38 +47,38 @@ class HistoryEntry(Struct, frozen=True, kw_only=True):
 
 
 class Reasoning(Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
-    """What a model thought before it answered. Sent back only to the API it came from, as that API demands."""
+    """A model's reasoning. Sent back only to the API it came from, as that API requires."""
 
     text: str = ""
     opaque: Mapping[str, object] | None = None
-    """The provider's own item, signatures and encrypted content included, echoed untouched."""
+    """The provider's own item with signatures and encrypted content, sent back unchanged."""
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_call"):
     """A call in a message, exactly as the model wrote it."""
 
     id: str
-    """Unique within its message; made by us where the provider gives none."""
+    """Unique within its message; generated if the provider gives none."""
     name: str
     arguments: str = ""
-    """JSON text as it came; for a custom call, the free text."""
+    """JSON text as received; for a custom call, the free text."""
     custom: bool = False
     """Whether the tool takes free text instead of JSON."""
     made_id: bool = False
-    """Whether the id is ours, so that it is not sent to APIs that know none."""
+    """Whether the id was generated; then it is not sent to APIs without ids."""
     opaque: Mapping[str, object] | None = None
-    """What the provider wants back with the call: a signature, an item id."""
+    """Data that the provider expects back with the call: a signature, an item id."""
     reasoning: str | UnsetType = UNSET
-    """Why, where the call itself says so, as a call that was read from text may."""
+    """The reason for the call, if the call contains one, as calls in text may."""
     lifted: bool | UnsetType = UNSET
-    """True where the arguments were read from text in which they stood beside an empty parameter object."""
+    """Whether the arguments were beside an empty parameter object in the text."""
 
 
 class Native(Struct, frozen=True, kw_only=True, tag_field="type", tag="native"):
-    """Something that the provider did itself: a web search, code it ran. Recorded and echoed, never executed."""
+    """An action of the provider itself, such as a web search. Recorded and sent back, never executed."""
 
     kind: str
-    """The provider's word for it."""
+    """The provider's name for it."""
     id: str = ""
     item: Mapping[str, object]
 
@@ -92,11 +92,11 @@ class UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
 
 
 class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """One answer of a model, its parts in the order in which they came."""
+    """One answer of a model, with its parts in order."""
 
     parts: tuple[Text | Reasoning | ToolCall | Native, ...] = ()
     api: str = ""
-    """The provider API that it came from; opaque parts go back to this one only."""
+    """The provider API it came from; opaque parts are sent back only to this API."""
 
     @property
     def text(self) -> str:
@@ -108,7 +108,7 @@ class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag=
 
 
 class ToolMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="tool"):
-    """The result of one call, in its place in the history."""
+    """The result of one call, as an entry of the history."""
 
     call_id: str
     name: str
@@ -124,16 +124,16 @@ class ToolMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="tool
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage
-"""One entry of a conversation, in no provider's form; `callgate.models.wire` writes each provider's."""
+"""One provider-neutral entry of a conversation; `callgate.models.wire` writes each provider's format."""
 
 
 def function_response(result: ToolResult) -> dict[str, object]:
-    """The result as `{"name", "response": {"result": ...}}`: the data on success, an error object otherwise."""
+    """Return the result as `{"name", "response": {"result": ...}}`: the data on success, an error object otherwise."""
     return {"name": result.name, "response": {"result": _payload(result)}}
 
 
 def history_entry(raw: RawCall, result: ToolResult, arguments: object = None) -> HistoryEntry:
-    """Pair a call with its result, in that order."""
+    """Return a call with its result, in that order."""
     return HistoryEntry(
         function_call={"name": result.name, "args": _given(raw) if arguments is None else arguments},
         function_response=function_response(result),
@@ -144,41 +144,41 @@ def history_entry(raw: RawCall, result: ToolResult, arguments: object = None) ->
 
 
 def openai_message(result: ToolResult) -> dict[str, object]:
-    """The result as a `tool` message of an OpenAI chat request."""
+    """Return the result as a `tool` message of an OpenAI chat request."""
     return {"role": "tool", "tool_call_id": result.id, "content": result.text}
 
 
 def fallback_call(raw: RawCall, reasoning: str = "") -> dict[str, object]:
-    """The call as an assistant message of a model without structured calls: JSON text of `tool`, `parameters` and `reasoning`.
+    """Return the call as an assistant message for a model without structured calls: JSON text of `tool`, `parameters` and `reasoning`.
 
     Args:
-        reasoning: Empty: the call's own.
+        reasoning: The reason for the call; if empty, the call's own.
     """
     parameters = _parameters(replace(raw, arguments=_given(raw)))
     return {"role": "assistant", "content": call_text(raw.name, parameters or {}, reasoning or raw.reasoning)}
 
 
 def fallback_result(result: ToolResult) -> dict[str, object]:
-    """The result as a user message of a model without structured calls: a line that names the tool, then what it gave as JSON.
+    """Return the result as a user message for a model without structured calls: a line with the tool's name, then the value as JSON.
 
-    What a result says beside its value, such as how to read the rest of a large one, stands on lines of its own after that.
+    Notes beside the value, such as how to read the rest of a large result, follow on lines of their own.
     """
     return {"role": "user", "content": marked_result(result.name, [part.text for part in result.content if isinstance(part, Text)])}
 
 
 def call_text(name: str, parameters: object, reasoning: str) -> str:
-    """A call as the one JSON object that models without structured calls are taught to write."""
+    """Return a call as the JSON object that models without structured calls are taught to write."""
     return json_text({"tool": name, "parameters": parameters, "reasoning": reasoning})
 
 
 def marked_result(name: str, texts: Sequence[str]) -> str:
-    """A result under the line that says whose it is: its first text as JSON, the others as they are."""
+    """Return a result after a line with the tool's name: its first text as JSON, the others unchanged."""
     value, *beside = texts or [""]
     return "\n".join((f"[TOOL RESULT: {name}]", _as_json(value), *beside))
 
 
 def _as_json(text: str) -> str:
-    """`text` if it is JSON; else as a JSON string."""
+    """Return `text` if it is JSON, else `text` as a JSON string."""
     try:
         decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -187,12 +187,12 @@ def _as_json(text: str) -> str:
 
 
 def _given(raw: RawCall) -> object:
-    """The arguments as they came; where they are empty, what stood beside them."""
+    """Return the arguments as received; if they are empty, the keys beside them."""
     return dict(raw.beside) if raw.beside and not _parameters(raw) else raw.arguments
 
 
 def _parameters(raw: RawCall) -> object:
-    """The arguments as an object; what is no JSON, as the text that it is."""
+    """Return the arguments as an object, or as text if they are not JSON."""
     if isinstance(raw.arguments, Mapping):
         return dict(raw.arguments)
     try:

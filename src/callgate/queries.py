@@ -1,7 +1,7 @@
-"""Questions to a journal: which events, of all that there are.
+"""Queries for the events of a journal.
 
-One value that every journal answers. `select` is the meaning of it, over events in plain order: what a database does with an index has
-to come to the same. Knows nothing of where events are kept.
+Every journal answers an `EventQuery`. `select` defines its meaning over a sequence of events; a database with an index must return the
+same. Knows nothing of where events are stored.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ __all__ = ["CallFacts", "EventQuery", "facts_of", "merged", "select"]
 
 
 class EventQuery(Options, frozen=True, kw_only=True):
-    """Which events; what is not given does not narrow."""
+    """Selects events. A field that is not given does not restrict the selection."""
 
     run: str | None = None
     call: str | None = None
     """A call's uid."""
     calls: tuple[str, ...] = ()
-    """Any of these calls; at most some hundred."""
+    """Any of these calls; at most some hundreds."""
     tool: str | None = None
-    """Events of the calls of this tool: its resolved name, or the name as it came where no tool was found."""
+    """Events of the calls of this tool: its resolved name, or the name in the call if no tool was found."""
     actor: str | None = None
     """Events of the calls that were made for this actor."""
     kinds: tuple[str, ...] = ()
-    """Any of these; one that ends in a dot stands for all that begin so."""
+    """Any of these kinds; one that ends in a dot matches all kinds with this prefix."""
     since_ns: int | None = None
-    """Not before this wall time, UTC nanoseconds."""
+    """At or after this wall time, UTC nanoseconds."""
     until_ns: int | None = None
-    """Before this wall time."""
+    """Before this wall time, UTC nanoseconds."""
     field: tuple[str, object] | None = None
-    """A path into the body, with dots between, and the value that is there: `("metadata.cached", "tick")`. No index helps: give more."""
+    """A dotted path into the body and its value: `("metadata.cached", "tick")`. There is no index for it, so combine it with others."""
     caused_by: int | None = None
-    """Only what followed from the event at this position, directly or through others."""
+    """Only events that the event at this position caused, directly or indirectly."""
     after: int = 0
-    """Beyond this position."""
+    """After this position."""
     before: int | None = None
-    """Short of this position; the way to the next page, newest first."""
+    """Before this position; for the next page with `newest_first`."""
     limit: int | None = None
     newest_first: bool = False
 
     def holds(self, event: Event) -> bool:
-        """Whether the event's own columns and body are as asked: everything but `tool`, `actor` and `caused_by`."""
+        """Whether the event alone matches: every field but `tool`, `actor` and `caused_by`."""
         return (
             event.position > self.after
             and self.run in (None, event.run)
@@ -63,12 +63,12 @@ class EventQuery(Options, frozen=True, kw_only=True):
 
     @property
     def derived(self) -> bool:
-        """Whether it takes more than the event itself to answer."""
+        """Whether matching needs other events too."""
         return self.tool is not None or self.actor is not None or self.caused_by is not None
 
 
 class CallFacts(Struct, frozen=True, kw_only=True):
-    """What one event says about its call."""
+    """The facts that one event has about its call."""
 
     tool: str = ""
     actor: str = ""
@@ -77,9 +77,9 @@ class CallFacts(Struct, frozen=True, kw_only=True):
 
 
 def select(events: Iterable[Event], query: EventQuery) -> list[Event]:
-    """What `query` asks for, of all events in order from the first.
+    """Return the events that match, given all events in order from the first.
 
-    Causes and calls are followed from the beginning, so that leaving out the first events changes the answer.
+    Causes and calls are followed from the beginning, so leaving out the first events changes the result.
     """
     kept = _narrowed(list(events), query)
     found = (event for event in (reversed(kept) if query.newest_first else kept) if query.holds(event))
@@ -114,7 +114,7 @@ def _calls(events: Iterable[Event]) -> dict[str, CallFacts]:
 
 
 def merged(known: CallFacts | None, new: CallFacts) -> CallFacts:
-    """Both together: a resolved name stands over one as it came."""
+    """Return the facts of both; a resolved name replaces the name in the call."""
     if known is None:
         return new
     better = new.tool and (new.final or not known.tool) and not (known.final and not new.final)
@@ -136,7 +136,7 @@ _value = msgspec.json.Decoder().decode
 
 
 def facts_of(event: Event) -> CallFacts | None:
-    """The tool and the actor of a call, where this event tells them; a body of another shape tells nothing."""
+    """Return the call's tool and actor, if this event has them; a body with other fields has none."""
     if not event.call or event.kind not in ("call.received", "call.verdict"):
         return None
     try:
@@ -166,7 +166,7 @@ def _has(body: bytes, path: str, wanted: object) -> bool:
 
 
 def _at(value: object, path: list[str]) -> Iterator[object]:
-    """What stands at the path; a number counts in a list."""
+    """Return the value at the path; a number is a list index."""
     for step in path:
         if isinstance(value, Mapping) and step in value:
             value = value[step]
@@ -178,5 +178,5 @@ def _at(value: object, path: list[str]) -> Iterator[object]:
 
 
 def _same(found: object, wanted: object) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Whether the values are equal as JSON: true is not 1."""
     return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)

@@ -1,7 +1,7 @@
-"""The entry of each tool call in the record: final arguments, result, cause and phase, by one query.
+"""Find tool calls in a journal: final arguments, result, cause and phase, with one query.
 
-Derived from the call's events, for calls that ran and for those that were denied, invalid or never started alike. Pure reading, and as
-tolerant as `_call_summary` is. Must not know where events are kept.
+Derived from the calls' events, also for calls that were denied, invalid or never started. Only reads, and accepts incomplete events as
+`_call_summary` does. Must not know where events are stored.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _EVERY_CALL = EventQuery()
 
 
 class FindsEvents(Protocol):
-    """A journal, or what reads one from beside its engine."""
+    """A journal, or a reader of one."""
 
     def find(self, query: EventQuery) -> Iterable[Event]: ...
 
 
 class CallVerdict(Struct, frozen=True, kw_only=True):
-    """What the gate said of a call, once."""
+    """One verdict on a call."""
 
     verdict: str
     """`allow`, `deny`, `ask` or `modify`."""
@@ -40,50 +40,50 @@ class CallVerdict(Struct, frozen=True, kw_only=True):
     hook: str = ""
     reason: str = ""
     arguments: dict[str, Any] | None = None
-    """What the verdict is about; of `modify`, the new arguments. None where an older record does not say."""
+    """The arguments of the verdict; for `modify`, the new ones. None if an older journal does not have them."""
 
 
 class ToolCallEntry(Struct, frozen=True, kw_only=True):
-    """One call of a tool, from its record."""
+    """One call of a tool, read from its events."""
 
     uid: str
     run: str
     phase: str = ""
-    """The phase of the run that it belongs to; empty where its scope named none."""
+    """The phase of the run; empty if its scope had none."""
     tool: str = ""
-    """The resolved name; as it came where no tool has it."""
+    """The tool's name; the name in the call if no tool was found."""
     id: str = ""
-    """The model's, or the host's."""
+    """The call's id, from the model or the host."""
     arguments: dict[str, Any] | None = None
-    """The final ones: validated, coerced, with defaults, changed by hooks and policies. As they came, where the call was refused before
-    they were valid; None where they are no JSON object."""
+    """The final arguments: validated, coerced, with defaults, changed by hooks and policies. As received if the call was refused before
+    validation; None if they are not a JSON object."""
     received: str = ""
-    """The arguments as they came, up to the record's limit."""
+    """The arguments as received, up to the journal's limit."""
     verdicts: tuple[CallVerdict, ...] = ()
     status: str = "open"
     """`ok`, `error`, `unknown`, `asked`, `aborted`, `restarted`, or `open` while no end is recorded."""
     result: ToolResult | None = None
-    """As everybody saw it, without what was redacted or withheld; None where the call has none."""
+    """The result without redacted or withheld parts; None if the call has none."""
     reason: str = ""
-    """Why it did not succeed, or ended without a result."""
+    """Why the call did not succeed or ended without a result."""
     caused_by: int = 0
-    """The position of the event that caused it; 0: none."""
+    """The position of the event that caused the call; 0 for none."""
     parent: str = ""
     """The uid of the call whose tool made it."""
     position: int = 0
-    """Of its first event."""
+    """The position of its first event."""
     at_ns: int = 0
-    """When it came, in UTC nanoseconds."""
+    """When the call was received, in UTC nanoseconds."""
     duration_ms: float = 0.0
 
 
 def find_tool_calls(journal: FindsEvents, query: EventQuery = _EVERY_CALL) -> list[ToolCallEntry]:
-    """The entries of all calls of which an event is as asked, in the order in which they came.
+    """Return the calls that have a matching event, in the order of their arrival.
 
     Args:
-        journal: Where it is on a server, this waits for it: call it in a thread then.
-        query: `limit` counts calls, the first ones, or the last with `newest_first`. `kinds` picks calls by the events that they have; by
-            default, a call is asked about as it came, and `field` looks into all of its events.
+        journal: The journal or a reader. If it is on a server, this blocks: call it in a thread.
+        query: `limit` counts calls: the first ones, or the last with `newest_first`. By default only the first event of a call is matched;
+            `kinds` matches events of these kinds, and `field` all events of the call.
     """
     kinds = query.kinds or (("call.",) if query.field is not None else ("call.received",))
     found = journal.find(replace(query, kinds=kinds, limit=None))
@@ -95,7 +95,7 @@ def find_tool_calls(journal: FindsEvents, query: EventQuery = _EVERY_CALL) -> li
 
 
 def _first(events: Iterable[Event], most: int | None) -> Iterator[str]:
-    """The first so many different calls of these events."""
+    """Return the first `limit` different calls of these events."""
     seen: set[str] = set()
     for event in events:
         if most is not None and len(seen) >= most:
@@ -106,7 +106,7 @@ def _first(events: Iterable[Event], most: int | None) -> Iterator[str]:
 
 
 class _Facts(Struct):
-    """What the events of one call say that its summary does not."""
+    """Collects the facts from a call's events that its summary does not have."""
 
     phase: str = ""
     caused_by: int = 0

@@ -1,8 +1,8 @@
-"""A model as judge of calls: asked last, about what rules alone do not settle, and never for the better.
+"""Let a model judge calls that the rules alone do not decide. It can make a verdict stricter, never weaker.
 
-`judge` asks and keeps to a budget, `judge_prompt` writes what the model reads, `judge_answer` reads what it says. A judge is given to an
-engine
-among its policies; the gate asks it (`callgate.protocols.CallJudge`). Knows no engine.
+`judge` asks the model within a budget, `judge_prompt` writes the model's input, `judge_answer` reads its output. A judge is given to an
+engine among
+its policies; the gate asks it last (`callgate.protocols.CallJudge`). Knows no engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`Judge`: asks a model whether a call may run, within a budget for each run.
 
-Reads are not judged unless a rule wants it. Every question is asked anew: no judgment is kept for other arguments or another time. The
-deadline is the gate's, which also says what becomes of a call whose judge fails.
+Reads are judged only if a rule requires it. Judgments are never reused. The gate enforces the deadline and denies a call whose judge fails.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ _CHARS_PER_TOKEN = 3
 
 
 class JudgeLimits(Options, frozen=True, kw_only=True):
-    """How much a judge may spend and read."""
+    """Limits on what a judge may spend and read."""
 
     calls: Whole | None = 100
-    """Judgments for one run; None: no limit."""
+    """Judgments per run; None for no limit."""
     tokens: Whole | None = None
-    """Of all its judgments together, in and out; where the provider does not tell them, estimated. None: no limit."""
+    """Tokens of all judgments of a run, input and output; estimated if the provider does not report them. None for no limit."""
     answer_tokens: Count = 4_096
-    """Of one answer, reasoning included."""
+    """Tokens of one answer, including reasoning."""
     argument_bytes: Count = 65_536
-    """A call with larger arguments is denied: what the judge does not see, it cannot allow."""
+    """Characters of arguments; a call with more is denied."""
     messages: Whole = 20
-    """The latest messages of the conversation that it is shown."""
+    """The number of latest messages that the judge is shown."""
     message_chars: Count = 4_000
-    """Of each of them, and of the tool's description."""
+    """Characters of each message and of the tool's description."""
 
 
 class _JudgeSpend(Struct):
@@ -54,15 +53,15 @@ class _JudgeSpend(Struct):
 class Judge:
     """A policy that asks a model; see `docs/how-to/have-a-model-judge-calls.md`.
 
-    Give it to an engine among its policies. It is asked last, about calls with effects and about those that a rule wants judged, and can
-    deny them or have a person asked; it never lets through what a rule denies or asks about.
+    Give it to an engine among its policies. It is asked last, about calls with effects and calls with the rule verdict `judge`. It can deny
+    a call or ask a person; it cannot allow a call that a rule denies or asks about.
 
     Args:
         model: A `Model`, or `"provider:model"`.
-        instructions: Of the operator, after callgate's own: what is allowed here, and what is not.
-        reads: Whether calls of effect `none` are judged, too.
-        limits: What it may spend on one run, and read of one call.
-        timeout_s: Of one judgment.
+        instructions: The operator's instructions, added after callgate's own.
+        reads: Whether to judge calls with the effect `none` too.
+        limits: Limits per run and per call.
+        timeout_s: Seconds for one judgment.
     """
 
     @by_name
@@ -91,11 +90,11 @@ class Judge:
         return f"{self.model.provider}:{self.model.name}"
 
     def wants(self, call: ValidatedCall) -> bool:
-        """Whether it judges this call where no rule asks for it: a write or a command, and a read if it was made so."""
+        """Whether it judges this call without a rule: a write or command, and a read with `reads=True`."""
         return self._reads or call.tool.effect != "none" or call.tool.category == "dangerous"
 
     async def judge(self, call: ValidatedCall, context: JudgeContext) -> Judgment:
-        """Ask the model about this call, as it is now."""
+        """Ask the model about this call."""
         spent = self._of_run(call.scope.run)
         over = self._over(spent)
         if over:
@@ -119,7 +118,7 @@ class Judge:
         return replace(found, input_tokens=used.input_tokens, output_tokens=used.output_tokens) if used is not None else found
 
     async def close(self) -> None:
-        """Close the model's connections, if it has any. An engine does not: its judge may be another one's, too."""
+        """Close the model's connections. An engine does not close its judge, because several engines may share one."""
         close = getattr(self.model, "close", None)
         if close is not None:
             await close()
@@ -151,7 +150,7 @@ class Judge:
         return spent
 
     def _over(self, spent: _JudgeSpend) -> str:
-        """Which part of the budget is used up; empty: none is."""
+        """Return which part of the budget is used up; empty if none is."""
         limits = self._limits
         if limits.calls is not None and spent.calls >= limits.calls:
             return f"{limits.calls} judgments"

@@ -1,4 +1,4 @@
-"""What a judge's model says, read strictly: one verdict with a reason, in one forced call or as one JSON object; anything else is none."""
+"""Read the answer of a judge's model strictly: one verdict with a reason, as one forced call or one JSON object, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BOUNDS: Final = Limits(arguments_bytes=16_384, arguments_depth=4, arguments_key
 
 
 def judgment_of(result: StreamResult, *, native_tools: bool) -> Judgment:
-    """The judgment that a pass of the model came to; a deny that says why where it came to none."""
+    """Return the judgment of a pass; a deny with the reason if the pass has none."""
     if result.status == "error":
         return Judgment(verdict="deny", reason=f"the judge's model failed: {result.reason}", failed="error")
     text = _call_of(result) if native_tools else _text_of(result)
@@ -44,7 +44,7 @@ def judgment_of(result: StreamResult, *, native_tools: bool) -> Judgment:
 
 
 def _call_of(result: StreamResult) -> str:
-    """The arguments of the one call; empty where there is not exactly one, complete, of the tool that was named."""
+    """Return the arguments of the one complete call of the named tool; empty if there is not exactly one."""
     if result.status != "function_call" or len(result.calls) != 1 or result.closed[0] == "cut" or result.calls[0].name != VERDICT.name:
         return ""
     return result.calls[0].arguments

@@ -1,7 +1,7 @@
-"""What a judge's model reads: instructions of ours, and one document of data that nothing in it can end.
+"""Write the input of a judge's model: fixed instructions, and one JSON document with the data.
 
-The document is JSON between two tags. Everything in it goes through the engine's redactor, and every `<`, `>` and `&`, and every character
-that cannot be seen, stands there as an escape: no text of a call, a message or a tool can close the document, or look like what follows it.
+The document is JSON between two tags. All of it passes the engine's redactor, and every `<`, `>`, `&` and invisible character is escaped,
+so that no text of a call, a message or a tool can close the document or imitate the text after it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Give a short reason. The agent reads the reason of a deny and a person that of a
 
 
 class PromptTooLarge(Exception):
-    """The call's arguments are more than a judge reads: what it does not see, it cannot allow."""
+    """The call's arguments are larger than a judge reads, so it cannot allow the call."""
 
 
 def document(call: ValidatedCall, context: JudgeContext, *, argument_chars: int, messages: int, message_chars: int) -> str:
-    """The user message that a judge's model gets.
+    """Return the user message for a judge's model.
 
     Raises:
         TooMuch: The final arguments are larger than `argument_chars`.
@@ -76,7 +76,7 @@ def document(call: ValidatedCall, context: JudgeContext, *, argument_chars: int,
 
 
 def _chosen(messages: Sequence[Message], most: int) -> list[Message]:
-    """The latest messages, and before them the latest thing that the user said, which they may not have among them."""
+    """Return the latest messages, preceded by the user's latest message if it is not among them."""
     latest = list(messages[-most:]) if most else []
     earlier = messages[: len(messages) - len(latest)]
     asked = next((one for one in reversed(earlier) if isinstance(one, UserMessage)), None)
@@ -105,7 +105,7 @@ def _text(parts: Sequence[Part]) -> str:
 
 
 def _escaped(json: str) -> str:
-    """JSON text in which nothing is markup and nothing is hidden."""
+    """Return JSON text with markup and invisible characters escaped."""
     return "".join(char if char not in _MARKUP and char.isprintable() else _escape(char) for char in json)
 
 

@@ -1,7 +1,7 @@
-"""What adapters implement, and the values that cross those borders.
+"""The protocols that adapters implement, and their values.
 
-A policy decides, a runner runs, a journal keeps, a blob store holds bytes, a cache store holds results. Every implementation of one
-protocol passes the same contract suite. Knows no implementation.
+A policy decides on calls, a runner runs tools, a journal stores events, a blob store stores bytes, a cache store stores results. All
+implementations of a protocol pass the same contract suite. Knows no implementation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What stands beside the route: it keeps what calls write, follows the record, takes context in. None of it can fail a call."""
+"""Protocols of components beside the route: undo stores, followers of the journal, restart handlers. None of them can fail a call."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ __all__ = ["Follower", "Kept", "RestartHandler", "WriteLog"]
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """What was kept of a call's writes."""
+    """What an undo store kept of a call's writes."""
 
     commit: str
-    """Where."""
+    """The workspace."""
     paths: tuple[str, ...]
-    """What changed, the first of it."""
+    """The first of the changed paths."""
     count: int
-    """How many paths changed."""
+    """The number of changed paths."""
     unkept: tuple[str, ...] = ()
-    """What changed and cannot be put back, the first of it."""
+    """The first of the changed paths that cannot be restored."""
     not_looked_at: int = 0
-    """Paths that may have changed and were left out, because the user's own files say so."""
+    """Paths that may have changed and were left out, because the user's ignore files name them."""
 
 
 class WriteLog(Protocol):
-    """Keeps what calls change in a workspace, so that it can be undone. Called in threads; what it raises fails no call."""
+    """Keeps what calls change in a workspace, so that it can be undone. Called in threads; its exceptions fail no call."""
 
     def leave_out(self, files: Iterable[str]) -> None:
-        """These are an engine's own: whatever happens to them is no call's work."""
+        """Exclude an engine's own files: their changes are not made by calls."""
         ...
 
     def begin(self, scope: Scope, uid: str, tool: str, keys: tuple[str, ...] | None) -> object:
-        """Have what the call may change kept when this returns: the call starts then.
+        """Keep what the call may change; the call starts after this returns.
 
         Args:
-            keys: Paths in the workspace; None: anything in it.
+            keys: Paths in the workspace; None for any path in it.
         """
         ...
 
     def finish(self, opened: object) -> Kept | None:
-        """Keep what has changed since; None where nothing has. Called once for each `begin`, whatever became of the call."""
+        """Keep what has changed since `begin`; return None if nothing has. Called once for each `begin`, also if the call failed."""
         ...
 
 
 class Follower(Protocol):
-    """Follows an engine's record, beside the route: what it makes of it, and whether it can, is nothing to any call."""
+    """Follows an engine's journal. Its failures affect no call."""
 
     def follow(self, journal: Journal, bus: Bus, tools: ToolRegistry, redactor: Redactor | None) -> None:
-        """Begin. The journal has what happened, the bus says that something did, the tools say what their calls write.
+        """Start to follow. The journal has the events, the bus announces new ones, and the tools declare what their calls write.
 
         Args:
-            redactor: Takes secrets out of whatever is kept that is not from the journal.
+            redactor: Removes secrets from stored values that do not come from the journal.
         """
         ...
 
     async def close(self) -> None:
-        """End in bounded time, before the journal is closed. Idempotent."""
+        """Stop in bounded time, before the journal is closed. Idempotent."""
         ...
 
 
 RestartHandler = Callable[[object], Awaitable[bool]]
 """Given a result's data whose `type` begins with `context_restart_`: enrich the context and return True, or leave it and return False.
-Its error, and its silence for longer than `Limits.hook_timeout_s`, count as False: the result goes to the model."""
+An exception, or no answer within `Limits.hook_timeout_s`, counts as False: the result goes to the model."""

@@ -1,4 +1,4 @@
-"""What keeps the record: events in order, runs that are held, and what other processes want of them."""
+"""The protocol of journals: events in order, leases of runs, and the inbox for messages of other processes."""
 
 from __future__ import annotations
 
@@ -14,122 +14,122 @@ __all__ = ["Journal", "JournalStatus", "Letter", "NamesWriters", "QueuedJournal"
 
 
 class JournalStatus(Struct, frozen=True, kw_only=True):
-    """How a journal does, for an operator."""
+    """The state of a journal, for operators."""
 
     store: str
     where: str
     strength: str
     promise: str
-    """What `strength` means, in words; begins with WEAKER where more could be had."""
+    """`strength` in words; starts with WEAKER if a stronger mode is available."""
     written: int
-    """The position up to which everything is kept."""
+    """The position up to which all events are durable."""
     waiting: int = 0
-    """Events that are not written yet."""
+    """The number of events that are not written yet."""
     failure: str = ""
-    """Why nothing more is recorded; empty while all is well."""
+    """Why no further event is recorded; empty if the journal works."""
 
 
 class Letter(Struct, frozen=True, kw_only=True):
-    """A row of a journal's inbox: what another process wants of a run."""
+    """A row of a journal's inbox: a message of another process to a run."""
 
     id: int
     run: str
     kind: str
-    """`approve`, `deny`, `stop` or `kill`; whatever else stands there is refused."""
+    """`approve`, `deny`, `stop` or `kill`; other values are refused."""
     target: str
-    """The approval, or the run."""
+    """The id of the approval or run."""
     actor: str
     reason: str
     at_ns: int
-    """When it was put there, in UTC nanoseconds by the writer's clock."""
+    """When it was written, in UTC nanoseconds by the writer's clock."""
     cause: int = 0
-    """The position of the event that it is about: the question, or the run's latest; 0: there is none."""
+    """The position of the question, or of the run's latest event; 0 for none."""
 
 
 class RunWatcher(Protocol):
-    """Told, on its own event loop, what becomes of the runs that a journal is held for."""
+    """Receives, on its own event loop, news of the runs that it holds."""
 
     def lost(self, run: str, why: str) -> None:
-        """Somebody else has the run now: nothing of it is recorded here any more, and nothing may start in it."""
+        """Another engine has taken over the run: nothing of it is recorded here any more, and nothing may start in it."""
         ...
 
     def came(self, letter: Letter) -> None:
-        """Another process wants something of a run that is held. To be recorded once, by an event with the letter's id as `inbox`."""
+        """A message for a held run has arrived. Record it once, in an event with the message's id as `inbox`."""
         ...
 
 
 class Journal(Protocol):
-    """Keeps events in order. One writer for each run."""
+    """Stores events in order. Each run has one writer."""
 
     strength: str
-    """What survives: `memory` nothing, `process` the end of the process, `full` power loss."""
+    """What the events survive: `memory` nothing, `process` the end of the process, `full` a power loss."""
     remote: bool
     """Whether reading waits for a server."""
 
     def append(self, draft: Draft) -> int:
-        """Take the event and return its position. Never waits.
+        """Add the event and return its provisional position. Never waits.
 
-        Where others write to the same journal the event may come to stand further on: a position that was returned here is good as a cause,
-        for `durable` and for `place`, and for nothing else.
+        If others write to the same journal, the final position may be higher. Use the returned position only as a cause, for `durable` and
+        for `place`.
         """
         ...
 
     async def durable(self, position: int) -> None:
-        """Return when everything up to `position` survives what `strength` promises.
+        """Return when everything up to `position` is as durable as `strength` promises.
 
         Raises:
-            LeaseLost: The run is somebody else's now; nothing of this event is kept.
+            LeaseLost: Another engine has taken over the run; the event is not stored.
         """
         ...
 
     def place(self, position: int) -> int:
-        """Where an event stands that is durable, by the position that `append` returned; a position that was read is given back."""
+        """Return the final position of a durable event, given the position that `append` returned; a final position is returned as is."""
         ...
 
     async def hold(self, run: str) -> bool:
-        """Have a run to oneself until it is let go or the journal is closed; tells whether it was not held before.
+        """Acquire the run's lease until it is released or the journal is closed; return whether it was newly acquired.
 
-        The first event that only a run's holder may write does the same, without waiting.
+        The first event that only the holder may write acquires it too, without waiting.
 
         Raises:
-            RunHeld: Somebody else has it, and may be alive.
+            RunHeld: Another engine holds the run and may be alive.
         """
         ...
 
     def let_go(self, run: str) -> None:
-        """Give a run back once all that was appended to it is written. Never waits."""
+        """Release a run's lease when all its events are written. Never waits."""
         ...
 
     def watch(self, watcher: RunWatcher) -> None:
-        """Tell somebody on the running event loop what becomes of runs that are held."""
+        """Send news of held runs to an observer on the running event loop."""
         ...
 
     def read(
         self, *, run: str | None = None, call: str | None = None, after: int = 0, limit: int | None = None, newest_first: bool = False
     ) -> Iterable[Event]:
-        """Events after position `after`, in order, or backwards from the last."""
+        """Return the events after position `after`, in order or from the last backwards."""
         ...
 
     def find(self, query: EventQuery) -> Iterable[Event]:
-        """The events that the query asks for, those that are not durable yet included."""
+        """Return the events that match the query, including those that are not durable yet."""
         ...
 
     def status(self) -> JournalStatus: ...
 
     async def close(self) -> None:
-        """Make everything durable and let go. Idempotent."""
+        """Make all events durable and release the journal. Idempotent."""
         ...
 
 
 @runtime_checkable
 class NamesWriters(Protocol):
-    """A journal that can tell whether an engine that wrote to it has ended, and with it all code that it ran."""
+    """A journal that knows whether an engine that wrote to it has ended, with all code that it ran."""
 
     writer: str
     """Names the engine that writes through this journal object; recorded with each start of a call that has effects."""
 
     def has_ended(self, writer: str) -> bool:
-        """Whether the process of the writer with this name has certainly ended; False where it may only be silent."""
+        """Whether the process of this writer has certainly ended; False if it may only be silent."""
         ...
 
 
@@ -139,9 +139,9 @@ class QueuedJournal(Protocol):
 
     @property
     def crowded(self) -> bool:
-        """Whether so many events wait that nobody should begin something that adds more."""
+        """Whether so many events wait that nothing should be started that adds more."""
         ...
 
     async def wait_for_capacity(self) -> None:
-        """Wait until it is not crowded. Return at once if nothing more can be written: `append` raises then."""
+        """Wait until the queue has room. Return at once if nothing more can be written; then `append` raises."""
         ...

@@ -1,4 +1,4 @@
-"""What judges a call that rules alone do not settle, and what it is told of it.
+"""The protocol of judges: policies that ask a model about calls that the rules alone do not decide.
 
 A judge is asked after all other policies, and may only make their verdict stricter. Knows no model.
 """
@@ -17,48 +17,48 @@ __all__ = ["CallJudge", "JudgeContext", "Judgment"]
 
 
 class Judgment(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a judge says of a call, as it is recorded with the verdict."""
+    """A judge's decision on a call, as it is recorded with the verdict."""
 
     verdict: Literal["allow", "deny", "ask"]
     reason: str
     judge: str = ""
-    """Which judge: `provider:model`."""
+    """The judge's name: `provider:model`."""
     failed: Literal["", "budget", "error", "malformed", "timeout", "too_large"] = ""
-    """Why it is a deny without a word of the judge's own; empty where the judge decided."""
+    """Why the call was denied without a decision of the judge; empty if the judge decided."""
     input_tokens: int = 0
     output_tokens: int = 0
     duration_ms: float = 0.0
 
 
 class JudgeContext(Struct, frozen=True, kw_only=True, eq=False):
-    """What a judge is told beside the call."""
+    """What a judge is given in addition to the call."""
 
     required_by: str = ""
-    """The rule that wants the call judged; empty: none does, and the judge asks for itself."""
+    """The rule with the verdict `judge`; empty if the judge itself asked for the call."""
     messages: Sequence[Message] = ()
-    """The conversation so far, oldest first, where an agent runs the call. Not yet redacted."""
+    """The conversation so far, oldest first, if an agent makes the call. Not redacted yet."""
     redact: Callable[[bytes], bytes]
-    """Takes secrets out of JSON; what a judge sends anywhere goes through it."""
+    """Removes secrets from JSON; a judge must pass everything that it sends through it."""
     cut: Callable[[object, int], str]
-    """The first characters of a text, redacted before it is cut."""
+    """Returns the start of a text, redacted before it is cut."""
 
 
 @runtime_checkable
 class CallJudge(Protocol):
-    """A policy that is asked last, in its own time, and only about the calls that it wants to judge or that a rule has judged."""
+    """A policy that is asked last, with its own deadline, only about calls that it selects or that a rule sends to it."""
 
     timeout_s: float
-    """How long one judgment may take; after that the call is denied."""
+    """Seconds for one judgment; then the call is denied."""
 
     @property
     def title(self) -> str:
-        """What the record calls it."""
+        """The judge's name in the journal."""
         ...
 
     def wants(self, call: ValidatedCall) -> bool:
-        """Whether it judges this call where no rule asks for it."""
+        """Whether it judges this call without a rule that asks for it."""
         ...
 
     async def judge(self, call: ValidatedCall, context: JudgeContext) -> Judgment:
-        """Judge these very arguments; must not change them."""
+        """Judge exactly these arguments; must not change them."""
         ...

@@ -1,4 +1,4 @@
-"""What decides whether a call may run, and what it can say."""
+"""The protocol of policies, which decide whether a call may run, and their verdicts."""
 
 from __future__ import annotations
 
@@ -65,40 +65,40 @@ Verdict = Allow | Modify | Deny | Ask | JudgmentRequired
 
 @runtime_checkable
 class Policy(Protocol):
-    """Decides whether a validated call may run. Its error and its silence are a deny."""
+    """Decides whether a validated call may run. An exception or a timeout is a deny."""
 
     async def decide(self, call: ValidatedCall) -> Verdict:
-        """Judge these very arguments; must not change them."""
+        """Decide on exactly these arguments; must not change them."""
         ...
 
 
 @runtime_checkable
 class InstantPolicy(Policy, Protocol):
-    """A policy that answers most calls without waiting: those it is asked about without a clock over it."""
+    """A policy that decides most calls without waiting."""
 
     never_waits: bool
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
-        """What `decide` gives; None where that takes waiting, so that `decide` is asked, with a clock over it."""
+        """Return the verdict, or None if that needs waiting; then `decide` is awaited with a deadline."""
         ...
 
 
 @runtime_checkable
 class WithTools(Protocol):
-    """A policy that names tools: asked whether they exist when an engine is made, and again when a tool is registered later."""
+    """A policy that names tools. Checked when an engine is made and when a tool is registered later."""
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
-        """Raise `UsageError` where the policy cannot mean what it says, given all the tools that there are."""
+        """Raise `UsageError` if the policy names something that none of these tools has."""
         ...
 
 
 @runtime_checkable
 class RequiresJudge(Protocol):
-    """A policy that may want calls judged: refused by an engine that has no judge."""
+    """A policy that may return `judge`; an engine without a judge refuses it."""
 
     @property
     def judge_required_by(self) -> str:
-        """What of it asks for a judge; empty: nothing does."""
+        """The part of the policy that needs a judge; empty if none does."""
         ...
 
 
@@ -108,8 +108,8 @@ PathFilter = Callable[[str, int], bool]
 
 @runtime_checkable
 class PathPolicy(Protocol):
-    """A policy that also judges what a tool comes across: each file that a search reads or a listing names."""
+    """A policy that also judges each file that a search reads or a listing names."""
 
     def path_filter(self, call: ValidatedCall) -> PathFilter | None:
-        """What the policy says of files, given that it let this call run; None: it lets the call visit any."""
+        """Return the check for files that this allowed call visits; None allows all files."""
         ...

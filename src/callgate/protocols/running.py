@@ -1,4 +1,4 @@
-"""What runs a tool's code: one attempt, and what became of it."""
+"""The protocol of runners, which run one attempt of a call."""
 
 from __future__ import annotations
 
@@ -23,105 +23,105 @@ class Claim(Protocol):
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """One attempt, as a runner needs it."""
+    """One attempt of a call."""
 
     approved: ApprovedCall
     context: ToolContext
     attempt: int
     timeout_s: float
-    """Until the attempt must be over."""
+    """Seconds until the attempt must be over."""
     grace_s: float
-    """Between telling the tool to stop and ending it; part of the second within which it must be gone."""
+    """Seconds between asking the tool to stop and ending it; part of the second within which the tool must end."""
     kill: AbortSignal
     """Fires when the call must end now."""
     claim: Claim | None = None
-    """Where it is set, a runner that `claims` awaits it once, right before the tool's code can be entered, with the name of the process
-    that will run it, if it has one; what it raises is to be passed on, and the code not entered."""
+    """If set, a runner that `claims` awaits it once, right before the tool's code can start, with the name of the process that will run it,
+    if it has one. If it raises, the runner raises the same and does not start the code."""
 
     @property
     def not_done(self) -> tuple[type[BaseException], ...]:
-        """The exceptions by which the tool says that nothing happened."""
+        """The exceptions with which the tool declares that nothing happened."""
         return self.approved.call.tool.tool.not_done
 
 
 class Execution(Struct, frozen=True, kw_only=True):
-    """What became of one attempt. Data, whatever the tool did."""
+    """The outcome of one attempt, as data."""
 
     status: Literal["returned", "raised", "timed_out", "killed", "crashed", "not_started"]
-    """`crashed`: the process that ran it is gone. `not_started`: the tool's code was certainly not entered."""
+    """`crashed`: the tool's process is gone. `not_started`: the tool's code certainly did not start."""
     value: object = None
-    """What the tool returned; of `raised`, its exception where `error` does not say yet what that says."""
+    """The tool's return value; for `raised`, the exception if `error` does not have its text yet."""
     read: bool = False
-    """Whether `value` is plain JSON data that nobody else holds: what has not been read yet is, within the attempt's time."""
+    """Whether `value` is plain JSON data without other references; if not, it is read within the attempt's time."""
     error_type: str = ""
     error: str = ""
-    """What was raised, or why it ended; text for the model, never a stack trace."""
+    """The exception's text, or why the attempt ended; for the model, never a stack trace."""
     retryable: bool = False
-    """Whether the failure is of a kind that passes."""
+    """Whether the failure is temporary."""
     not_started: bool = False
-    """The tool itself proved that nothing can have happened yet."""
+    """Whether the tool proved that nothing can have happened."""
     evidence: Evidence = ""
     """What the exception proves about the tool's effect."""
     retry_after_s: float | None = None
     abandoned: bool = False
-    """The tool's code still runs and cannot be stopped."""
+    """Whether the tool's code still runs and cannot be stopped."""
     partial: str = ""
-    """What it had written before it ended without a result; at most 72 KiB, the tail, of which the engine shows 64."""
+    """The end of the output of a tool without a result: at most 72 KiB, of which the engine shows 64."""
     details: Mapping[str, object] | None = None
-    """Facts about the end: exit code, signal, limit."""
+    """Details of the end: exit code, signal, limit."""
     tasks_left: int = 0
-    """Tasks of an event loop that the tool had started and that still ran when it had ended."""
+    """The number of asyncio tasks that the tool left running."""
     changes: tuple[str, ...] = ()
-    """What the runner did to the value to get it: a sentence each."""
+    """Changes that the runner made to the value, one sentence each."""
 
 
 class Runner(Protocol):
     """Runs a tool's code. Knows nothing of policy, cache or journal.
 
-    One whose attempts may wait, after they were recorded, until something outside this process takes them on may have an attribute `claims`
-    that is true: see `RunRequest.claim`.
+    A runner whose attempts may wait outside this process after they were recorded may have a true attribute `claims`; see
+    `RunRequest.claim`.
     """
 
     async def run(self, request: RunRequest) -> Execution:
-        """Run one attempt and always come back, at the latest a second after the deadline or the kill.
+        """Run one attempt and always return, at most a second after the deadline or the kill.
 
-        Cancelling this coroutine is a kill.
+        Cancelling this coroutine kills the attempt.
         """
         ...
 
     async def close(self) -> None:
-        """End everything that runs, in bounded time. Idempotent."""
+        """End all attempts, in bounded time. Idempotent."""
         ...
 
 
 Start = Callable[[RunRequest], Execution | Awaitable[Execution]]
-"""Runs one attempt: at once, or once it is waited for."""
+"""Runs one attempt: at once, or when it is awaited."""
 
 
 @runtime_checkable
 class InstantRunner(Runner, Protocol):
-    """A runner that can answer without being waited for."""
+    """A runner that can return without being awaited."""
 
     def begin(self, request: RunRequest) -> Execution | Awaitable[Execution]:
-        """What `run` gives, at once where the tool does not wait."""
+        """Return the execution at once if the tool does not wait, else an awaitable."""
         ...
 
 
 @runtime_checkable
 class DistantRunner(Runner, Protocol):
-    """A runner whose tools run elsewhere: it refuses beforehand what could not be found there, and tells what came too late."""
+    """A runner whose tools run on another machine: it refuses tools that cannot be found there, and reports late answers."""
 
     on_late: Callable[[str, Execution], None] | None
-    """Takes the uid of a call that has ended and what its tool answered after that. The engine sets it."""
+    """Called with the uid of an ended call and its tool's late answer. Set by the engine."""
     late: int
-    """How many answers came after their call had ended."""
+    """The number of answers that arrived after their call had ended."""
     abandoned: int
-    """Calls whose tool may still run, with nobody to stop it."""
+    """The number of calls whose tool may still run and cannot be stopped."""
 
     def check(self, tool: Tool) -> None:
-        """Asked when a tool is registered.
+        """Check a tool when it is registered.
 
         Raises:
-            UsageError: The other side could not find it; with what to do about it.
+            UsageError: The other side cannot find the tool.
         """
         ...

@@ -59,7 +59,7 @@ def check_finished(event: Finished) -> None:
     """Check the last event of a message.
 
     Raises:
-        UsageError: Message, usage or fault are not of their types.
+        UsageError: Message, usage or fault have wrong types.
     """
     _check_type("message", event.message, AssistantMessage)
     for part in _message_parts(event.message):
