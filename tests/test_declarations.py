@@ -188,7 +188,7 @@ class Adder:
     ids=["callable object", "partial", "tool", "no callable"],
 )
 def test_what_is_no_function_is_refused_by_the_decorator_with_what_to_do(subject: Any) -> None:
-    with pytest.raises(UsageError, match=r"which is no function\. Write a def that calls it"):
+    with pytest.raises(UsageError, match=r"which is not a function\. Write a def that calls it"):
         tool(name="k", description="Add.")(subject)
 
 

@@ -95,7 +95,7 @@ def find_tool_calls(journal: FindsEvents, query: EventQuery = _EVERY_CALL) -> li
 
 
 def _first(events: Iterable[Event], most: int | None) -> Iterator[str]:
-    """Return the first `limit` different calls of these events."""
+    """Yield the ids of the first `most` different calls of these events."""
     seen: set[str] = set()
     for event in events:
         if most is not None and len(seen) >= most:

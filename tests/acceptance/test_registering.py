@@ -59,7 +59,7 @@ def test_a_class_that_is_not_complete_or_cannot_be_made_is_refused(later: bool) 
         def __init__(self, where: str) -> None:
             super().__init__(where)
 
-    for wrong, says in ((Lacking, "description"), (Needs, r"Needs cannot be made without arguments \(TypeError"), (int, "is no tool")):
+    for wrong, says in ((Lacking, "description"), (Needs, r"Needs cannot be made without arguments \(TypeError"), (int, "is not a tool")):
         engine = Engine()
         with pytest.raises(UsageError, match=says):
             engine.register(wrong) if later else Engine([wrong])  # type: ignore[arg-type,list-item]

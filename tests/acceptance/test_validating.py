@@ -168,8 +168,8 @@ async def test_a_refusal_names_the_keys_that_were_none_and_the_one_that_was_mean
     assert result.error is not None
     assert result.error.splitlines()[1:] == [
         "- text: expected text, got nothing: it is missing",
-        "- 'Text' is no argument and was dropped. Did you mean 'text'?",
-        "- 'mood' is no argument and was dropped.",
+        "- 'Text' is not an argument and was dropped. Did you mean 'text'?",
+        "- 'mood' is not an argument and was dropped.",
     ]
 
 

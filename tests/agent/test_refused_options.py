@@ -26,7 +26,7 @@ from tests.agent.scripts import Script, says
     [
         ({"preset": "chatty"}, r"Agent\(preset='chatty'\): it must be one of 'agent', 'chat', 'tick', 'worker'\."),
         ({"text_calls": "yes"}, r"it must be one of 'auto', 'fallback', 'never'\."),
-        ({"tools": [print]}, r"<built-in function print> is no tool. Put @tool over the function"),
+        ({"tools": [print]}, r"<built-in function print> is not a tool. Put @tool over the function"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_with_what_can(options: dict[str, Any], said: str) -> None:

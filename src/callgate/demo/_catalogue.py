@@ -122,6 +122,6 @@ def _show(stage: DemoRun, outcome: Outcome, findings: list[Finding]) -> None:
 
 
 def _odd(calls: list[CallSummary]) -> str:
-    """Return the shortest unique id of a call worth looking at."""
+    """Return a unique id of the first call that is not ok, else of the last call."""
     odd = next((call for call in calls if call.status != "ok"), calls[-1])
     return odd.short if sum(call.short == odd.short for call in calls) == 1 else odd.uid

@@ -1,4 +1,4 @@
-"""Policies: who may call what. Rules in a TOML file, judged on facts that the engine computes.
+"""Policies decide which calls may run. This package has rules from a TOML file, and the facts that they use.
 
 A policy is anything with `async decide(call) -> Verdict`; see `callgate.protocols.Policy`.
 """

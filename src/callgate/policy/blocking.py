@@ -1,6 +1,6 @@
-"""Run blocking work in daemon threads: a file system that hangs delays the calls that need it, and nothing else.
+"""Run blocking work in daemon threads, so that a hanging file system delays only the calls that need it.
 
-Not the event loop's own pool: its threads are shared with the host and joined at the end of the program. Knows nothing of rules.
+The event loop's own pool is not used: its threads are shared with the host and joined at the end of the program. Knows nothing of rules.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _IDLE_S = 10.0
 
 
 class BlockingPool:
-    """A few threads that are started when there is work, and end when there has been none for a while.
+    """A pool of threads that are started on demand and end when they are idle for a while.
 
     Args:
-        most: Threads at once. Where all of them hang, further work waits, and its caller's deadline ends the wait.
+        most: The maximum number of threads. If all of them hang, further work waits until its caller's deadline.
     """
 
     def __init__(self, most: int) -> None:
@@ -34,7 +34,7 @@ class BlockingPool:
         self._idle = 0
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What `function` returns or raises."""
+        """Run `function` in a thread; return or raise what it does."""
         future: Future[T] = Future()
         with self._lock:
             if self._idle <= self._jobs.qsize() and self._threads < self._most:

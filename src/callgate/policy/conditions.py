@@ -1,7 +1,7 @@
-"""Conditions of rules: what a fact or an argument is compared with, and how.
+"""Conditions of rules: comparisons of a fact or an argument with values.
 
-Pure. A test that cannot judge a value says so, with None; what follows from that depends on the verdict, so it is the rule's business.
-A list is judged item by item. Knows no files and no tools.
+Pure. A test that cannot judge a value returns None; the rule decides what follows. A list is judged item by item. Knows no files and no
+tools.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ __all__ = ["TESTS", "Comparison", "Condition", "Test", "as_condition", "clip", "
 _MAX_SHOWN = 80
 
 Test = Callable[[object], bool | None]
-"""None where the value is of a kind the test cannot judge; that counts as a fact that cannot be established."""
+"""Returns None for a value that the test cannot judge, which counts as an unknown fact."""
 
 
 class Comparison(Struct, frozen=True):
-    """One test as it was written."""
+    """One test with its name and operand, as written."""
 
     word: str
     operand: Any
     holds: Test
 
     def over(self, operand: object) -> Comparison:
-        """The same with one of its operands."""
+        """Return the comparison with one of its operands."""
         return self if operand is self.operand else Comparison(self.word, operand, TESTS[self.word][1](operand))
 
 
 class Condition(Struct, frozen=True):
-    """One fact and what has to hold of it."""
+    """One fact with its comparisons."""
 
     fact: str
     comparisons: tuple[Comparison, ...]
     holds: Test
-    """All comparisons together, for one value that is no list."""
+    """Return whether one value, which is not a list, meets all comparisons; None if unknown."""
 
     def judge(self, value: object, *, every: bool) -> bool | None:
-        """Whether the condition holds; None where that cannot be told.
+        """Whether the condition holds; None if unknown.
 
         Args:
-            value: Of a list, each item is judged.
-            every: Whether all items have to meet it, and at least one be there; else one that does is enough.
+            value: The value; each item of a list is judged.
+            every: Whether all items of a non-empty list must meet the condition; else one is enough.
         """
         if value is UNKNOWN:
             return None
@@ -64,7 +64,7 @@ class Condition(Struct, frozen=True):
         return True if True in found else None if None in found else False
 
     def told(self, facts: Facts) -> str:
-        """The fact and its value, for the reason of a verdict. A value is told whole or only by its size, never in part."""
+        """Return the fact with its value, for the reason of a verdict. A value is shown whole, or only its size is."""
         value = facts.get(self.fact)
         if value is UNKNOWN:
             return f"{self.fact} could not be established"
@@ -77,7 +77,7 @@ class Condition(Struct, frozen=True):
 
 
 def clip(value: object) -> str:
-    """The value for a sentence: whole where it is short, else only its kind and size."""
+    """Return the value for a sentence: whole if it is short, else its type and size."""
     match value:
         case None:
             return "null"
@@ -99,10 +99,10 @@ def as_condition(fact: str, value: object, where: str) -> Condition:
     """Read one entry of `when`.
 
     Args:
-        where: What to name in errors.
+        where: The place to name in errors.
 
     Raises:
-        UsageError: There is no such fact or test, or nothing can be compared with the value.
+        UsageError: The fact or test does not exist, or the value cannot be compared with.
     """
     if fact not in FACTS and not (fact.startswith(ARGUMENTS) and fact != ARGUMENTS):
         raise UsageError(f"{where} asks for the unknown fact '{fact}'. Facts: arguments.NAME, {', '.join(FACTS)}.")
@@ -118,13 +118,13 @@ def as_condition(fact: str, value: object, where: str) -> Condition:
 
 
 def shown(value: object) -> str:
-    """What a rule file has, for an error about it."""
+    """Return a value of a rule file, for an error."""
     found = repr(value)
     return found if len(found) <= _MAX_SHOWN else found[:_MAX_SHOWN] + "…"
 
 
 def _check_operand(value: object, what: str) -> None:
-    """A value that nothing can be compared with makes a rule that never matches, or always: refused, like an unknown key."""
+    """Refuse a value that nothing can be compared with, because its rule would never or always match."""
     items = value if isinstance(value, list) else [value]
     if not items:
         raise UsageError(f"{what} is an empty list, which nothing can be one of. Name at least one value, or drop the condition.")
@@ -134,7 +134,7 @@ def _check_operand(value: object, what: str) -> None:
 
 
 def _all(found: Iterable[bool | None]) -> bool | None:
-    """True if all hold, False if one does not, None if nobody can tell."""
+    """True if all hold, False if one does not, else None."""
     held = list(found)
     return False if False in held else None if None in held else True
 
@@ -150,7 +150,7 @@ def _comparison(word: str, operand: Any, where: str) -> Comparison:
 
 
 def _same(actual: object, expected: object) -> bool | None:
-    """Equal as JSON values: 1 is 1.0, but true is not 1. A list or an object is not judged: what is meant may be inside it."""
+    """Whether two values are equal as JSON: 1 is 1.0, but true is not 1. None for a list or an object."""
     if isinstance(actual, (list, Mapping)):
         return None
     if isinstance(actual, bool) or isinstance(expected, bool):
@@ -208,4 +208,4 @@ TESTS: Final[dict[str, tuple[Any, Callable[[Any], Test]]]] = {
     "contains": (str, _string(operator.contains)),
     "glob": (str, _glob),
 }
-"""Each word: what it may be compared with, and the test that this makes."""
+"""By test name: the allowed operands, and the function that makes the test."""

@@ -1,4 +1,4 @@
-"""The rules of a run at a terminal that is given none: reading is free, the rest is asked about."""
+"""The default rules of `callgate run`: allow calls that only read, ask about all others."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from callgate.policy.rules import Rules
 __all__ = ["CAREFULLY", "careful"]
 
 CAREFULLY: Final = "without --rules"
-"""What decisions by these rules name in the place of a file."""
+"""The name that decisions by these rules show instead of a file."""
 
 _TEXT: Final = """
-# Rules of a run that is given none: reading is free, the rest is asked about.
+# The default rules of `callgate run`: allow calls that only read, ask about all others.
 default = "ask"
 
 [[rule]]
@@ -30,5 +30,5 @@ reason = "Ask the network for this address?"
 
 
 def careful() -> Rules:
-    """The rules that `callgate run` goes by where it is given none."""
+    """Return the default rules of `callgate run`."""
     return Rules.parse(_TEXT, where=CAREFULLY)

@@ -1,9 +1,9 @@
-"""What rules may know of a call: computed by the engine from the final arguments, each when it is first asked for.
+"""Compute the facts that rules use, from a call's final arguments, each on first use.
 
-Paths are resolved as the file system would, never compared as the model wrote them. Where several arguments could be the one that a fact
-is about, all of them are judged: a second one beside the first is no way around a rule. A fact that cannot be computed is `UNKNOWN`, and
-a deny rule that asks for it matches. A value that is too large to judge raises `TooLarge`, which is a deny. Every fact takes time that
-grows with the size of its value and no faster. Reads the file system, changes nothing.
+Paths are resolved as the file system does, never compared as written. If a fact can come from several arguments, all of them are judged, so
+that a second argument cannot bypass a rule. A fact that cannot be computed is `UNKNOWN`, which matches deny rules. A value that is too
+large raises `TooLarge`, which is a deny. The time to compute a fact is linear in the size of its value. Reads the file system, changes
+nothing.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ __all__ = ["ARGUMENTS", "FACTS", "MISSING", "PATH_FACTS", "UNKNOWN", "Fact", "Fa
 
 
 class Missing:
-    """The call has nothing of this kind: a rule about it does not match."""
+    """The call does not have this fact, so a rule about it does not match."""
 
 
 class Unknown:
-    """The fact could not be established: only a deny or an ask may follow from it."""
+    """The fact could not be computed: only a deny or an ask may follow from it."""
 
 
 class TooLarge(Exception):
-    """The value is too large to be judged, so the call is denied; the message says by how much."""
+    """The value is too large to judge, so the call is denied; the message has size and limit."""
 
 
 class HasToWait(Exception):
-    """The fact takes the file system or a large value, so it is not computed on the event loop's thread."""
+    """The fact needs the file system or a large value, so it must not be computed on the event loop's thread."""
 
 
 MISSING: Final = Missing()
@@ -52,23 +52,23 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _SHELL = frozenset("|&;<>()$`\\\"'\n*?[]{}~!#\r\0")
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _AT_ONCE = 65_536
-"""Characters of a value, and bytes of a list's texts, that are judged on the event loop's thread."""
+"""The maximum characters of a value, or bytes of a list's texts, to judge on the event loop's thread."""
 _ITEMS_AT_ONCE = 1_000
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """One fact: what it means, how it is computed, and which values it can have.
+    """One fact: its meaning, its computation, and its possible values.
 
     Args:
-        meaning: For the reference.
-        of_call: Computes it from the call, where it is about no argument.
-        of_argument: Computes it from the value of one of `arguments`, on which all of them that are there must agree.
-        of_visited: Computes it for a file that a call comes across, by its real path, where `Facts.at` does not know it already.
-        kind: Of its values.
-        values: All that it can have, where they are few.
-        lower: Its values have no capitals.
-        reads_files: Whether computing it takes the file system.
-        shown: Whether a reason may name the value; what the model did not write itself is not told to it.
+        meaning: The text for the reference.
+        of_call: Computes it from the call, if it does not depend on an argument.
+        of_argument: Computes it from the value of one of `arguments`; all given ones must agree.
+        of_visited: Computes it from the real path of a file that a call finds, if `Facts.at` does not have it.
+        kind: The type of its values.
+        values: All possible values, if they are few.
+        lower: Whether its values are lower-case.
+        reads_files: Whether computing it reads the file system.
+        shown: Whether a reason may contain the value; the model is only shown values that it wrote itself.
     """
 
     meaning: str
@@ -87,7 +87,7 @@ class Facts:
     """The facts about one call, by name; see `FACTS`.
 
     Args:
-        may_wait: Whether the file system may be read and large values compared here; else asking for such a fact raises `HasToWait`.
+        may_wait: Whether the file system may be read and large values compared; else such a fact raises `HasToWait`.
     """
 
     __slots__ = ("_call", "_known", "_may_wait", "_project", "_visited")
@@ -100,11 +100,11 @@ class Facts:
         self._visited = ""
 
     def get(self, name: str) -> object:
-        """The fact's value; `MISSING` where the call has none, `UNKNOWN` where it cannot be established.
+        """Return the fact's value; `MISSING` if the call has none, `UNKNOWN` if it cannot be computed.
 
         Raises:
-            TooLarge: The value is larger than what is judged.
-            HasToWait: It cannot be computed here.
+            TooLarge: The value is too large to judge.
+            HasToWait: The fact must not be computed on this thread.
         """
         known = self._known
         if name not in known:
@@ -118,7 +118,7 @@ class Facts:
         return known[name]
 
     def at(self, path: str, size_bytes: int) -> Facts:
-        """The facts of the same call, if its path were this file of the workspace, whose real path is known."""
+        """Return the facts of the same call with this file of the workspace, given by its real path, as its path."""
         facts = Facts(self._call, may_wait=self._may_wait)
         facts._known = {name: value for name, value in self._known.items() if name not in PATH_FACTS}
         facts._known |= {"path": path, "path.inside": True, "path.bytes": size_bytes, "own_files": False}
@@ -134,7 +134,7 @@ class Facts:
         return value
 
     def _computed(self, fact: Fact) -> object:
-        """The fact on which all of its arguments agree, as far as they are there."""
+        """Return the fact if all its given arguments agree, else `UNKNOWN`."""
         if fact.of_call is not None:
             return fact.of_call(self._call)
         given = {name: self._call.arguments[name] for name in fact.arguments if name in self._call.arguments}
@@ -161,7 +161,7 @@ class Facts:
 
 
 def _bounded(name: str, value: object) -> int:
-    """The size of what a path, a URL or a command is computed from."""
+    """Return the size of a path, URL or command."""
     if name in _COMMAND_ARGUMENTS:
         words = value if isinstance(value, list) else [value]
         size = len(words) + sum(len(word) for word in words if isinstance(word, str))
@@ -178,7 +178,7 @@ def _bounded(name: str, value: object) -> int:
 
 
 def _size_of(value: object, name: str) -> int:
-    """How much there is to compare in an argument."""
+    """Return the size of an argument for comparisons."""
     size = len(value) if isinstance(value, str) else 0
     if isinstance(value, list):
         if len(value) > RULE_LIST_ITEMS:
@@ -190,7 +190,7 @@ def _size_of(value: object, name: str) -> int:
 
 
 def _at(arguments: Mapping[str, object], name: str) -> object:
-    """The dotted path; a key that is written with the dots only where there is no such path, and neither where the two differ."""
+    """Return the value at a dotted path, or of a key that contains the dots; `UNKNOWN` if both exist and differ."""
     if "." not in name:
         return arguments.get(name, MISSING)
     nested, literal = _deep(arguments, name), arguments.get(name, MISSING)
@@ -206,14 +206,14 @@ def _deep(value: object, name: str) -> object:
         elif isinstance(value, list) and key.isascii() and key.isdigit():
             value = value[int(key)] if int(key) < len(value) else MISSING
         else:
-            return MISSING if value is None else UNKNOWN  # a list or a text where the rule expects an object
+            return MISSING if value is None else UNKNOWN  # a list or text where the rule expects an object
         if value is MISSING:
             return MISSING
     return value
 
 
 def _resolved(call: ValidatedCall, path: object) -> tuple[str, str]:
-    """The real path that an argument names and the real root of the call's workspace."""
+    """Return the real path of an argument and the real root of the call's workspace."""
     if not isinstance(path, str) or not call.scope.workspace:
         raise ValueError("no path, or no workspace to measure it by")
     root = os.path.realpath(call.scope.workspace)
@@ -262,13 +262,13 @@ def _scheme(call: ValidatedCall, value: object) -> str:
 
 
 def _private(call: ValidatedCall, value: object) -> bool:
-    """Whether the host is a literal address that is not public, or a local name. Names are not looked up here."""
+    """Whether the host is a literal address that is not public, or a local name. Names are not resolved."""
     _, name, address = scheme_and_host(_text(value))
     return is_local_name(name) if address is None else not is_public(address)
 
 
 def _words(value: object) -> list[str]:
-    """The command's words, if it is one simple command of literal words."""
+    """Return the command's words, if it is one simple command of literal words."""
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
         return value
     command = _text(value)
@@ -285,7 +285,7 @@ def _program(call: ValidatedCall, value: object) -> str:
 
 
 def _command(call: ValidatedCall, value: object) -> str:
-    """The words with a space between them; one that is not plain is in quotes, so that two commands never read alike."""
+    """Return the words separated by spaces, with special ones in quotes, so that different commands have different texts."""
     words = _words(value)
     if "" not in words and _PLAIN.fullmatch("".join(words)):
         return " ".join(words)
@@ -293,7 +293,7 @@ def _command(call: ValidatedCall, value: object) -> str:
 
 
 def _own_files(call: ValidatedCall, value: object) -> bool:
-    """Whether a path leads into callgate's own folder, or a word of a command has its name in it."""
+    """Whether a path is in callgate's own folder, or a word of a command contains its name."""
     texts = value if isinstance(value, list) else [value]
     if any(OWN_FOLDER in _text(text).casefold() for text in texts):
         return True

@@ -1,8 +1,7 @@
-"""Whether a project ignores the file that a path leads to: `.gitignore` files, `.git/info/exclude`, `node_modules` and the like.
+"""Find out whether a project ignores a path: by `.gitignore` files, `.git/info/exclude`, `node_modules` and similar names.
 
-The project is the workspace: ignore files above its root, and those of the user's own configuration, are not read. The matching is the
-one that searches use. Where the answer cannot be established it is None, and the rules' own logic makes that a deny or no allow. Reads the
-file system, changes nothing.
+The project is the workspace: ignore files above its root and those of the user's configuration are not read. The matching is that of
+searches. The answer is None if it cannot be computed, which rules treat as unknown. Reads the file system, changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _MAX_LINKS = 40
 
 
 class ProjectIgnores:
-    """One workspace, as its ignore files are when they are first needed; each is read once.
+    """The ignore files of one workspace, each read once on first use.
 
     Args:
         root: The workspace's root folder.
@@ -30,10 +29,9 @@ class ProjectIgnores:
         self._root = os.path.realpath(root)
 
     def ignores(self, path: str) -> bool | None:
-        """Whether `path`, as a tool names it, is ignored; None where that cannot be established.
+        """Whether `path`, as given to a tool, is ignored; None if unknown.
 
-        A link is an entry of the project as well as what it leads to: where one of the two is ignored and the other is not, nobody can
-        say which was meant.
+        For a link, both the link and its target count; if only one of them is ignored, the answer is None.
         """
         if "\0" in path:
             return None
@@ -48,7 +46,7 @@ class ProjectIgnores:
         return found.pop() if len(found) == 1 else None
 
     def ignores_file(self, path: str) -> bool | None:
-        """The same for a file that a walk came across, by its real path relative to the root."""
+        """Like `ignores`, for a file found by a walk, given by its real path relative to the root."""
         return self._state(os.path.join(self._root, path), directory=False)
 
     def _state(self, path: str, *, directory: bool) -> bool | None:
@@ -66,10 +64,10 @@ class ProjectIgnores:
 
 
 def _stations(path: str) -> list[str]:
-    """The real path of every link that an absolute path goes through, in order, and last of what it leads to.
+    """Return the real path of every link in an absolute path, in order, and of its target last.
 
     Raises:
-        ValueError: The links have no end.
+        ValueError: The links form a circle.
     """
     found: list[str] = []
     at, names = "/", path.split("/")[::-1]

@@ -1,6 +1,6 @@
-"""Which values a parameter or a fact can have, and whether a comparison could ever hold for one.
+"""The possible values of a parameter or fact, and whether a comparison can hold for one.
 
-Read from a tool's schema as far as it says so plainly; where it does not, anything is possible. Pure. Knows no rules.
+Read from the simple parts of a tool's schema; where it says nothing, any value is possible. Pure. Knows no rules.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _KINDS: Final = {str: "string", int: "integer", bool: "boolean"}
 
 
 class PossibleValue(Struct, frozen=True, kw_only=True):
-    """One kind of value."""
+    """A set of possible values."""
 
     kind: str = ""
-    """As JSON Schema names it; empty: any."""
+    """The JSON Schema type; empty for any."""
     values: tuple[object, ...] | None = None
-    """All that there are, where they are listed."""
+    """All values, if the schema lists them."""
     schema: Mapping[str, Any] = {}
-    """Where it came from."""
+    """The schema that it comes from."""
     root: Mapping[str, Any] = {}
 
     def meets(self, comparison: Comparison) -> bool:
-        """Whether a value of this kind could meet the comparison, or, of one with a list, each item of that list."""
+        """Whether a value can meet the comparison; for a comparison with a list, each item of the list."""
         if self.kind == "array":
             return any(item.meets(comparison) for item in self.items())
         if comparison.word in ("is", "not"):
@@ -58,7 +58,7 @@ class PossibleValue(Struct, frozen=True, kw_only=True):
         return list(_possible(self.schema.get("items", {}), self.root))
 
     def member(self, name: str) -> list[PossibleValue]:
-        """What stands in an object, or in a list, under this name; empty: nothing does."""
+        """Return the possible values under this name in an object or list; empty if there are none."""
         if self.kind == "array":
             return self.items() if name.isascii() and name.isdigit() else []
         if self.kind == "":
@@ -83,12 +83,12 @@ def told(possible: list[PossibleValue]) -> str:
 
 
 def of_fact(fact: Fact) -> list[PossibleValue]:
-    """What a fact can be."""
+    """Return the possible values of a fact."""
     return [PossibleValue(kind=_KINDS[fact.kind], values=fact.values or None)]
 
 
 def of_parameter(schema: Mapping[str, Any], name: str, root: Mapping[str, Any]) -> list[PossibleValue]:
-    """What an object of this schema can have under a name; empty: no such name."""
+    """Return the possible values under a name in an object of this schema; empty if there is no such name."""
     properties = schema.get("properties")
     named: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
     if name in named:
@@ -100,7 +100,7 @@ def of_parameter(schema: Mapping[str, Any], name: str, root: Mapping[str, Any]) 
 
 
 def _possible(schema: object, root: Mapping[str, Any], refs: int = 0) -> Iterator[PossibleValue]:
-    """Every kind of value that a schema allows."""
+    """Return all sets of values that a schema allows."""
     if not isinstance(schema, Mapping):
         yield ANYTHING
         return
@@ -125,7 +125,7 @@ def _possible(schema: object, root: Mapping[str, Any], refs: int = 0) -> Iterato
 
 
 def _target(reference: object, root: Mapping[str, Any]) -> object | None:
-    """What a reference within the document names."""
+    """Return the schema that a local reference names."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
     found: object = root

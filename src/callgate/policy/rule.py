@@ -1,4 +1,4 @@
-"""One rule, read and checked: which tools it is about, whether it matches a call, and what it says of it."""
+"""One rule: the tools it applies to, whether it matches a call, and its verdict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["WORDS", "Rule", "Word", "names"]
 
 Word = Literal["allow", "judge", "ask", "deny"]
 WORDS: Final[tuple[Word, ...]] = ("deny", "ask", "judge", "allow")
-"""The strictest first."""
+"""The verdicts, the strictest first."""
 _MAX_TOLD = 5
 _WILD = frozenset("*?[")
 
@@ -31,24 +31,24 @@ class Rule(Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...]
     reason: str
     where: str
-    """`file:line` of its header."""
+    """The `file:line` of its header."""
     optional: bool = False
-    """Whether the tools that it names may be absent."""
+    """Whether the tools that it names may be missing."""
 
     @property
     def name(self) -> str:
         return f"{self.id} ({self.where})"
 
     def about(self, tool: BoundTool) -> bool:
-        """Whether the rule names this tool: by a pattern of its name, or in full by one of its aliases."""
+        """Whether the rule applies to this tool: by a pattern of its name, or by an alias in full."""
         return any(names(pattern, tool) for pattern in self.tools)
 
     def matches(self, facts: Facts) -> bool:
-        """Whether every condition holds. What cannot be known counts as held for a deny or an ask, and not for an allow.
+        """Whether every condition holds. An unknown condition counts as true for a deny or an ask, and as false for an allow.
 
         Raises:
-            TooLarge: That depends on a value which is too large to be judged.
-            HasToWait: It depends on a fact that `facts` cannot compute where it is.
+            TooLarge: A value is too large to judge.
+            HasToWait: A fact must not be computed on this thread.
         """
         raised: Exception | None = None
         allows = self.verdict == "allow"
@@ -68,7 +68,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         return True
 
     def says(self, facts: Facts, tool: str) -> Verdict:
-        """The verdict on a call that it matches, with the facts that it follows from."""
+        """Return the verdict on a matching call, with the facts for its reason."""
         if self.verdict == "allow":
             return Allow(rule=self.name)
         if self.verdict == "judge":
@@ -84,7 +84,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 def names(pattern: str, tool: BoundTool) -> bool:
-    """Whether one entry of a rule's `tool` is about this tool."""
+    """Whether one entry of a rule's `tool` matches this tool."""
     if pattern == "*" or pattern == tool.name or pattern in tool.tool.aliases:
         return True
     return not _WILD.isdisjoint(pattern) and re.match(glob_regex(pattern), tool.name) is not None

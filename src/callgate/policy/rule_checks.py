@@ -1,6 +1,6 @@
-"""Check rules against the tools they are about: a rule that can never match is a mistake, and silence about it lets calls through.
+"""Check rules against the registered tools: a rule that can never match is an error, because it would silently let calls through.
 
-Done when an engine is made and whenever a tool is registered later. Says everything that is wrong, each with its place and the next step.
+Done when an engine is made and when a tool is registered later. Returns all errors, each with its place and the next step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_NAMED = 20
 
 
 def problems(rules: Iterable[Rule], tools: Sequence[BoundTool]) -> list[str]:
-    """Everything about `rules` that cannot be meant, given these tools; one sentence or two each."""
+    """Return the errors of `rules` for these tools, one or two sentences each."""
     return [f"{rule.where}: rule '{rule.id}' {problem}" for rule in rules for problem in _of_rule(rule, tools)]
 
 
@@ -52,7 +52,7 @@ def _of_tool_fact(condition: Condition, tools: Sequence[BoundTool]) -> Iterator[
 
 
 def _of_condition(condition: Condition, rule: Rule, about: list[BoundTool]) -> Iterator[str]:
-    """What is wrong about it for each tool that the rule names in full; for the others, where it is wrong for all of them."""
+    """Return the errors of a condition: for each tool named in full, and for patterns only if all matching tools have the error."""
     if not condition.fact.startswith(ARGUMENTS) and not FACTS[condition.fact].arguments:
         return
     found = {tool.name: _of_tool(condition, tool) for tool in about}
@@ -69,7 +69,7 @@ def _for_all(condition: Condition, found: dict[str, str]) -> str:
 
 
 def _of_tool(condition: Condition, tool: BoundTool) -> str:
-    """What is wrong about a condition for one tool; empty for nothing."""
+    """Return the error of a condition for one tool; empty if there is none."""
     fact = FACTS.get(condition.fact)
     if fact is not None:
         return "" if any(_parameter(tool, name) for name in fact.arguments) else _no_fact(condition.fact, fact.arguments, tool)
@@ -87,7 +87,7 @@ def _of_tool(condition: Condition, tool: BoundTool) -> str:
 
 
 def _parameter(tool: BoundTool, name: str) -> list[PossibleValue]:
-    """What the tool can get under a dotted name; empty: no such argument."""
+    """Return the possible values of a dotted argument name; empty if there is no such argument."""
     schema = tool.schema.source
     if name in tool.schema.properties:
         return of_parameter(schema, name, schema) or [ANYTHING]
@@ -124,7 +124,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def fact_problem(condition: Condition) -> str:
-    """What is wrong about a condition on a fact, whatever the tools are; empty for nothing."""
+    """Return the error of a condition on a fact, for any tools; empty if there is none."""
     fact = FACTS.get(condition.fact)
     if fact is None:
         return ""
@@ -145,7 +145,7 @@ def _compares(fact: str, word: str, operand: object) -> str:
 
 
 def _never(fact: str, word: str, operand: str, *, lower: bool) -> str:
-    """Why no value of a fact that is text can be like this; empty where one can."""
+    """Return why no value of a text fact can match; empty if one can."""
     if lower and operand != operand.lower():
         return "it is lower-case. Write it so"
     if fact == "path" and word != "contains" and word != "suffix" and operand.startswith(("/", "./")):

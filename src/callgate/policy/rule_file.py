@@ -1,7 +1,6 @@
-"""Read a rule file: TOML text to rules, each with its line, or the first mistake with its place.
+"""Read a rule file: return the rules with their lines, or raise the first error with its place.
 
-Strict: an unknown key is an error, never ignored. Takes time that grows with the text and no faster. Knows no tools: whether a rule is
-about one that exists is `rule_checks`'s.
+Strict: an unknown key is an error. Takes linear time. Knows no tools; `rule_checks` compares rules with them.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _NAME = r"""(?:rule|"rule"|'rule')"""
 _TEXTS = r'''"""(?:[^"\\]|\\.|"{1,2}(?!"))*+"{3,5}|\'\'\'(?:[^']|'{1,2}(?!'))*+'{3,5}|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|\#[^\n]*+'''
 _HEADER: Final = re.compile(rf"(?P<found>^[ \t]*\[\[[ \t]*{_NAME}[ \t]*\]\])|{_TEXTS}", re.MULTILINE | re.DOTALL)
 _WRONG: Final = re.compile(rf"(?P<found>^[ \t]*(?:\[+[ \t]*)?{_NAME}[ \t]*[.=\]])|{_TEXTS}", re.MULTILINE | re.DOTALL)
-"""What is sought at the beginning of a line, and what it may not be part of: texts and comments, which are skipped as a whole."""
+"""Match what is sought at the beginning of a line, and strings and comments, which are skipped."""
 
 
 def rules_text(path: str | Path) -> str:
-    """The text of a rule file.
+    """Return the text of a rule file.
 
     Raises:
-        UsageError: It cannot be read.
+        UsageError: The file cannot be read.
     """
     try:
         return Path(path).read_text(encoding="utf-8")
@@ -41,13 +40,13 @@ def rules_text(path: str | Path) -> str:
 
 
 def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:
-    """The rules and the default.
+    """Return the rules and the default verdict.
 
     Args:
-        where: Names the text in rules and errors.
+        where: The name of the text in rules and errors.
 
     Raises:
-        UsageError: It is no valid rule file.
+        UsageError: The text is not a valid rule file.
     """
     try:
         table = tomllib.loads(text)
@@ -55,7 +54,7 @@ def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:
         raise UsageError(f"{where} is not valid TOML: {error}.") from error
     except RecursionError as error:
         raise UsageError(f"{where} cannot be read: it is nested too deeply. A rule file needs no more than two levels.") from error
-    except ValueError as error:  # what Python's own readers of numbers and dates raise
+    except ValueError as error:  # raised by Python's parsers of numbers and dates
         raise UsageError(f"{where} holds a number or a date that cannot be read: {error}. Write a smaller number.") from error
     unknown = table.keys() - {"default", "rule"}
     if unknown:
@@ -75,7 +74,7 @@ def read_rules(text: str, where: str) -> tuple[tuple[Rule, ...], Word]:
 
 
 def _lines(text: str, sought: re.Pattern[str]) -> Iterator[int]:
-    """The number, from 1, of each line that begins with what is sought."""
+    """Return the number, from 1, of each line that begins with a match."""
     line, counted = 1, 0
     for match in sought.finditer(text):
         if match["found"] is not None:

@@ -1,4 +1,4 @@
-"""Rules from a TOML file: deny beats ask beats judge beats allow, whatever their order; every decision names its rule, file and line.
+"""Rules from a TOML file: deny beats ask beats judge beats allow, in any order; every decision names its rule, file and line.
 
     default = "deny"
 
@@ -10,9 +10,9 @@
     reason = "Refunds above 100 need a person. Offer a voucher instead."
 
 A rule matches if its `tool` patterns and every condition of `when` do. A condition is a value (equal), a list (any of them), or a table
-of `is`, `not`, `above`, `below`, `at_least`, `at_most`, `prefix`, `suffix`, `contains`, `glob`. A fact that cannot be established makes
-deny and ask rules match and allow rules not; a value that is too large to judge is a deny. What takes the file system, or compares a
-large value, is done in a thread, inside the policy's deadline.
+of `is`, `not`, `above`, `below`, `at_least`, `at_most`, `prefix`, `suffix`, `contains`, `glob`. An unknown fact makes
+deny and ask rules match, and allow rules not; a value that is too large to judge is a deny. Reading the file system and comparing large
+values is done in a thread, within the policy's deadline.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rules:
         """Read a rule file.
 
         Raises:
-            UsageError: It cannot be read, or is not a valid rule file; names the file, the line and what is wrong.
+            UsageError: The file cannot be read or is not valid; names the file, the line and the error.
         """
         return cls.parse(rules_text(path), where=str(path))
 
@@ -67,22 +67,22 @@ class Rules:
 
     @property
     def judge_required_by(self) -> str:
-        """The first rule that wants calls judged; empty: none does."""
+        """The first rule with the verdict `judge`; empty if there is none."""
         named = [f"{rule.where}: rule '{rule.id}'" for rule in self.rules if rule.verdict == "judge"]
         return next(iter(named), self._default_name if self.default == "judge" else "")
 
     def check_tools(self, tools: Sequence[BoundTool]) -> None:
-        """Refuse rules that can never match, given the tools that there are: names, arguments and values that none of them has.
+        """Refuse rules that can never match these tools, because of unknown names, arguments or values.
 
         Raises:
-            UsageError: Names the first of them, with its place and what to do.
+            UsageError: A rule can never match; names the first one with its place and the next step.
         """
         found = self.problems(tools)
         if found:
             raise UsageError(f"{found[0]}{f' ({len(found) - 1} more.)' if len(found) > 1 else ''}")
 
     def problems(self, tools: Sequence[BoundTool]) -> list[str]:
-        """All that `check_tools` refuses, in the order of the rules."""
+        """Return all errors that `check_tools` raises, in the order of the rules."""
         return problems(self.rules, tools)
 
     async def decide(self, call: ValidatedCall) -> Verdict:
@@ -90,21 +90,21 @@ class Rules:
         return await self._pool.run(partial(self._judge, call, Facts(call))) if verdict is None else verdict
 
     def judge(self, call: ValidatedCall) -> Verdict | None:
-        """The verdict at once; None where it takes the file system or a large value, which `decide` looks at in a thread."""
+        """Return the verdict, or None if it needs the file system or a large value, which `decide` handles in a thread."""
         try:
             return self._judge(call, Facts(call, may_wait=False))
         except HasToWait:
             return None
 
     def path_filter(self, call: ValidatedCall) -> PathFilter | None:
-        """Whether rules that look at paths let this call visit other files than its arguments name; None where there are no such rules."""
+        """Return the check for files that this call visits besides its arguments; None if no rule uses paths."""
         rules = self._rules_about(call.tool)
         if not any(condition.fact in PATH_FACTS for rule in rules for condition in rule.conditions):
             return None
         return VisitedPaths(rules, self.default, call).allows
 
     def explain(self, call: ValidatedCall) -> list[tuple[Rule, bool]]:
-        """Every rule about this tool, and whether it matches this call."""
+        """Return every rule for this tool, and whether it matches this call."""
         facts = Facts(call)
         return [(rule, rule.matches(facts)) for rule in self.rules if rule.about(call.tool)]
 
@@ -118,7 +118,7 @@ class Rules:
         return self._by_default(call.tool.name)
 
     def _rules_about(self, tool: BoundTool) -> tuple[Rule, ...]:
-        """The rules about this tool, the strictest first."""
+        """Return the rules for this tool, the strictest first."""
         rules = self._about.get(tool.identity)
         if rules is None:
             about = [rule for rule in self.rules if rule.about(tool)]

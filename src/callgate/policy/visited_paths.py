@@ -1,7 +1,7 @@
-"""Judge the files that a call comes across by the same rules as the path that it names.
+"""Apply the rules for a call's path to the files that the call finds.
 
-A call that was let through may visit a file where the same call would have been let through with this file as its path. A question that a
-human said yes to for this call counts, and so does a judge's yes; one that only the file brings up does not. Knows no tools.
+An allowed call may visit a file if the same call with this file as its path would be allowed. A human's or judge's approval of the call
+counts; a question that only the file raises is a refusal. Knows no tools.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from callgate.route import ValidatedCall
 __all__ = ["VisitedPaths"]
 
 _DEFAULT = ""
-"""In the place of a rule's id: no rule matched, and the default decided."""
+"""Used instead of a rule's id if no rule matched and the default decided."""
 
 
 class VisitedPaths:
-    """The rules about one call's tool, the strictest first, over the files that it comes across."""
+    """Applies the rules for one call's tool, the strictest first, to the files that it finds."""
 
     def __init__(self, rules: Sequence[Rule], default: Word, call: ValidatedCall) -> None:
         self._rules = rules
@@ -29,12 +29,12 @@ class VisitedPaths:
 
     @cached_property
     def _asked(self) -> frozenset[str]:
-        """The questions that the call itself brought up, which a human has answered with yes."""
+        """The rules whose questions about the call itself a human has approved."""
         asked = _asked(self._rules, self._default, self._facts)
         return frozenset() if asked is None else asked
 
     def allows(self, path: str, size_bytes: int) -> bool:
-        """Whether the call may visit the file at this real path, relative to the workspace."""
+        """Whether the call may visit the file with this real path, relative to the workspace."""
         try:
             asked = _asked(self._rules, self._default, self._facts.at(path, size_bytes))
             return asked is not None and asked <= self._asked
@@ -43,7 +43,7 @@ class VisitedPaths:
 
 
 def _asked(rules: Sequence[Rule], default: Word, facts: Facts) -> frozenset[str] | None:
-    """The rules that would ask a human or a judge; None where the verdict is a deny."""
+    """Return the rules that would ask a human or a judge; None for a deny."""
     asked: set[str] = set()
     for rule in rules:
         if (rule.verdict == "allow" and asked) or not rule.matches(facts):

@@ -20,7 +20,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     """What an undo store kept of a call's writes."""
 
     commit: str
-    """The workspace."""
+    """The commit that has the kept changes."""
     paths: tuple[str, ...]
     """The first of the changed paths."""
     count: int

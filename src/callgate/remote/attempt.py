@@ -25,7 +25,7 @@ __all__ = ["Attempt", "Reach", "Send", "target_of"]
 Send = Callable[[Order], None]
 """Sends a message without waiting. Raises OSError only if no part of the message was sent."""
 Reach = Callable[[], Awaitable[Send]]
-"""Returns a connection, new or existing. Raises OSError if there is none; cancelled by the attempt's deadline and kill."""
+"""Connects, or uses an open connection, and returns its `Send`. Raises OSError without one; the attempt's deadline and kill cancel it."""
 
 _ANSWER_S = 0.6
 

@@ -1,4 +1,4 @@
-"""Tools: how they are declared, what they see while they run, and where the engine finds them."""
+"""Tools: declaration, context of a running call, registry, resources and retries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Put arguments right where a tool's schema and its code alone can say how: what a call is checked with, and `validate_parameters`.
+"""Clean arguments by a tool's schema and code, for the validate stage and `validate_parameters`.
 
-Values that were written as text are coerced, integral floats become integers where integers are asked for, and what the tool's code could
-not take is dropped; each change has a note. Pure. Knows no call on its way.
+Values written as text are converted, integral floats become integers where the schema has integers, and arguments that the tool's code does
+not accept are dropped. Each change has a note. Pure; knows no call.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ __all__ = ["Keywords", "fitted", "without"]
 _MAX_PROBLEMS = 20
 _MAX_DROPPED = 20
 _MAYBE_WHOLE = re.compile(rb"\.0|[0-9]e")
-"""In JSON, whole floats end in `.0` or, where they are large, have an exponent."""
+"""Matches integral floats in JSON: they end in `.0` or have an exponent."""
 
 Arguments = dict[str, object]
 Notes = tuple[Note, ...]
 
 
 class Keywords(Struct, frozen=True):
-    """The keywords by which a tool's code can be called."""
+    """The keywords that a tool's code accepts."""
 
     names: frozenset[str] | None = None
-    """None: any."""
+    """None if it accepts any keyword."""
     taken: str = ""
-    """One that it has for something else: the actor."""
+    """A keyword with another use: the actor."""
 
     @classmethod
     def of(cls, execute: Callable[..., Any], *, has_actor: bool) -> Keywords:
-        """Those of `execute`; any, where Python cannot tell.
+        """Return the keywords of `execute`; any keyword if Python cannot tell.
 
         Args:
-            has_actor: Whether its first parameter is the actor.
+            has_actor: Whether the first parameter is the actor.
         """
         try:
             parameters = list(inspect.signature(execute).parameters.values())
@@ -56,7 +56,7 @@ class Keywords(Struct, frozen=True):
         return cls(names=frozenset(by_name), taken=taken)
 
     def fit(self, arguments: Arguments) -> bool:
-        """Whether a call with these can be made."""
+        """Whether the code accepts these arguments."""
         return self.taken not in arguments if self.names is None else arguments.keys() <= self.names
 
     def unexpected(self, arguments: Arguments) -> list[str]:
@@ -66,12 +66,12 @@ class Keywords(Struct, frozen=True):
 def fitted(
     schema: CompiledSchema, takes: frozenset[str] | None, arguments: Arguments, *, coerce: bool, source: object = None
 ) -> tuple[Arguments, Notes, list[ValidationProblem]]:
-    """The arguments as the schema takes them, a note for each change, and what is wrong where they cannot be.
+    """Return the cleaned arguments, a note for each change, and the errors.
 
     Args:
-        takes: The only ones that count; None: unknown ones are the schema's business.
-        coerce: Whether values of a wrong type are put right where nothing is lost.
-        source: What they were read from, where large numbers are read from it again.
+        takes: The accepted arguments; None if only the schema decides.
+        coerce: Whether to convert values of a wrong type if nothing is lost.
+        source: The JSON text of the arguments, from which large numbers are read again.
     """
     notes: Notes = ()
     if takes is not None and not arguments.keys() <= takes:
@@ -88,8 +88,8 @@ def fitted(
 
 
 def without(arguments: Arguments, keys: list[str], known: Iterable[str]) -> tuple[Arguments, Notes]:
-    """The arguments without these, and a note for each, with the one of `known` that was meant."""
-    dropped = sorted(keys)  # the same JSON is told the same, whatever its order
+    """Return the arguments without these, with a note for each that names the nearest of `known`."""
+    dropped = sorted(keys)  # sorted, so that equal JSON has equal notes
     meant = {name.casefold(): name for name in known if name not in arguments}
     notes = tuple(
         Note(kind="dropped", path=f"/{key[:200]}", text=_dropped(key, meant.get(key.casefold()))) for key in dropped[:_MAX_DROPPED]
@@ -101,11 +101,11 @@ def without(arguments: Arguments, keys: list[str], known: Iterable[str]) -> tupl
 
 
 def _dropped(key: str, meant: str | None) -> str:
-    return f"{clip(key)} is no argument and was dropped.{f' Did you mean {clip(meant)}?' if meant is not None else ''}"
+    return f"{clip(key)} is not an argument and was dropped.{f' Did you mean {clip(meant)}?' if meant is not None else ''}"
 
 
 def _may_mean_integers(arguments: Arguments, asked: tuple[str, ...] | None) -> bool:
-    """Whether a float stands where an integer may be asked for: at these names, or anywhere."""
+    """Whether a float is in a place where the schema may have an integer: at these names, or anywhere."""
     if asked is None:
         return _MAYBE_WHOLE.search(plain_bytes(arguments)) is not None and _has_whole_float(arguments)
     return float in map(type, map(arguments.get, asked))

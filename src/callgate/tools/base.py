@@ -1,7 +1,7 @@
-"""`Tool`: everything that callgate must know of a tool before it may run it.
+"""`Tool`: the declaration of a tool.
 
-Subclass it for tools with state; `@tool` makes one from a function. What does not change per call is worked out once, when the tool is
-registered (`registry`). Knows nothing of the route.
+Subclass it for tools with state; `@tool` makes one from a function. The registry computes everything that does not change per call once, at
+registration. Knows nothing of the route.
 """
 
 from __future__ import annotations
@@ -24,33 +24,34 @@ CacheScope = Literal["tick", "session", "persistent"]
 """How long a cached result lives: the tick, the process (`session`), or as long as the cache's database."""
 
 RunnerName = str
-"""`inline`, `thread`, `process`, or the name of a runner that the host gave to the engine."""
+"""`inline`, `thread`, `process`, or the name of one of the engine's own runners."""
 
 
 class ValidationResult(Struct, kw_only=True):
-    """What a tool's own validator found."""
+    """The result of a tool's own validator."""
 
     valid: bool
     errors: list[str] = field(default_factory=list)
-    """Each names the argument, what was expected, what came and, where one exists, the value that would pass."""
+    """Each error names the argument, the expected and the given value and, if there is one, a value that would pass."""
     warnings: list[str] = field(default_factory=list)
     cleaned_params: dict[str, Any] = field(default_factory=dict)
-    """The arguments to run with; empty means: as they are."""
+    """The arguments to run with; if empty, they are unchanged."""
 
 
 class Verified(Struct, frozen=True, kw_only=True):
-    """What a tool's `verify` found out about a call whose outcome was lost."""
+    """The result of a tool's `verify` for a call with a lost outcome."""
 
     happened: bool | None
-    """True: the effect is there. False: it is not, and will not come any more. None: it cannot tell."""
+    """True: the effect happened. False: it did not and cannot happen any more. None: unknown."""
     result: object = None
-    """The result to give where it happened."""
+    """The result to return if the effect happened."""
 
 
 class Tool:
     """A tool, as a class.
 
-    Set `name`, `description`, `parameters` and `category`, and write `execute`. Everything else has a default that assumes nothing safe.
+    Set `name`, `description`, `parameters` and `category`, and write `execute`. All other attributes have defaults that assume nothing
+    safe.
     """
 
     name: str = ""
@@ -60,50 +61,50 @@ class Tool:
     """JSON Schema (draft 4 to 2020-12) of an object; used as given."""
     category: Category | None = None
     effect: Effect | None = None
-    """What is safe to repeat. None: what the category implies."""
+    """What is safe to repeat; None for the category's default."""
     reads: Declared | None = None
-    """Resource keys the call reads, so that others may run beside it."""
+    """Resource keys that the call reads, so that other calls may run in parallel."""
     writes: Declared | None = None
-    """Resource keys the call changes; cached reads of them are dropped. None: it may change anything, unless its effect is `none`."""
+    """Resource keys that the call changes; cached reads of them are dropped. None: it may change anything, unless the effect is `none`."""
     timeout_s: float | None = None
-    """Of the whole call, from its first start on, retries and waits included; None: the engine's."""
+    """Seconds for the whole call from its first start, with retries and waits; None for the engine's timeout."""
     attempt_timeout_s: float | None = None
-    """Of one attempt within that, so that one that hangs can be tried again; None: all that is left."""
+    """Seconds for one attempt, so that a hanging attempt can be retried; None for the remaining time of the call."""
     retry: RetryPolicy | None = None
-    """None: the default policy, where the effect allows a repeat."""
+    """The retry policy; None for the default, if the effect allows repeats."""
     not_done: tuple[type[BaseException], ...] = ()
-    """Exceptions by which the tool says that nothing happened, as by `NotDone`. After any other, its effect may have happened."""
+    """Exceptions that mean that nothing happened, like `NotDone`. After any other, the effect may have happened."""
     retryable: bool | None = None
-    """False: never a second attempt. None: what the effect allows."""
+    """False for no second attempt; None for what the effect allows."""
     cacheable: bool = False
     cache_scope: CacheScope = "tick"
     cache_ttl: float | None = None
-    """Seconds; None: as long as the scope."""
+    """Seconds; None for as long as the scope."""
     requires_actor: bool = True
     aliases: tuple[str, ...] = ()
-    """Other names that resolve to this tool."""
+    """Other names of this tool."""
     triggers: tuple[str, ...] = ()
     """Phrases by which deliberate mode exposes the tool: literal, `stem*`, `/regex/`, or `^` for always."""
     output_schema: Mapping[str, Any] | None = None
     content_key: str | None = None
-    """Of a result that is a dict: the key whose text is the result's content, in the place of the dict as JSON. Beside it, `mime`,
-    `bytes` and `truncated` are facts about that content, and `note` is shown after it."""
+    """For a dict result: the key whose text is the content, instead of the dict as JSON. The keys `mime`, `bytes` and `truncated` describe
+    that content, and `note` is shown after it."""
     runner: RunnerName | None = None
-    """None: `inline` for async, `thread` for sync code. `process` for tools that must be stoppable."""
+    """The runner; None for `inline` with async code and `thread` with sync code. Use `process` for tools that must be stoppable."""
     parallel: int | None = None
-    """How many calls of this tool may run at once; None: no limit of its own."""
+    """How many calls of this tool may run at the same time; None for no own limit."""
     coerce: bool | None = None
-    """Whether arguments of a wrong type are put right where nothing is lost; None: the engine's setting."""
+    """Whether to convert arguments of a wrong type if nothing is lost; None for the engine's setting."""
     wraps_result: ClassVar[bool] = False
-    """Whether any return value is a result. `Tool.execute` must return a dict; a function may return anything."""
+    """Whether any return value is allowed. `Tool.execute` must return a dict; a function may return anything."""
     drops_unknown: ClassVar[bool] = False
-    """Whether unknown arguments are dropped (and noted) where the schema is silent about them."""
+    """Whether to drop (and note) unknown arguments that the schema does not mention."""
 
     async def execute(self, actor: str, **params: Any) -> dict[str, Any]:
         """Do the work. May be a plain `def`; it then runs in a thread.
 
         Args:
-            actor: Whom the call acts as; empty where `requires_actor` is off and nobody was named.
+            actor: The identity that the call acts as; empty if none is required and none was given.
             params: The validated arguments.
 
         Returns:
@@ -113,10 +114,10 @@ class Tool:
         raise NotImplementedError(f"{type(self).__name__} has no execute method")
 
     def validate_parameters(self, params: dict[str, Any]) -> ValidationResult:
-        """Check arguments against the tool's own schema, and put right what that alone can put right.
+        """Check arguments against the tool's schema, and convert what can be converted without loss.
 
-        `cleaned_params` are the arguments as `execute` would get them, with a warning for each change; `params` are not touched.
-        Override it to check what a schema cannot say; the engine calls that after the schema has passed.
+        `cleaned_params` are the arguments that `execute` would get, with a warning for each change; `params` is not changed.
+        Override it for checks that a schema cannot express; the engine calls it after the schema has passed.
         """
         schema = compile_schema(self.parameters or {}, f"tool '{self.name}' ({self.where()})")
         takes, keywords = self.only(schema), self.keywords()
@@ -127,43 +128,42 @@ class Tool:
         return ValidationResult(valid=True, warnings=[note.text for note in notes + more], cleaned_params=cleaned)
 
     def own_validation(self, params: dict[str, Any]) -> ValidationResult:
-        """What the engine asks the tool when the schema has passed."""
+        """The tool's own check, called by the engine after the schema has passed."""
         return self.validate_parameters(params)
 
     def only(self, schema: CompiledSchema) -> frozenset[str] | None:
-        """The only arguments that count, where all others are dropped; None: unknown ones are the schema's business."""
+        """The accepted arguments, if all others are dropped; None if only the schema decides."""
         return schema.properties if self.drops_unknown and schema.silent else None
 
     def keywords(self) -> Keywords:
-        """The keywords by which the tool's code can be called; asked once, when the tool is registered."""
+        """The keywords of the tool's code; computed once, at registration."""
         return Keywords.of(self.execute, has_actor=True) if type(self).invoke is Tool.invoke else Keywords()
 
     def defaults(self) -> Mapping[str, Any]:
-        """What the tool takes for arguments that are left out, as JSON data; asked once, when the tool is registered."""
+        """The defaults of omitted arguments, as JSON data; computed once, at registration."""
         return {}
 
     def has_validator(self) -> bool:
-        """Whether `validate_parameters` can find anything; asked once, when the tool is registered."""
+        """Whether `validate_parameters` can find errors; computed once, at registration."""
         return type(self).validate_parameters is not Tool.validate_parameters
 
     async def verify(self, params: dict[str, Any], idempotency_key: str) -> Verified:
-        """Find out whether a call whose outcome was lost took effect. The default cannot tell.
+        """Find out whether a call with a lost outcome took effect. The default returns unknown.
 
-        Asked when the tool raised or its process crashed, before a call with the same arguments starts again, and when a run is resumed.
-        Say `happened=False` only where the effect cannot come any more: a request that was sent may still be worked on by the service.
-        What the engine can rule out, it does: "did not happen" counts only where the engine and the worker process that ran the first
-        attempt have certainly ended. One that is alive, or may only stand still, leaves the call `unknown`.
+        Called when the tool raised or its process crashed, before a call with the same arguments starts again, and when a run is resumed.
+        Return `happened=False` only if the effect cannot happen any more: a service may still process a request that was sent. The engine
+        accepts it only if the engine and the worker process of the first attempt have certainly ended; otherwise the call is `unknown`.
 
         Args:
             params: The final arguments of the call.
-            idempotency_key: Of the call; the same that the tool had in its context.
+            idempotency_key: The call's key, as in the tool's context.
         """
         return Verified(happened=None)
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> object:
-        """Start the tool's code; what the runners call. Returns its value, or an awaitable of it."""
+        """Start the tool's code for a runner. Return its value or an awaitable of it."""
         return self.execute(context.scope.actor, **arguments)
 
     def where(self) -> str:
-        """Where this tool is defined, as `file:line` or a class name, for messages about it."""
+        """Return where this tool is defined, as `file:line` or a class name, for messages."""
         return f"{type(self).__module__}.{type(self).__qualname__}"

@@ -1,6 +1,6 @@
-"""What a tool may know and do while it runs: one object per call, the same shape for every tool.
+"""The context of a running call, for the tool's code.
 
-Adding a field here widens the contract for all tools. Host-specific context travels in `extra`, untouched.
+Every new field is part of the contract with all tools. A host's own context is passed in `extra`, unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from callgate.calls import Scope, ToolResult
 __all__ = ["ToolContext"]
 
 _LOOK_S = 1.0
-"""How often a thread that waits for a call looks whether the event loop is still there."""
+"""Seconds between two checks of a waiting thread that the event loop still runs."""
 _LOOP_ENDED = "{name} was not called, or its result was lost: the engine's event loop has ended"
 
 CallTool = Callable[[int, str, Mapping[str, object]], Awaitable[ToolResult]]
@@ -26,47 +26,47 @@ Report = Callable[[str, str], None]
 
 
 class Policies(Protocol):
-    """What a running call may ask of the policies that let it run."""
+    """The policies' answers for a running call."""
 
     def may_visit(self, path: str, size_bytes: int) -> bool: ...
     async def refusal(self, changed: Mapping[str, object]) -> str: ...
 
 
 class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
-    """The running call, seen from inside the tool."""
+    """The running call, for the tool's code."""
 
     scope: Scope
     """Run, conversation, turn, principal, actor, workspace, locale, provider and the host's `extra`."""
     call_id: str
-    """The model's id of this call, or one that the engine made where there was none."""
+    """The model's id of the call, or one that the engine made if there was none."""
     uid: str
-    """Our id of it."""
+    """The engine's id of the call."""
     tool: str
     """The tool's name."""
     idempotency_key: str
-    """The same on every attempt; hand it to a service that honours one."""
+    """The idempotency key, the same for every attempt; pass it to services that support one."""
     signal: AbortSignal
-    """Fires when the turn is killed. Hand it to whatever you wait for."""
+    """Fires when the turn is killed. Pass it to what the tool waits for."""
     report: Report
-    """Takes progress; use `progress`."""
+    """Receives progress; use `progress`."""
     nested: CallTool | None = None
-    """Takes calls of other tools, with the attempt that makes them; use `call`."""
+    """Makes calls of other tools for an attempt; use `call`."""
     policies: Policies | None = None
-    """The policies that let this call run; use `may_visit` and `refusal`."""
+    """The policies that allowed this call; use `may_visit` and `refusal`."""
     own_files: tuple[str, ...] = ()
-    """The engine's own files and folders, absolute: its record and what belongs to it, which no tool may use."""
+    """Absolute paths of the engine's own files and folders, such as its journal, which no tool may use."""
     attempt: int = 1
-    """From 1."""
+    """The number of the attempt, from 1."""
     deadline: float = 0.0
-    """When the attempt must have ended, in seconds of `time.monotonic`."""
+    """The end of the attempt, in seconds of `time.monotonic`."""
     show_kill_hint: bool = False
-    """The turn has gone on for long; tell the user how to end it."""
+    """Whether the turn has run for long, so that the tool should tell the user how to end it."""
     loop: asyncio.AbstractEventLoop | None = None
-    """The engine's event loop, where the tool has a thread of its own; use `call_sync`."""
+    """The engine's event loop, if the tool runs in a thread; use `call_sync`."""
 
     @property
     def suppress_progress_notices(self) -> bool:
-        """The host does not show notices to its user."""
+        """Whether the host hides notices from its user."""
         return not self.scope.surface_errors
 
     @property
@@ -99,52 +99,52 @@ class ToolContext(Struct, kw_only=True, eq=False, weakref=True):
 
     @property
     def streaming(self) -> object:
-        """The turn's `StreamingContext`, the very object that its model streams in; None outside a turn, and in a process."""
+        """The turn's `StreamingContext`, the same object as the model's; None outside a turn and in a process."""
         return self.scope.streaming
 
     def progress(self, text: str, *, stream: str = "progress") -> None:
-        """Show a piece of output while the tool still runs. Live only; the result stays what the tool returns."""
+        """Show a piece of output while the tool runs. It is shown live and is not part of the result."""
         self.report(text, stream)
 
     def for_thread(self, report: Report, loop: asyncio.AbstractEventLoop, nested: CallTool | None) -> ToolContext:
-        """The same context for a tool that is not on the event loop's thread: `report` takes its progress, `loop` runs nested calls."""
+        """Return the context for a tool in another thread: `report` receives its progress, `loop` runs nested calls."""
         return replace(self, report=report, loop=loop, nested=nested)
 
     def may_visit(self, path: str, size_bytes: int = 0) -> bool:
-        """Whether rules about paths let this call read or name a file that it comes across.
+        """Whether the rules allow this call to read or list a file that it finds.
 
         Args:
             path: The file's real path, relative to the workspace.
 
         Raises:
-            RuntimeError: Where the tool runs in a process of its own, which knows no rules.
+            RuntimeError: The tool runs in its own process, which has no rules.
         """
         return self.policies is None or self.policies.may_visit(path, size_bytes)
 
     async def refusal(self, **changed: object) -> str:
-        """Why this call would not have been let through with these arguments in the place of its own; empty: it would.
+        """Return why the policies would refuse this call with these arguments replaced; empty if they would allow it.
 
         Raises:
-            RuntimeError: Where the tool runs in a process of its own, which knows no rules.
+            RuntimeError: The tool runs in its own process, which has no rules.
         """
         return "" if self.policies is None else await self.policies.refusal(changed)
 
     async def call(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """Call another tool by the same route, as part of this call: same scope, deadline and principal, recorded as its child.
+        """Call another tool as part of this call: with the same scope, deadline and principal, recorded as its child.
 
         Raises:
-            RuntimeError: Where the tool runs in a process of its own; nested calls need the engine. Where this call, or this attempt
-                at it, is over, and a task or thread that its tool left behind goes on.
+            RuntimeError: The tool runs in its own process, without the engine. Or this call or attempt is over, and the caller is a task or
+                thread that the tool left running.
         """
         if self.nested is None:
             raise RuntimeError(f"{self.tool} runs in its own process and cannot call other tools; run it inline or in a thread")
         return await self.nested(self.attempt, name, arguments)
 
     def call_sync(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
-        """`call` for a plain function that runs in a thread. Gives up where the engine's event loop has ended.
+        """Like `call`, for a plain function in a thread.
 
         Raises:
-            RuntimeError: Where there is no thread of the tool's own to wait in, or no event loop any more that could run the call.
+            RuntimeError: The tool does not run in a thread of its own, or the engine's event loop has ended.
         """
         if self.loop is None:
             raise RuntimeError(f"{self.tool} does not run in a thread of its own; use 'await ctx.call(...)', or runner='thread'")

@@ -1,8 +1,8 @@
 """Decide what an exception of a tool proves about the tool's effect.
 
-Most exceptions prove nothing: the effect may have happened before they were raised. Three kinds say more: `NotDone` and what the tool
-declares as `not_done`, failures of HTTP clients and sockets by which no request was sent, and failures by which a reply was lost.
-The clients are known by the names of their exception classes, so that none of them is imported here. Knows nothing of calls.
+Most exceptions prove nothing: the effect may have happened before they were raised. There are three exceptions to this: `NotDone` and the
+tool's `not_done`; failures of HTTP clients and sockets before a request was sent; failures that lost a reply. The clients' exceptions are
+recognised by class name, so that no client is imported. Knows nothing of calls.
 
 Sources: exception hierarchies of the standard library, httpx 0.28, requests 2.34 with urllib3 2.8, aiohttp 3.14.
 """
@@ -18,7 +18,7 @@ from callgate.errors import NotDone, Retryable
 __all__ = ["Evidence", "evidence_of", "is_lost_reply"]
 
 Evidence = Literal["", "not_done", "not_sent", "reply_lost"]
-"""What a failure proves: nothing; that nothing happened, by the tool's word; that no request was sent; that one may have been answered."""
+"""What a failure proves: nothing; that nothing happened, as the tool says; that no request was sent; that a reply may be lost."""
 
 _NOT_SENT: Final = frozenset(
     {
@@ -37,7 +37,7 @@ _NOT_SENT: Final = frozenset(
         "aiohttp.client_exceptions.ConnectionTimeoutError",
     }
 )
-"""Raised before any byte of a request was sent."""
+"""Exceptions raised before any byte of a request was sent."""
 
 _REPLY_LOST: Final = frozenset(
     {
@@ -58,20 +58,20 @@ _REPLY_LOST: Final = frozenset(
         "aiohttp.client_exceptions.ClientPayloadError",
     }
 )
-"""Raised where a request may have been sent and no whole reply came."""
+"""Exceptions raised when a request may have been sent and no complete reply arrived."""
 
 _WRAPPERS: Final = frozenset({"requests.exceptions.ConnectionError", "urllib3.exceptions.MaxRetryError", "urllib.error.URLError"})
-"""Hold the failure that counts as `reason` or as their first argument."""
+"""Exceptions whose cause is their `reason` or first argument."""
 
 _ALSO_CONNECTING: Final = frozenset({"builtins.TimeoutError", "builtins.ConnectionResetError"})
-"""Below a client's own exception these also mean that the connection could not be made."""
+"""As the cause of a client's exception, these also mean that no connection was made."""
 
 _FOLLOWS_REDIRECT: Final = frozenset({"resolve_redirects", "http_error_302"})
 """Functions of requests and urllib that send the request after a redirect."""
 _KEEPS_HISTORY: Final = frozenset({"_send_handling_redirects", "_request"})
 """Functions of httpx and aiohttp whose local `history` holds the answers that redirected the request."""
 _SENT_AGAIN: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
-"""Methods that aiohttp sends a second time by itself where the connection breaks."""
+"""Methods that aiohttp repeats by itself if the connection breaks."""
 
 _module_of: Final = type.__dict__["__module__"].__get__
 _name_of: Final = type.__dict__["__qualname__"].__get__
@@ -81,15 +81,15 @@ _MAX_CHAIN: Final = 32
 
 
 def evidence_of(error: BaseException, not_done: tuple[type[BaseException], ...] = ()) -> Evidence:
-    """What `error`, raised by a tool, proves about the tool's effect.
+    """Return what a tool's exception proves about its effect.
 
     Args:
-        error: As the tool raised it. Of a group, every exception has to prove the same.
-        not_done: The exceptions by which the tool says that nothing happened. They count before everything else.
+        error: The exception. In a group, every exception must prove the same.
+        not_done: The exceptions that mean that nothing happened. They take precedence.
     """
     try:
         return _evidence_of(error, not_done)
-    except BaseException:  # an exception's class is the tool's code: its metaclass and its properties may raise
+    except BaseException:  # the exception's class is the tool's code; its metaclass and properties may raise
         return ""
 
 
@@ -106,7 +106,7 @@ def _evidence_of(error: BaseException, not_done: tuple[type[BaseException], ...]
 
 
 def is_lost_reply(error: BaseException) -> bool:
-    """Whether an exception is of a kind by which a reply is lost: a timeout, a broken connection, an answer that was cut off."""
+    """Whether an exception means that a reply was lost: a timeout, a broken connection, a cut-off answer."""
     try:
         return _is_lost_reply(error)
     except BaseException:  # see `evidence_of`
@@ -149,7 +149,7 @@ def _is_unsent(error: object, depth: int = _MAX_DEPTH) -> bool:
         return True
     if names & _WRAPPERS:
         return _is_unsent(_wrapped(error), depth - 1)
-    # asyncio gives the failures of several addresses as one OSError, and no code: only connecting raises it
+    # asyncio combines the failures of several addresses into one OSError without a code; only connecting raises it
     return type(error) is OSError and error.errno is None and str(error).startswith("Multiple exceptions: [Errno ")
 
 
@@ -158,7 +158,7 @@ def _wrapped(error: BaseException) -> object:
 
 
 def _was_sent_before(error: BaseException) -> bool:
-    """Whether an earlier request may have been answered: the one that failed was a second try, or followed a redirect."""
+    """Whether an earlier request may have been answered: the failed one was a retry or followed a redirect."""
     in_client = False
     for one in _chain(error):
         if one is not error and _lost_earlier(one, in_client=in_client):
@@ -170,14 +170,14 @@ def _was_sent_before(error: BaseException) -> bool:
 
 
 def _lost_earlier(error: BaseException, *, in_client: bool) -> bool:
-    """Whether an exception that was being handled, as the last one was raised, lost a reply."""
+    """Whether an exception that was being handled when the last one was raised lost a reply."""
     if in_client and next(_names(type(error))) in _ALSO_CONNECTING:
         return False
     return _is_lost_reply(error) and not _is_unsent(error)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception, what it was made of, and what was being handled when it was raised."""
+    """Return an exception with its causes and the exceptions that were being handled."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting and len(seen) < _MAX_CHAIN:
@@ -195,17 +195,17 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
 
 
 def _tells_of_earlier(frame: FrameType) -> bool:
-    """Whether a frame of an HTTP client shows that it had sent a request before the one that failed."""
+    """Whether a frame of an HTTP client shows a request before the failed one."""
     name, known = frame.f_code.co_name, frame.f_locals
     if name in _FOLLOWS_REDIRECT or (name in _KEEPS_HISTORY and known.get("history")):
         return True
     if name == "_request":  # of aiohttp
         return known.get("retry_persistent_connection") is False and known.get("method") in _SENT_AGAIN
-    if name == "urlopen":  # of urllib3: each of these was a try, and an answer has no error
+    if name == "urlopen":  # of urllib3: each entry was an attempt; one with an answer has no error
         return any(not _is_unsent(entry.error) for entry in getattr(known.get("retries"), "history", ()))
     return False
 
 
 def _names(kind: type[BaseException]) -> Iterator[str]:
-    for base in type.__dict__["__mro__"].__get__(kind):  # past a metaclass that answers otherwise
+    for base in type.__dict__["__mro__"].__get__(kind):  # avoids a metaclass that overrides it
         yield f"{_module_of(base)}.{_name_of(base)}"

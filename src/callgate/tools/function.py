@@ -1,4 +1,4 @@
-"""`@tool`: a function as a tool. Schema from signature and docstring; nothing is assumed safe."""
+"""`@tool`: make a tool from a function. The schema comes from its signature and docstring; nothing is assumed safe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class FunctionTool(Tool):
-    """A tool made of one function. Still callable as that function."""
+    """A tool made from a function. It can still be called as that function."""
 
     wraps_result: ClassVar[bool] = True
     drops_unknown: ClassVar[bool] = True
@@ -31,13 +31,13 @@ class FunctionTool(Tool):
     def __init__(self, function: Callable[..., Any], **settings: Any) -> None:
         if not callable(function) or not hasattr(function, "__qualname__"):
             raise UsageError(
-                f"@tool was given a {type(function).__name__}, which is no function."
+                f"@tool was given a {type(function).__name__}, which is not a function."
                 " Write a def that calls it, with the parameters a model should see, and decorate that."
             )
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UsageError(
-                f"@tool was given {function.__qualname__}, a generator, whose code would never run. Return the whole result, and show what"
-                " comes on the way with ToolContext.progress."
+                f"@tool was given {function.__qualname__}, a generator, whose code would never run. Return the whole result, and report"
+                " progress with ToolContext.progress."
             )
         self.function = function
         self.name = settings.pop("name", None) or function.__name__
@@ -106,7 +106,7 @@ class FunctionTool(Tool):
         return self._own_findings(params)
 
     def _own_findings(self, params: dict[str, Any]) -> ValidationResult:
-        """What the function's annotations and its validator say of arguments that the schema takes."""
+        """Return the errors that the function's annotations and validator find in valid arguments."""
         refusal = self._schema.refusal(params)
         if refusal is not None:
             return ValidationResult(valid=False, errors=[refusal])
@@ -133,7 +133,7 @@ class FunctionTool(Tool):
 
 
 def _effect_of(category: Category | None, *, takes_key: bool) -> Effect:
-    """A written category brings a default; nothing written is `once`."""
+    """Return the default effect of a given category; `once` without one."""
     match category:
         case "safe_chain":
             return "none"
@@ -190,13 +190,13 @@ def tool(
 def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
     """Make a function a tool.
 
-    A bare `@tool` is category `safe_chain` for the loop and effect `once`: it is never repeated, cached or run beside others.
-    One word opens all of that: `@tool(effect="none")`. The other settings are the attributes of `Tool`, and:
+    A bare `@tool` has the category `safe_chain` and the effect `once`: its calls are never repeated, cached or run in parallel.
+    `@tool(effect="none")` allows all of that. The other settings are the attributes of `Tool`, and:
 
     Args:
         validate: Called with the arguments after the schema has passed; returns None, an error, a list of errors or a `ValidationResult`.
         verify: Called with the final arguments and the idempotency key when an outcome was lost; returns True, False, None or
-            `Verified`. See `Tool.verify` for what it may promise.
+            `Verified`. See `Tool.verify` for when it may return False.
         not_done: Exceptions of the function that mean that nothing happened, one class or a tuple.
 
     A parameter annotated with `ToolContext` receives the running call and is not part of the schema.

@@ -1,7 +1,7 @@
 """The tools of an engine: registered by name in three layers, looked up built-in first, then capability, then MCP.
 
-Registering a tool checks it once and works out everything that does not change per call. A tool is refused if it is incomplete or if
-another of its layer has its name; a tool of a later layer that an earlier one hides is reported in `shadowed`.
+Registration checks a tool once and computes everything that does not change per call. A tool is refused if it is incomplete or if another
+tool of its layer has its name. A tool that is hidden by one of an earlier layer is listed in `shadowed`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EFFECT_OF: Mapping[Category, Effect] = {"safe_chain": "none", "async_required":
 
 
 class BoundTool(Struct, frozen=True, kw_only=True):
-    """A registered tool: what the stages read, worked out once."""
+    """A registered tool with everything that the stages read, computed once."""
 
     tool: Tool
     name: str
@@ -48,34 +48,34 @@ class BoundTool(Struct, frozen=True, kw_only=True):
     schema: CompiledSchema
     output: CompiledSchema | None
     identity: str
-    """Changes when the tool does: hash of name, layer, description, schemas, effect and category."""
+    """The tool's identity: a hash of name, layer, description, schemas, effect and category."""
     runner: RunnerName
     timeout_s: float | None
     attempt_timeout_s: float | None
     retry: RetryPolicy
     cache_scope: CacheScope | None
-    """None: not cacheable."""
+    """The cache's scope; None if the tool is not cacheable."""
     cache_ttl: float | None
     requires_actor: bool
     parallel: int | None
     coerce: bool | None
     takes: frozenset[str] | None
-    """The only arguments that count, where all others are dropped; None: unknown ones are the schema's business."""
+    """The accepted arguments, if all others are dropped; None if only the schema decides."""
     keywords: Keywords
-    """Those that its code can be called with; all others are dropped last."""
+    """The arguments that its code accepts; all others are dropped at the end."""
     defaults: Mapping[str, Any]
-    """What a function takes for arguments that are left out."""
+    """The defaults of omitted arguments."""
     own_validator: bool
-    """Whether the tool checks more than its schema says."""
+    """Whether the tool has its own validator."""
     exacting: bool
-    """Whether arguments that match the schema may still have to be changed or refused."""
+    """Whether arguments that match the schema may still be changed or refused."""
 
     def touched(self, arguments: Mapping[str, object], scope: Scope) -> TouchedKeys | None:
-        """The resources a call with these arguments touches; None where that is not declared."""
+        """Return the resources of a call with these arguments; None if they are not declared."""
         return TouchedKeys.of(arguments, scope, self.tool.reads, self.tool.writes)
 
     def openai(self) -> dict[str, Any]:
-        """The tool as an item of an OpenAI request's `tools`."""
+        """Return the tool as an item of an OpenAI request's `tools`."""
         function = {"name": self.name, "description": self.description, "parameters": self.schema.source}
         return {"type": "function", "function": function}
 
@@ -84,14 +84,14 @@ Check = Callable[[Sequence[BoundTool]], None]
 
 
 def instance_of(tool: Tool | type[Tool]) -> Tool:
-    """The tool; of a class, an instance.
+    """Return the tool, or an instance of a tool class.
 
     Raises:
-        UsageError: It is neither, or the class cannot be made without arguments.
+        UsageError: It is neither, or the class needs arguments.
     """
     if not (isinstance(tool, type) and issubclass(tool, Tool)):
         if not isinstance(tool, Tool):
-            raise UsageError(f"{tool!r} is no tool. Put @tool over the function, or give a subclass of Tool or an instance of one.")
+            raise UsageError(f"{tool!r} is not a tool. Put @tool over the function, or give a subclass of Tool or an instance of one.")
         return tool
     try:
         return tool()
@@ -104,8 +104,8 @@ class ToolRegistry:
     """Tools by name. Not thread-safe; register on the event loop's thread.
 
     Args:
-        tools: Registered as built-in.
-        check: Given all tools when these are registered, and again with each that is registered later; what it raises refuses the tool.
+        tools: The tools to register as built-in.
+        check: Called with all tools after these are registered, and after each later one; an exception refuses the tool.
     """
 
     def __init__(self, tools: Iterable[Tool | type[Tool]] = (), *, check: Check | None = None) -> None:
@@ -113,7 +113,7 @@ class ToolRegistry:
         self._visible: dict[str, BoundTool] = {}
         self._aliases: dict[str, str] = {}
         self.shadowed: list[str] = []
-        """A sentence for each tool that another layer hides."""
+        """One sentence for each tool that is hidden by another layer."""
         self._check: Check | None = None
         for tool in tools:
             self.register(tool)
@@ -122,11 +122,11 @@ class ToolRegistry:
         self._check = check
 
     def register(self, tool: Tool | type[Tool], *, layer: Layer = "builtin") -> BoundTool:
-        """Add a tool; of a class, an instance is made.
+        """Add a tool, or an instance of a tool class.
 
         Raises:
-            UsageError: It is incomplete, its schema cannot be used, its name or an alias is taken in this layer (names both places), or a
-                policy cannot mean what it says of it.
+            UsageError: The tool is incomplete, its schema cannot be used, its name or an alias is taken in this layer (names both places),
+                or a policy's rules cannot match it.
         """
         tool = instance_of(tool)
         if layer not in self._layers:
@@ -153,7 +153,7 @@ class ToolRegistry:
         return bound
 
     def _keep_checked(self, bound: BoundTool, check: Check) -> None:
-        """Leave the tool in only where it passes."""
+        """Remove the tool again if the check raises."""
         try:
             check(tuple(self))
         except UsageError:
@@ -179,7 +179,7 @@ class ToolRegistry:
                     self.shadowed.append(f"{layer} tool '{name}' ({bound.tool.where()}) is hidden by the {first.layer} one")
 
     def get(self, name: str) -> BoundTool | None:
-        """The tool with exactly this name or alias, or None."""
+        """Return the tool with exactly this name or alias, or None."""
         found = self._visible.get(name)
         return found if found is not None else self._visible.get(self._aliases.get(name, ""))
 
@@ -190,7 +190,7 @@ class ToolRegistry:
         return list(self._visible)
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """The tools as an OpenAI request's `tools`; all, or those named."""
+        """Return the tools as an OpenAI request's `tools`: all, or the named ones."""
         chosen = self._visible.values() if names is None else [self._visible[name] for name in names]
         return [bound.openai() for bound in chosen]
 
@@ -293,7 +293,7 @@ def _check_choices(tool: Tool, where: str) -> None:
 
 
 def _check_numbers(tool: Tool, where: str) -> None:
-    """Here, because a number of the wrong kind would otherwise show in the middle of a call, or as one that never begins."""
+    """Check numbers at registration, because a wrong one would fail during a call or prevent its start."""
     for attribute in ("timeout_s", "attempt_timeout_s", "cache_ttl"):
         value = getattr(tool, attribute)
         if value is not None and not (_is_number(value, int, float) and 0 < value < math.inf):
@@ -303,7 +303,7 @@ def _check_numbers(tool: Tool, where: str) -> None:
 
 
 def _check_kinds(tool: Tool, where: str) -> None:
-    """Here, because a word in the place of a flag would count as yes, and a declaration that cannot be read as none."""
+    """Check flags and declarations, because text instead of a flag would count as true, and an invalid declaration as none."""
     for attribute in ("coerce", "retryable", "requires_actor", "cacheable"):
         value = getattr(tool, attribute)
         if value is not None and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a call touches, as keys, and when two calls may not run side by side. Pure.
+"""Resource keys of calls, and whether two calls conflict. Pure.
 
 A key is `scheme:path`, like `file:src/app.py` or `account:42`. Two keys meet if they are equal or one contains the other
 (`file:src` contains `file:src/app.py`; a bare `file:` contains every file, and the empty key contains every key).
@@ -19,24 +19,24 @@ __all__ = ["ANYTHING", "Declared", "KeyIndex", "TouchedKeys", "conflict", "meet"
 
 _STEP = re.compile(r"/|[^:/]*:|[^:/]+")
 _MOST_STEPS = 64
-"""A key that is deeper counts as the key above it of that depth: it meets more, never less."""
+"""The maximum depth of a key. A deeper key counts as its ancestor, which conflicts with more, never with less."""
 
 ANYTHING = frozenset({""})
-"""The one key that meets every key."""
+"""The key that meets every key."""
 
 Declared = str | tuple[str, ...] | Callable[[Mapping[str, object], Scope], str | Iterable[str]]
-"""A key or several, each with `{argument}` places; or a function of the final arguments and the scope, which gives a key or several."""
+"""One or more keys with `{argument}` placeholders, or a function of the final arguments and the scope that returns them."""
 
 
 class TouchedKeys(Struct, frozen=True):
-    """The keys one call reads and writes."""
+    """The keys that one call reads and writes."""
 
     reads: frozenset[str] = frozenset()
     writes: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, arguments: Mapping[str, object], scope: Scope, reads: Declared | None, writes: Declared | None) -> TouchedKeys | None:
-        """The keys for these arguments, or None where nothing is declared or a declaration cannot be computed."""
+        """Return the keys for these arguments; None if nothing is declared or a declaration fails."""
         if reads is None and writes is None:
             return None
         try:
@@ -44,7 +44,7 @@ class TouchedKeys(Struct, frozen=True):
         except BaseException as error:
             if not is_own_failure(error):
                 raise
-            return None  # unknown is treated as touching everything
+            return None  # unknown resources conflict with everything
 
 
 def _keys(declared: Declared | None, arguments: Mapping[str, object], scope: Scope) -> frozenset[str]:
@@ -57,10 +57,10 @@ def _keys(declared: Declared | None, arguments: Mapping[str, object], scope: Sco
 
 
 def _answered(keys: str | Iterable[str]) -> frozenset[str]:
-    """One text is one key, never its letters, which would meet nothing.
+    """Return the keys as a tuple; a single text is one key.
 
     Raises:
-        TypeError: Something among them is no text.
+        TypeError: A key is not text.
     """
     found = frozenset((keys,) if isinstance(keys, str) else keys)
     if not all(isinstance(key, str) for key in found):
@@ -69,7 +69,7 @@ def _answered(keys: str | Iterable[str]) -> frozenset[str]:
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether two keys name the same thing or one contains the other."""
+    """Whether two keys are equal or one contains the other."""
     if one == other:
         return True
     return _contains(one, other) or _contains(other, one)
@@ -80,7 +80,7 @@ def _contains(outer: str, inner: str) -> bool:
 
 
 def conflict(one: TouchedKeys, other: TouchedKeys) -> bool:
-    """Whether a write of either meets anything the other touches."""
+    """Whether a write of one meets a read or write of the other."""
     return any(meet(w, k) for w in one.writes for k in other.reads | other.writes) or any(
         meet(w, k) for w in other.writes for k in one.reads
     )
@@ -95,9 +95,9 @@ class _KeyNode:
 
 
 class KeyIndex:
-    """Numbers by key, to find those whose keys meet another without comparing it with each.
+    """Numbers by key, to find all keys that meet another one without comparing each.
 
-    A tree of the keys' steps: `file:`, `src`, `/`, `app.py`. Of two keys that meet, the steps of one begin with the steps of the other.
+    A tree of the keys' steps: `file:`, `src`, `/`, `app.py`. If two keys meet, the steps of one are a prefix of the other's.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class KeyIndex:
         place.numbers.append(number)
 
     def above(self, key: str) -> Iterator[list[int]]:
-        """What is kept at the keys that contain `key`, itself included: the lists themselves, to be changed in place."""
+        """Return the lists at `key` and the keys that contain it; the lists may be changed in place."""
         place: _KeyNode | None = self._root
         steps = iter(_steps(key))
         while place is not None:
@@ -123,12 +123,12 @@ class KeyIndex:
             place = None if step is None else place.below.get(step)
 
     def below(self, key: str) -> list[int]:
-        """What is kept at the keys that `key` contains."""
+        """Return the numbers at the keys that `key` contains."""
         place = self._at(key)
         return [] if place is None else _all_below(place)
 
     def take_below(self, key: str) -> list[int]:
-        """The same and what is kept at `key` itself; takes it out."""
+        """Remove and return the numbers at `key` and the keys that it contains."""
         place = self._at(key)
         if place is None:
             return []

@@ -1,4 +1,4 @@
-"""What a tool may return. Pure."""
+"""Check and read the results of `Tool.execute`. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["declared_failure", "has_standard_shape", "validate_tool_result"]
 
 
 def validate_tool_result(result: object) -> list[str]:
-    """What is wrong with the return value of `Tool.execute`: nothing, or one sentence per fault.
+    """Return the errors of a return value of `Tool.execute`, one sentence each.
 
     It must be a dict and not None; `success`, if present, a bool; `error`, if present, a string.
     """
@@ -25,16 +25,16 @@ def validate_tool_result(result: object) -> list[str]:
 
 
 def has_standard_shape(result: object, *, wraps_result: bool) -> bool:
-    """Whether a value is to be read as `{"success", "error", "data", ...}`.
+    """Whether a value has the standard form `{"success", "error", "data", ...}`.
 
     Args:
-        wraps_result: Whether its tool may return anything: then `success` decides.
+        wraps_result: Whether the tool may return anything; then the key `success` decides.
     """
     return not wraps_result or (isinstance(result, Mapping) and isinstance(result.get("success"), bool))
 
 
 def declared_failure(result: Mapping[str, object]) -> str | None:
-    """What a valid result of the standard shape says of its failure; None where it is a success."""
+    """Return the failure text of a valid result of the standard form; None for a success."""
     error = result.get("error")
     if result.get("success") is False or ("success" not in result and error):
         return str(error or result.get("message") or "the tool reported a failure")

@@ -1,4 +1,4 @@
-"""Which failures pass, and how long to wait for that. Pure: the route does the waiting."""
+"""Decide which failures are temporary, and how long to wait before a retry. Pure: the route waits."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _PASSING = re.compile(r"time[d\- ]?\s?out|connection|network|temporar|rate.?limi
 
 
 class RetryPolicy(Options, frozen=True, kw_only=True):
-    """How often and how patiently a tool is attempted. Applies only where the tool's effect makes a repeat safe.
+    """The number of attempts and the waits between them. Applies only if the tool's effect makes a repeat safe.
 
     Raises:
-        UsageError: A number is of the wrong kind, or makes no sense.
+        UsageError: A number has the wrong type or range.
     """
 
     attempts: Count = 4
-    """At most, the first included."""
+    """The maximum number of attempts, including the first."""
     base_s: Pause = 1.0
-    """The wait after the first failure."""
+    """Seconds to wait after the first failure."""
     max_s: Pause = 10.0
     multiplier: Annotated[float, Meta(ge=1, le=MOST)] = 2.0
     jitter: bool = True
-    """Wait a random share between half and the whole, so that many callers do not return together."""
+    """Whether to wait a random time between half and the whole, so that many callers do not retry together."""
 
     def delay_s(self, failures: int, chance: float) -> float:
-        """How long to wait after so many failures in a row; `chance` in [0, 1) is where in the jitter's range."""
+        """Return the seconds to wait after this number of failures in a row; `chance` in [0, 1) selects the jitter."""
         try:
             wait = min(self.max_s, self.base_s * self.multiplier ** (failures - 1))
         except OverflowError:
@@ -46,7 +46,7 @@ NO_RETRY = RetryPolicy(attempts=1)
 
 
 def is_retryable_error(error: BaseException | str) -> bool:
-    """Whether a failure is of a kind that passes: timeout, connection, network, temporary, rate limit, "try again".
+    """Whether a failure is temporary: timeout, connection, network, temporary, rate limit, "try again".
 
     An exception is judged by its type first, then by its text; a plain string by its text.
     """
